@@ -1,0 +1,307 @@
+//! The words of the command line. Parsed first; resolved by the commands.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// LEMON: it learns to write the team.
+///
+/// A question becomes a team of language-model agents; the team runs on your endpoints inside a hard budget; everything
+/// that happened is on record.
+#[derive(Debug, Parser)]
+#[command(name = "lemon", version, max_term_width = 100)]
+pub struct Cli {
+    /// The configuration [default: lemon.toml in this folder, if there is one]
+    #[arg(long, global = true, env = "LEMON_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The store of runs [default: .lemon/lemon.db]
+    #[arg(long, global = true, env = "LEMON_STORE", value_name = "FILE")]
+    pub store: Option<PathBuf>,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented lemon.toml into this folder
+    Init(InitArgs),
+    /// Check each endpoint: is it reachable, does the key work, does it report usage
+    Doctor(DoctorArgs),
+    /// Run a task, or many
+    Run(Box<RunArgs>),
+    /// Check a specification and say everything that is wrong with it
+    Validate(ValidateArgs),
+    /// Print the JSON Schema of specifications, for endpoints with structured output
+    Schema(SchemaArgs),
+    /// List every edit that applies to a specification, with the spans it changes
+    Edits(EditsArgs),
+    /// Look at runs: list, show, export, diff
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Measure this program on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `lemon init`
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Overwrite a lemon.toml that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Where models are served, over what the configuration says.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Endpoints {
+    /// The address of an OpenAI-compatible endpoint, up to /v1, for every capacity level
+    #[arg(long, env = "LEMON_BASE_URL", value_name = "URL")]
+    pub base_url: Option<String>,
+    /// The model there, for every capacity level
+    #[arg(long, env = "LEMON_MODEL", value_name = "NAME")]
+    pub model: Option<String>,
+    /// The environment variable that holds the key of that endpoint
+    #[arg(long, env = "LEMON_API_KEY_ENV", value_name = "VARIABLE")]
+    pub api_key_env: Option<String>,
+}
+
+/// `lemon doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lemon run`
+#[derive(Debug, Default, Args)]
+pub struct RunArgs {
+    /// The task; `-` reads it from standard input
+    #[arg(value_name = "TASK", conflicts_with_all = ["tasks", "resume"])]
+    pub task: Option<String>,
+    /// Many tasks: a file of JSON lines {"id", "question"}
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub tasks: Option<PathBuf>,
+    /// The team; without it the configured orchestrator writes one
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Take a run or a batch of tasks up again; `last` is the newest run
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// Tokens the run may spend
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// US dollars the run may spend
+    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = not_negative)]
+    pub budget_usd: Option<f64>,
+    /// Calls the run may make
+    #[arg(long, env = "LEMON_BUDGET_CALLS", value_name = "N")]
+    pub budget_calls: Option<u64>,
+    /// Seconds the run may take
+    #[arg(long, env = "LEMON_TIMEOUT", value_name = "S", value_parser = not_negative)]
+    pub timeout: Option<f64>,
+    /// Tasks at a time [default: 8]
+    #[arg(long, env = "LEMON_WIDTH", value_name = "N")]
+    pub width: Option<usize>,
+    /// The seed of every random choice [default: 0]
+    #[arg(long, env = "LEMON_SEED", value_name = "N")]
+    pub seed: Option<u64>,
+    /// Who answers [default: endpoints]
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND")]
+    pub workers: Option<WorkerKind>,
+    /// What scripted workers say, in TOML
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// The cassette to replay
+    #[arg(long, value_name = "FILE")]
+    pub cassette: Option<PathBuf>,
+    /// Record every call into a new cassette
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Ask again even where the same call is on record
+    #[arg(long)]
+    pub no_reuse: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print the result as JSON (with --tasks one object a line)
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorkerKind {
+    /// The configured endpoints
+    Endpoints,
+    /// A cassette
+    Replay,
+    /// A script; no model is called
+    Scripted,
+}
+
+impl WorkerKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            WorkerKind::Endpoints => "endpoints",
+            WorkerKind::Replay => "replay",
+            WorkerKind::Scripted => "scripted",
+        }
+    }
+}
+
+/// `lemon validate`
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The specification; `-` reads standard input
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lemon schema`
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}
+
+/// `lemon edits`
+#[derive(Debug, Args)]
+pub struct EditsArgs {
+    /// The specification; `-` reads standard input
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lemon trace`
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// List runs, newest first
+    List {
+        /// How many at most
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run: the team, what each agent did and cost
+    Show {
+        /// The run: its id, the beginning of it, or `last`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a run in a form other tools read, or a picture or page to look at
+    Export {
+        /// The run: its id, the beginning of it, or `last`
+        #[arg(default_value = "last")]
+        run: String,
+        /// The form
+        #[arg(long, short, value_enum)]
+        format: Format,
+        /// The file [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Send it to an OpenTelemetry collector instead (format otlp), for instance http://localhost:4318
+        #[arg(long, value_name = "URL", conflicts_with = "out")]
+        send: Option<String>,
+        /// Include the texts (format schema; the others always do, except otlp)
+        #[arg(long)]
+        content: bool,
+    },
+    /// Say what two runs did differently
+    Diff {
+        /// One run
+        a: String,
+        /// The other
+        b: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The published orchestration-trace schema, JSON
+    Schema,
+    /// One event a line
+    Jsonl,
+    /// OpenTelemetry GenAI spans, OTLP JSON
+    Otlp,
+    /// A picture of the team
+    Svg,
+    /// One self-contained page
+    Html,
+}
+
+/// `lemon bench`
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Run teams of eight agents against a fake endpoint on loopback and compare with what the critical path allows
+    Teams {
+        /// Milliseconds the fake endpoint takes for each call
+        #[arg(long, default_value_t = 50, value_name = "MS")]
+        latency_ms: u64,
+        /// Teams in the wide run
+        #[arg(long, default_value_t = 400, value_name = "N")]
+        teams: usize,
+        /// Teams at a time in the wide run
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        width: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// The fake endpoint, in a process of its own
+    #[command(hide = true)]
+    Serve {
+        /// Milliseconds for each call
+        #[arg(long)]
+        latency_ms: u64,
+    },
+    /// One measurement, in a process of its own
+    #[command(hide = true)]
+    Scenario {
+        /// The endpoint
+        #[arg(long)]
+        base_url: String,
+        /// Teams
+        #[arg(long)]
+        teams: usize,
+        /// Teams at a time
+        #[arg(long)]
+        width: usize,
+    },
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        Ok(_) => Err("it must be 0 or more".into()),
+        Err(_) => Err("it is not a number".into()),
+    }
+}

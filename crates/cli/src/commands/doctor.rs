@@ -1,0 +1,158 @@
+//! `lemon doctor`: one small call to each endpoint.
+
+use crate::args::{Cli, DoctorArgs};
+use crate::config::{Capacity, Config};
+use crate::fault::Fault;
+use crate::{print, println, runtime, setup, to_json};
+use lemon_exec::Worker;
+use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request};
+use lemon_trace::FailureKind;
+use serde::Serialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest a doctor waits for one reply.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    capacity: String,
+    base_url: String,
+    model: String,
+    reachable: bool,
+    key_works: Option<bool>,
+    replies: bool,
+    returns_usage: Option<bool>,
+    structured_output: Option<bool>,
+    seconds: f64,
+    fact: Option<String>,
+    hint: Option<String>,
+}
+
+pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let levels = setup::capacities(&config, &args.endpoints);
+    if levels.is_empty() {
+        return Err(Fault::new("no endpoint is configured")
+            .hint("give --base-url and --model, or write a lemon.toml with `lemon init`"));
+    }
+    let findings = runtime()?.block_on(async {
+        let probes = levels.iter().map(|(name, capacity)| probe(name, capacity));
+        futures::future::join_all(probes).await
+    });
+    let healthy = findings.iter().all(|finding| finding.replies);
+    if args.json {
+        println(&to_json(&json!({ "healthy": healthy, "endpoints": findings })))?;
+    } else {
+        findings.iter().try_for_each(|finding| print(&describe(finding)).map(drop))?;
+    }
+    Ok(u8::from(!healthy))
+}
+
+async fn probe(name: &str, capacity: &Capacity) -> Finding {
+    let mut finding = Finding {
+        capacity: name.to_owned(),
+        base_url: capacity.base_url.clone(),
+        model: capacity.model.clone(),
+        reachable: false,
+        key_works: None,
+        replies: false,
+        returns_usage: None,
+        structured_output: None,
+        seconds: 0.0,
+        fact: None,
+        hint: None,
+    };
+    let worker = match worker(name, capacity) {
+        Ok(worker) => worker,
+        Err(fault) => return Finding { fact: Some(fault.fact), hint: fault.hint, ..finding },
+    };
+    let began = Instant::now();
+    let plain = worker.ask(&request(name, None)).await;
+    finding.seconds = began.elapsed().as_secs_f64();
+    let (usage, failure) = match plain {
+        Ok(reply) => (Some(reply.usage), None),
+        // A reply cut off at its limit is a reply.
+        Err(error) if error.failure.kind == FailureKind::Truncated => match error.cost {
+            FailedCost::Known(usage) => (Some(usage), None),
+            _ => (None, Some(error.failure)),
+        },
+        Err(error) => (None, Some(error.failure)),
+    };
+    finding.replies = failure.is_none();
+    finding.returns_usage = usage.map(|usage| !usage.counted);
+    if let Some(failure) = failure {
+        let has_key = capacity.api_key_env.is_some();
+        finding.reachable = failure.kind != FailureKind::Unreachable;
+        finding.key_works = (failure.kind == FailureKind::Unauthorized).then_some(false);
+        finding.hint = advice(failure.kind, capacity, has_key);
+        finding.fact = Some(failure.message);
+        return finding;
+    }
+    finding.reachable = true;
+    finding.key_works = capacity.api_key_env.as_ref().map(|_| true);
+    let schema = json!({
+        "type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": false
+    });
+    let structured = worker.ask(&request(name, Some(Arc::new(schema)))).await;
+    finding.structured_output = structured.ok().map(|reply| serde_json::from_str::<serde_json::Value>(&reply.text).is_ok());
+    if finding.returns_usage == Some(false) {
+        finding.hint = Some("token counts are made here with another vocabulary; they are close, not exact".into());
+    }
+    finding
+}
+
+fn worker(name: &str, capacity: &Capacity) -> Result<OpenAi, Fault> {
+    let endpoint = setup::endpoint(name, capacity)?;
+    let timeout = endpoint.timeout.min(PATIENCE);
+    OpenAi::new(vec![Endpoint { timeout, ..endpoint }]).map_err(Fault::new)
+}
+
+fn request(name: &str, schema: Option<Arc<serde_json::Value>>) -> Request {
+    Request {
+        agent: "doctor".into(),
+        level: 0,
+        capacity: name.to_owned(),
+        messages: vec![ChatMessage::user("Reply with the JSON object {\"ok\": true} and nothing else.")],
+        max_tokens: 64,
+        temperature: None,
+        seed: 0,
+        schema,
+    }
+}
+
+fn advice(kind: FailureKind, capacity: &Capacity, has_key: bool) -> Option<String> {
+    match kind {
+        FailureKind::Unreachable => Some("is the server running, and is base_url right, with its /v1?".into()),
+        FailureKind::Unauthorized if !has_key => Some("set api_key_env to the variable that holds the key".into()),
+        FailureKind::Unauthorized => {
+            Some(format!("the key in {} is refused", capacity.api_key_env.as_deref().unwrap_or_default()))
+        }
+        FailureKind::Refused => Some(format!("does the endpoint serve a model called `{}`?", capacity.model)),
+        FailureKind::Timeout => Some("is the model still being loaded? try again in a moment".into()),
+        _ => None,
+    }
+}
+
+fn describe(finding: &Finding) -> String {
+    let mark = |fact: Option<bool>| match fact {
+        Some(true) => console::style("yes").green(),
+        Some(false) => console::style("no").red(),
+        None => console::style("-").dim(),
+    };
+    let Finding { capacity, model, base_url, seconds, .. } = finding;
+    let mut text = format!("{}  {model} at {base_url}\n", console::style(capacity).bold());
+    text += &format!("  reachable          {}\n", mark(Some(finding.reachable)));
+    text += &format!("  key works          {}\n", mark(finding.key_works));
+    text += &format!("  replies            {} ({seconds:.2} s)\n", mark(Some(finding.replies)));
+    text += &format!("  returns usage      {}\n", mark(finding.returns_usage));
+    text += &format!("  structured output  {}\n", mark(finding.structured_output));
+    if let Some(fact) = &finding.fact {
+        text += &format!("  {}: {fact}\n", console::style("error").red());
+    }
+    if let Some(hint) = &finding.hint {
+        text += &format!("  {}: {hint}\n", console::style("hint").cyan());
+    }
+    text
+}

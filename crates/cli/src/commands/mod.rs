@@ -1,0 +1,27 @@
+//! One command, one file, one function.
+
+pub mod bench;
+pub mod doctor;
+pub mod edits;
+pub mod init;
+pub mod run;
+pub mod schema;
+mod tasks;
+pub mod trace;
+pub mod validate;
+
+use crate::fault::{Fault, read_file};
+use std::io::Read;
+use std::path::Path;
+
+/// A file of the user's, or standard input for `-`.
+fn read_input(path: &Path) -> Result<String, Fault> {
+    if path != Path::new("-") {
+        return read_file(path);
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Fault::new(format!("standard input cannot be read: {error}")))?;
+    Ok(text)
+}

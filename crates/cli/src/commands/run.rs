@@ -1,0 +1,229 @@
+//! `lemon run`: one task, many tasks, or one taken up again.
+
+use super::tasks;
+use crate::args::{Cli, RunArgs, WorkerKind};
+use crate::config::{Capacity, Config};
+use crate::fault::Fault;
+use crate::live::Talk;
+use crate::result::RunResult;
+use crate::{println, runtime, setup, to_json};
+use lemon_exec::store::{RunMeta, Store};
+use lemon_exec::{Budget, Job, Runner, fresh_id};
+use lemon_spec::{Language, diagnostic};
+use lemon_trace::{EventKind, StopReason, Trace};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let runtime = runtime()?;
+    let cancel = CancellationToken::new();
+    runtime.spawn(cancel_on_signal(cancel.clone()));
+    match (&args.resume, &args.tasks, &args.task) {
+        (Some(name), _, _) => {
+            let store = Arc::new(Store::open_existing(&setup::store_path(&config, cli.store.as_deref()))?);
+            match store.batch(name)? {
+                Some(batch) => runtime.block_on(tasks::resume(&config, args, store, batch, &cancel)),
+                None => runtime.block_on(resume(&config, args, store, name, &cancel)),
+            }
+        }
+        (None, Some(file), _) => {
+            let store = setup::store(&config, cli.store.as_deref())?;
+            runtime.block_on(tasks::run(&config, args, store, file, &cancel))
+        }
+        (None, None, Some(task)) => {
+            let question = if task == "-" { super::read_input("-".as_ref())? } else { task.clone() };
+            if question.trim().is_empty() {
+                return Err(Fault::new("the task is empty"));
+            }
+            let store = setup::store(&config, cli.store.as_deref())?;
+            runtime.block_on(one(&config, args, store, question.trim(), &cancel))
+        }
+        (None, None, None) => Err(Fault::new("there is no task")
+            .hint("give it as a word: lemon run \"What is …?\"; or --tasks FILE, or --resume RUN")),
+    }
+}
+
+/// What the parts of this command share.
+pub struct Prepared {
+    pub runner: Runner,
+    pub language: Arc<Language>,
+    pub levels: Vec<(String, Capacity)>,
+    pub kind: WorkerKind,
+    pub meta: RunMeta,
+}
+
+/// What a run that is taken up again was begun with.
+#[derive(Default)]
+pub struct Before {
+    pub spec: Option<String>,
+    pub budget: Budget,
+    pub workers: Option<String>,
+    pub worker_file: Option<PathBuf>,
+}
+
+/// Everything a run needs, from configuration, flags, and what it was begun with.
+pub fn prepare(config: &Config, args: &RunArgs, store: Arc<Store>, before: Before) -> Result<Prepared, Fault> {
+    let kind = match before.workers.as_deref() {
+        Some(name) if args.workers.is_none() => {
+            <WorkerKind as clap::ValueEnum>::from_str(name, true).map_err(|_| Fault::new(format!("no workers are called `{name}`")))?
+        }
+        _ => setup::worker_kind(config, args)?,
+    };
+    let mut args = RunArgs {
+        budget_tokens: args.budget_tokens.or(before.budget.tokens),
+        budget_usd: args.budget_usd.or(before.budget.usd),
+        budget_calls: args.budget_calls.or(before.budget.calls),
+        timeout: args.timeout.or(before.budget.seconds),
+        script: args.script.clone(),
+        cassette: args.cassette.clone(),
+        record: args.record.clone(),
+        no_reuse: args.no_reuse,
+        endpoints: args.endpoints.clone(),
+        spec: args.spec.clone(),
+        ..RunArgs::default()
+    };
+    match kind {
+        WorkerKind::Scripted => args.script = args.script.or(before.worker_file),
+        WorkerKind::Replay => args.cassette = args.cassette.or(before.worker_file),
+        WorkerKind::Endpoints => {}
+    }
+    let language = Arc::new(setup::language(config, &args.endpoints)?);
+    let spec = match &args.spec {
+        Some(path) => Some(super::read_input(path)?),
+        None => before.spec,
+    };
+    let (backend, worker_file) = setup::backend(config, &args, kind, &language)?;
+    let settings = setup::settings(config, &args, kind)?;
+    let orchestrator = setup::orchestrator(config, spec.as_deref(), &language)?;
+    let meta = RunMeta { spec, budget: settings.budget, worker_file, ..RunMeta::default() };
+    let runner = Runner { backend, orchestrator, language: language.clone(), store: Some(store), settings };
+    Ok(Prepared { runner, language, levels: setup::capacities(config, &args.endpoints), kind, meta })
+}
+
+async fn one(
+    config: &Config,
+    args: &RunArgs,
+    store: Arc<Store>,
+    question: &str,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let prepared = prepare(config, args, store, Before::default())?;
+    let run_id = format!("r-{}", fresh_id());
+    let job = Job {
+        task_id: run_id.clone(),
+        run_id,
+        question: question.to_owned(),
+        seed: args.seed.or(config.run.seed).unwrap_or(0),
+        meta: prepared.meta.clone(),
+    };
+    let talk = Talk::start(args.quiet, &prepared);
+    let trace = prepared.runner.run(&job, cancel, talk.observer()).await;
+    talk.finish();
+    conclude(args, &prepared, &trace?)
+}
+
+async fn resume(
+    config: &Config,
+    args: &RunArgs,
+    store: Arc<Store>,
+    name: &str,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let run_id = store.find_run(name)?;
+    let meta = store.meta(&run_id)?;
+    let trace = store.trace(&run_id)?;
+    let before = Before {
+        spec: meta.spec,
+        budget: meta.budget,
+        workers: Some(trace.header.workers.clone()),
+        worker_file: meta.worker_file,
+    };
+    let prepared = prepare(config, args, store, before)?;
+    let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
+    let talk = Talk::start(args.quiet, &prepared);
+    talk.catch_up(&trace);
+    let trace = prepared.runner.resume(trace, &meta, cancel, talk.observer()).await;
+    talk.finish();
+    conclude(args, &prepared, &trace?)
+}
+
+/// Prints the result: the answer to standard output, the rest to standard error.
+fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fault> {
+    let result = RunResult::new(trace, &prepared.language, &prepared.levels);
+    if args.json {
+        println(&to_json(&result))?;
+    } else {
+        explain_rejection(trace);
+        if let Some(answer) = &result.answer {
+            println(answer)?;
+        }
+    }
+    if let (false, Some(hint)) = (result.answered(), trace.summary().stop_reason.and_then(advice)) {
+        Fault::new(format!("the run ended with `{}`", result.stop_reason.unwrap_or("nothing"))).hint(hint).print();
+    }
+    Ok(u8::from(!result.answered()))
+}
+
+/// Shows why no team could be had, as `lemon validate` would.
+fn explain_rejection(trace: &Trace) {
+    if trace.summary().stop_reason != Some(StopReason::Rejected) {
+        return;
+    }
+    let mut text = "";
+    for event in &trace.events {
+        match &event.kind {
+            EventKind::Decision { text: written, .. } => text = written,
+            EventKind::Rejection { diagnostics, .. } if !diagnostics.is_empty() => {
+                let color = console::colors_enabled_stderr();
+                eprintln!("{}", diagnostic::explain(diagnostics, text, "the specification", color).trim_end());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What to do about a run that did not answer as it was meant to.
+fn advice(reason: StopReason) -> Option<&'static str> {
+    Some(match reason {
+        StopReason::Answered => return None,
+        StopReason::TokenBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-tokens N",
+        StopReason::TimeBudget => "the answer, if any, is made of what existed; go on with --resume RUN --timeout S",
+        StopReason::CostBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-usd X",
+        StopReason::CallBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-calls N",
+        StopReason::AnswerAgentsFailed => "the answer is what other agents gave; `lemon trace show` says who failed and why",
+        StopReason::AllAgentsFailed => "`lemon trace show` says why each failed; `lemon doctor` checks the endpoints",
+        StopReason::Cancelled => "nothing is lost; go on with --resume RUN",
+        StopReason::Rejected => "mend the specification; `lemon validate FILE` checks it",
+    })
+}
+
+/// The first signal ends runs in good order; a second one ends the process.
+async fn cancel_on_signal(cancel: CancellationToken) {
+    for count in 0.. {
+        wait_for_signal().await;
+        if count > 0 {
+            std::process::exit(130);
+        }
+        eprintln!("\nending: what is finished is on record (once more to end at once)");
+        cancel.cancel();
+    }
+}
+
+#[cfg(unix)]
+async fn wait_for_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        },
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+#[cfg(not(unix))]
+async fn wait_for_signal() {
+    drop(tokio::signal::ctrl_c().await);
+}

@@ -1,0 +1,264 @@
+//! `lemon run --tasks`: many tasks at a time, in the order of the file, resumable.
+
+use super::run::{Before, Prepared, prepare};
+use crate::args::RunArgs;
+use crate::config::Config;
+use crate::fault::{Fault, read_file};
+use crate::result::RunResult;
+use futures::stream::{self, StreamExt};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lemon_exec::store::{BatchRow, BatchTask, RunMeta, Store};
+use lemon_exec::{Budget, Job, fresh_id, unix_ms};
+use lemon_trace::{StopReason, Trace};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Tasks at a time, unless somebody says otherwise.
+const WIDTH: usize = 8;
+
+/// What is needed to take a batch up again.
+#[derive(Serialize, Deserialize)]
+struct BatchMeta {
+    spec: Option<String>,
+    budget: Budget,
+    workers: String,
+    worker_file: Option<PathBuf>,
+    seed: u64,
+    width: usize,
+}
+
+pub async fn run(
+    config: &Config,
+    args: &RunArgs,
+    store: Arc<Store>,
+    file: &Path,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let (tasks, faults) = read_tasks(&read_file(file)?);
+    for fault in &faults {
+        eprintln!("warning: {}, {fault}; skipped", file.display());
+    }
+    if tasks.is_empty() {
+        return Err(Fault::new(format!("{} has no usable task", file.display()))
+            .hint(r#"one JSON object a line: {"id": "t1", "question": "What is …?"}"#));
+    }
+    let prepared = prepare(config, args, store.clone(), Before::default())?;
+    let meta = BatchMeta {
+        spec: prepared.meta.spec.clone(),
+        budget: prepared.meta.budget,
+        workers: prepared.kind.name().to_owned(),
+        worker_file: prepared.meta.worker_file.clone(),
+        seed: args.seed.or(config.run.seed).unwrap_or(0),
+        width: args.width.or(config.run.width).unwrap_or(WIDTH),
+    };
+    let batch = format!("b-{}", fresh_id());
+    let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
+    store.begin_batch(&batch, unix_ms(), serde_json::to_string(&meta).unwrap_or_default(), rows).wait().await?;
+    work(args, &prepared, &store, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
+}
+
+pub async fn resume(
+    config: &Config,
+    args: &RunArgs,
+    store: Arc<Store>,
+    batch: BatchRow,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let meta: BatchMeta = serde_json::from_str(&batch.meta)
+        .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
+    let before =
+        Before { spec: meta.spec, budget: meta.budget, workers: Some(meta.workers), worker_file: meta.worker_file };
+    let prepared = prepare(config, args, store.clone(), before)?;
+    work(args, &prepared, &store, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
+}
+
+async fn work(
+    args: &RunArgs,
+    prepared: &Prepared,
+    store: &Store,
+    batch: &BatchRow,
+    seed: u64,
+    width: usize,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let progress = Progress::start(args.quiet, batch);
+    let one = |(position, task): (usize, &'_ BatchTask)| {
+        let task = task.clone();
+        async move { run_task(prepared, store, &batch.batch, position, &task, seed, cancel).await }
+    };
+    // `buffered` keeps the order of the file: the same tasks give the same lines in the same order.
+    let mut results = stream::iter(batch.tasks.iter().enumerate()).map(one).buffered(width.max(1));
+    let mut counts: HashMap<&'static str, usize> = HashMap::new();
+    let (mut tokens, mut unfinished) = (0, 0);
+    while let Some(trace) = results.next().await {
+        let Some(trace) = trace? else {
+            unfinished += 1;
+            continue;
+        };
+        let result = RunResult::new(&trace, &prepared.language, &prepared.levels);
+        *counts.entry(result.stop_reason.unwrap_or("unfinished")).or_default() += 1;
+        tokens += result.tokens.total;
+        progress.add(&result, tokens);
+        if args.json {
+            crate::println(&serde_json::to_string(&result).unwrap_or_default())?;
+        } else {
+            crate::println(&format!("{}\t{}", result.task_id, one_line(result.answer.as_deref().unwrap_or("-"))))?;
+        }
+    }
+    progress.finish(&counts, tokens, unfinished, batch);
+    let answered = counts.get("answered").copied().unwrap_or(0);
+    Ok(u8::from(answered < batch.tasks.len()))
+}
+
+/// Runs a task, goes on with it, or reads what it came to. `None`: not begun, because the batch was cancelled.
+async fn run_task(
+    prepared: &Prepared,
+    store: &Store,
+    batch: &str,
+    position: usize,
+    task: &BatchTask,
+    seed: u64,
+    cancel: &CancellationToken,
+) -> Result<Option<Trace>, Fault> {
+    let meta = RunMeta { batch: Some((batch.to_owned(), position)), ..prepared.meta.clone() };
+    if let Some(run_id) = store.run_of_task(batch, position)? {
+        store.meta(&run_id)?;
+        let trace = store.trace(&run_id)?;
+        // What ended for good stays as it ended; what was cut off goes on.
+        let ended = trace.summary().stop_reason.is_some_and(|reason| reason != StopReason::Cancelled);
+        if ended || cancel.is_cancelled() {
+            return Ok(Some(trace));
+        }
+        return Ok(Some(prepared.runner.resume(trace, &meta, cancel, None).await?));
+    }
+    if cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let job = Job {
+        run_id: format!("r-{}", fresh_id()),
+        task_id: task.task_id.clone(),
+        question: task.question.clone(),
+        seed,
+        meta,
+    };
+    Ok(Some(prepared.runner.run(&job, cancel, None).await?))
+}
+
+/// The tasks of a file, and what is wrong with the lines that are none.
+fn read_tasks(text: &str) -> (Vec<BatchTask>, Vec<String>) {
+    let mut tasks: Vec<BatchTask> = Vec::new();
+    let mut lines_by_id: HashMap<String, usize> = HashMap::new();
+    let mut faults = Vec::new();
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let number = at + 1;
+        match read_task(line, number) {
+            Err(fact) => faults.push(format!("line {number}: {fact}")),
+            Ok(task) => match lines_by_id.get(&task.task_id) {
+                Some(first) => faults.push(format!("line {number}: the id `{}` is that of line {first}", task.task_id)),
+                None => {
+                    lines_by_id.insert(task.task_id.clone(), number);
+                    tasks.push(task);
+                }
+            },
+        }
+    }
+    (tasks, faults)
+}
+
+fn read_task(line: &str, number: usize) -> Result<BatchTask, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    let object = value.as_object().ok_or("not a JSON object")?;
+    let question = match object.get("question") {
+        Some(Value::String(question)) if !question.trim().is_empty() => question.trim().to_owned(),
+        Some(Value::String(_)) => return Err("the question is empty".into()),
+        Some(_) => return Err("the question is not a text".into()),
+        None => return Err("there is no `question`".into()),
+    };
+    let task_id = match object.get("id") {
+        Some(Value::String(id)) if !id.is_empty() => id.clone(),
+        Some(Value::Number(id)) => id.to_string(),
+        None => format!("line-{number}"),
+        Some(_) => return Err("the id is neither a text nor a number".into()),
+    };
+    Ok(BatchTask { task_id, question })
+}
+
+/// Progress on standard error: a bar with an estimate on a terminal, a line a task elsewhere.
+enum Progress {
+    Silent,
+    Lines { all: usize },
+    Bar(ProgressBar),
+}
+
+impl Progress {
+    fn start(quiet: bool, batch: &BatchRow) -> Self {
+        if quiet {
+            return Progress::Silent;
+        }
+        let all = batch.tasks.len();
+        eprintln!("{}: {all} tasks; go on after an interruption with `lemon run --resume {}`", batch.batch, batch.batch);
+        if !console::Term::stderr().features().is_attended() {
+            return Progress::Lines { all };
+        }
+        let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:32.yellow/dim} {pos}/{len} tasks · {msg} · {elapsed} · {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message("0 tokens");
+        bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        Progress::Bar(bar)
+    }
+
+    fn add(&self, result: &RunResult, tokens: u64) {
+        match self {
+            Progress::Silent => {}
+            Progress::Lines { all } => {
+                let reason = result.stop_reason.unwrap_or("unfinished");
+                eprintln!("{} of {all}: {reason}, {} tokens, {:.1} s", result.task_id, result.tokens.total, result.wall_s);
+            }
+            Progress::Bar(bar) => {
+                bar.set_message(format!("{tokens} tokens"));
+                bar.inc(1);
+            }
+        }
+    }
+
+    fn finish(&self, counts: &HashMap<&'static str, usize>, tokens: u64, unfinished: usize, batch: &BatchRow) {
+        if let Progress::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+        if matches!(self, Progress::Silent) {
+            return;
+        }
+        let mut counts: Vec<_> = counts.iter().collect();
+        counts.sort();
+        let counts = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ");
+        eprintln!("{}: {counts}; {tokens} tokens", batch.batch);
+        if unfinished > 0 {
+            eprintln!("{unfinished} not begun; go on with `lemon run --resume {}`", batch.batch);
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_lines_are_named_and_the_rest_is_kept() {
+        let text = "{\"id\": \"a\", \"question\": \"Q?\"}\n\nnonsense\n[1]\n{\"id\": \"a\", \"question\": \"again\"}\n\
+                    {\"id\": 7, \"question\": \" R? \"}\n{\"question\": \"\"}\n{\"id\": []}\n{\"question\": 3}\n{\"question\": \"S\"}";
+        let (tasks, faults) = read_tasks(text);
+        let ids: Vec<_> = tasks.iter().map(|task| (task.task_id.as_str(), task.question.as_str())).collect();
+        assert_eq!(ids, [("a", "Q?"), ("7", "R?"), ("line-10", "S")]);
+        let lines: Vec<_> = faults.iter().map(|fault| fault.split(':').next().unwrap_or_default()).collect();
+        assert_eq!(lines, ["line 3", "line 4", "line 5", "line 7", "line 8", "line 9"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! `lemon trace`: look at runs.
+
+use crate::args::{Cli, Endpoints, Format, TraceCommand};
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::result::RunResult;
+use crate::{print, println, runtime, setup, to_json};
+use lemon_exec::store::{RunRow, Store};
+use lemon_exec::worker::http_client;
+use lemon_trace::Trace;
+use lemon_trace::export::html::html;
+use lemon_trace::export::jsonl::write_jsonl;
+use lemon_trace::export::otlp::{otlp_json, otlp_protobuf};
+use lemon_trace::export::schema::{Content, schema};
+use lemon_trace::export::svg::svg;
+use std::io::Write;
+use std::path::Path;
+
+pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let path = setup::store_path(&config, cli.store.as_deref());
+    match command {
+        TraceCommand::List { limit, json } => {
+            // No store yet is no run yet.
+            let runs = if path.exists() { Store::open_existing(&path)?.runs(*limit)? } else { Vec::new() };
+            match json {
+                true => println(&to_json(&runs)),
+                false => list(&runs),
+            }
+        }
+        TraceCommand::Show { run, json } => {
+            let trace = load(&Store::open_existing(&path)?, run)?;
+            match json {
+                true => println(&to_json(&shown(&trace, &config)?)),
+                false => print(&trace.show()),
+            }
+        }
+        TraceCommand::Export { run, format, out, send, content } => {
+            let trace = load(&Store::open_existing(&path)?, run)?;
+            match send {
+                Some(url) if *format == Format::Otlp => runtime()?.block_on(post(&trace, url)),
+                Some(_) => Err(Fault::new("only the format otlp can be sent").hint("add --format otlp")),
+                None => write(&trace, *format, *content, out.as_deref()),
+            }
+        }
+        TraceCommand::Diff { a, b, json } => {
+            let store = Store::open_existing(&path)?;
+            let diff = lemon_trace::diff(&load(&store, a)?, &load(&store, b)?);
+            match json {
+                true => println(&to_json(&diff)),
+                false => print(&diff.to_string()),
+            }
+        }
+    }
+}
+
+fn load(store: &Store, name: &str) -> Result<Trace, Fault> {
+    Ok(store.trace(&store.find_run(name)?)?)
+}
+
+fn list(runs: &[RunRow]) -> Result<u8, Fault> {
+    if runs.is_empty() {
+        eprintln!("no runs yet");
+    }
+    for run in runs {
+        let end = match (&run.stop_reason, run.running) {
+            (Some(reason), _) => reason.as_str(),
+            (None, true) => "running",
+            (None, false) => "interrupted",
+        };
+        let question: String = run.question.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
+        let tokens = run.tokens.map(|tokens| format!("{tokens} tok")).unwrap_or_default();
+        let seconds = run.wall_s.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default();
+        let id = &run.run_id;
+        print(&format!("{id}  {end:<20} {tokens:>10} {seconds:>8}  {question}\n"))?;
+    }
+    Ok(0)
+}
+
+fn shown(trace: &Trace, config: &Config) -> Result<serde_json::Value, Fault> {
+    let endpoints = Endpoints::default();
+    let language = setup::language(config, &endpoints)?;
+    let result = RunResult::new(trace, &language, &setup::capacities(config, &endpoints));
+    let mut value = serde_json::to_value(&result).unwrap_or_default();
+    value["question"] = serde_json::json!(trace.header.question);
+    value["metrics"] = serde_json::json!(trace.metrics(None));
+    Ok(value)
+}
+
+fn write(trace: &Trace, format: Format, content: bool, out: Option<&Path>) -> Result<u8, Fault> {
+    let text = match format {
+        Format::Schema => {
+            let content = if content { Content::Included } else { Content::Omitted };
+            to_json(&schema(trace, content)) + "\n"
+        }
+        Format::Jsonl => {
+            let mut lines = Vec::new();
+            write_jsonl(trace, &mut lines).map_err(Fault::new)?;
+            String::from_utf8_lossy(&lines).into_owned()
+        }
+        Format::Otlp => otlp_json(trace) + "\n",
+        Format::Svg => svg(trace),
+        Format::Html => html(trace),
+    };
+    let Some(path) = out else { return print(&text) };
+    let written = std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    eprintln!("wrote {}", path.display());
+    Ok(0)
+}
+
+/// Sends a trace to a collector as OTLP over HTTP with protobuf.
+async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
+    let url = match url.trim_end_matches('/') {
+        whole if whole.ends_with("/v1/traces") => whole.to_owned(),
+        base => format!("{base}/v1/traces"),
+    };
+    let mut request = http_client()
+        .map_err(Fault::new)?
+        .post(&url)
+        .header("content-type", "application/x-protobuf")
+        .timeout(std::time::Duration::from_secs(30))
+        .body(otlp_protobuf(trace));
+    // The variable every OpenTelemetry exporter reads: keys of hosted collectors belong there.
+    for pair in std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default().split(',') {
+        if let Some((name, value)) = pair.split_once('=') {
+            request = request.header(name.trim(), value.trim());
+        }
+    }
+    let response = request.send().await.map_err(|error| {
+        Fault::new(format!("{url} cannot be reached: {error}")).hint("is a collector listening there for OTLP over HTTP?")
+    })?;
+    let status = response.status();
+    if !status.is_success() {
+        let said: String = response.text().await.unwrap_or_default().chars().take(300).collect();
+        return Err(Fault { code: 1, ..Fault::new(format!("{url} answered {status}: {said}")) });
+    }
+    eprintln!("sent {} to {url}", trace.header.run_id);
+    Ok(0)
+}

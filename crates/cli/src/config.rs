@@ -1,0 +1,287 @@
+//! `lemon.toml`: what stands in it, and where it is.
+
+use crate::fault::{Fault, read_file};
+use lemon_exec::store::Sync;
+use lemon_exec::{Budget, OnParentFailure, Price, Retry};
+use lemon_spec::Limits;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The name looked for in the current folder.
+pub const FILE_NAME: &str = "lemon.toml";
+
+/// Everything a configuration can say. All of it is optional.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The levels of model, weakest first, in the order of the file.
+    #[serde(deserialize_with = "in_order")]
+    pub capacity: Vec<(String, Capacity)>,
+    /// Who writes the team.
+    pub orchestrator: OrchestratorConfig,
+    /// The limits of a run.
+    pub budget: BudgetConfig,
+    /// How runs are carried out.
+    pub run: RunConfig,
+    /// The limits of a specification.
+    pub limits: Limits,
+    /// The role library.
+    pub roles: RolesConfig,
+    /// The store.
+    pub store: StoreConfig,
+    /// The folder paths in the file are relative to.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// One level of model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capacity {
+    /// The address of an OpenAI-compatible endpoint, up to `/v1`.
+    pub base_url: String,
+    /// The model's name there.
+    pub model: String,
+    /// The environment variable that holds the key.
+    pub api_key_env: Option<String>,
+    /// Calls at a time.
+    #[serde(default = "Capacity::default_concurrency")]
+    pub max_concurrency: usize,
+    /// What its tokens cost.
+    pub price: Option<Price>,
+    /// Completion tokens of a reply at most.
+    #[serde(default = "Capacity::default_max_tokens")]
+    pub max_tokens: u64,
+    /// Sampling temperature; the endpoint's own where absent.
+    pub temperature: Option<f64>,
+    /// Seconds one call may take.
+    #[serde(default = "Capacity::default_timeout")]
+    pub timeout_s: f64,
+    /// Whether to ask for replies piece by piece.
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// Whether to send a seed.
+    #[serde(default = "yes")]
+    pub send_seed: bool,
+}
+
+impl Capacity {
+    /// A level with the defaults for all that is not said.
+    pub fn new(base_url: &str, model: &str, api_key_env: Option<String>) -> Self {
+        Capacity {
+            base_url: base_url.to_owned(),
+            model: model.to_owned(),
+            api_key_env,
+            max_concurrency: Self::default_concurrency(),
+            price: None,
+            max_tokens: Self::default_max_tokens(),
+            temperature: None,
+            timeout_s: Self::default_timeout(),
+            stream: true,
+            send_seed: true,
+        }
+    }
+
+    fn default_concurrency() -> usize {
+        32
+    }
+
+    fn default_max_tokens() -> u64 {
+        1024
+    }
+
+    fn default_timeout() -> f64 {
+        120.0
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Who writes the team.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OrchestratorConfig {
+    /// Which kind.
+    pub kind: OrchestratorKind,
+    /// `prompted`: the level of model that writes; the strongest where absent.
+    pub capacity: Option<String>,
+    /// `fixed`: the file.
+    pub spec: Option<PathBuf>,
+    /// `prompted`: the team to run where the model writes none that is valid.
+    pub fallback: Option<PathBuf>,
+    /// `prompted`: whether to ask the endpoint to enforce the JSON Schema.
+    pub structured: Option<bool>,
+}
+
+/// The kinds of orchestrator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OrchestratorKind {
+    /// A file.
+    Fixed,
+    /// An endpoint's model.
+    #[default]
+    Prompted,
+}
+
+/// The limits of a run.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BudgetConfig {
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// US dollars.
+    pub usd: Option<f64>,
+    /// Calls.
+    pub calls: Option<u64>,
+    /// Seconds.
+    pub seconds: Option<f64>,
+}
+
+impl From<BudgetConfig> for Budget {
+    fn from(config: BudgetConfig) -> Self {
+        let BudgetConfig { tokens, usd, calls, seconds } = config;
+        Budget { tokens, usd, calls, seconds }
+    }
+}
+
+/// How runs are carried out.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunConfig {
+    /// The kind of workers.
+    pub workers: Option<String>,
+    /// The seed.
+    pub seed: Option<u64>,
+    /// Tasks at a time.
+    pub width: Option<usize>,
+    /// Calls of one run at a time.
+    pub max_parallel: Option<usize>,
+    /// Rounds at most.
+    pub max_rounds: Option<u32>,
+    /// What becomes of the children of an agent that failed.
+    pub on_parent_failure: Option<OnParentFailure>,
+    /// Completion tokens below which a call is not worth making.
+    pub least_reply_tokens: Option<u64>,
+    /// Whether replies on record answer the same call again.
+    pub reuse: Option<bool>,
+    /// When a failed call is tried again.
+    pub retry: Retry,
+}
+
+/// The role library.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolesConfig {
+    /// A folder of `NAME.yaml` files with `title`, `duty` and `prompt`.
+    pub folder: Option<PathBuf>,
+}
+
+/// The store.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// The file.
+    pub path: Option<PathBuf>,
+    /// What is lost at worst when the machine dies.
+    pub sync: Sync,
+}
+
+impl Config {
+    /// Reads the configuration at `path`, or the one in the current folder if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something that cannot be understood.
+    pub fn load(path: Option<&Path>) -> Result<Self, Fault> {
+        let here = Path::new(FILE_NAME);
+        let path = match path {
+            Some(path) => path,
+            None if here.exists() => here,
+            None => return Ok(Config::default()),
+        };
+        let text = read_file(path)?;
+        let mut config: Config = toml::from_str(&text)
+            .map_err(|error| Fault::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
+        config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        config.check(path)?;
+        Ok(config)
+    }
+
+    /// A path of the file, relative to the file.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), Fault> {
+        let fault = |place: String, fact: &str| Err(Fault::new(format!("{}: {place} {fact}", path.display())));
+        for (name, capacity) in &self.capacity {
+            let place = |key: &str| format!("capacity.{name}.{key}");
+            if capacity.max_concurrency == 0 {
+                return fault(place("max_concurrency"), "is 0: no call could ever be made");
+            }
+            if capacity.max_tokens == 0 {
+                return fault(place("max_tokens"), "is 0: no reply could have text");
+            }
+            if !(capacity.timeout_s > 0.0 && capacity.timeout_s.is_finite()) {
+                return fault(place("timeout_s"), "must be a number of seconds above 0");
+            }
+            let price = capacity.price.unwrap_or_default();
+            if !(price.input >= 0.0 && price.output >= 0.0 && price.input.is_finite() && price.output.is_finite()) {
+                return fault(place("price"), "must not be negative");
+            }
+            if !capacity.base_url.starts_with("http://") && !capacity.base_url.starts_with("https://") {
+                return fault(place("base_url"), "must begin with http:// or https://");
+            }
+        }
+        let numbers = [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)];
+        for (place, value) in numbers {
+            if value.is_some_and(|value| !(value >= 0.0)) {
+                return fault(place.to_owned(), "must not be negative");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of a table in the order of the file: the order of levels is a fact, and a map would lose it.
+fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Capacity)>, D::Error> {
+    struct Entries;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<(String, Capacity)>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a table of capacity levels")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+    deserializer.deserialize_map(Entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_keep_the_order_of_the_file() {
+        let text = "[capacity.zeta]\nbase_url = 'http://a'\nmodel = 'm'\n[capacity.alpha]\nbase_url = 'http://a'\nmodel = 'm'\n";
+        let config: Config = toml::from_str(text).unwrap();
+        assert_eq!(config.capacity.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["zeta", "alpha"]);
+    }
+
+    #[test]
+    fn the_file_that_init_writes_can_be_read() {
+        let config: Config = toml::from_str(crate::commands::init::TEMPLATE).unwrap();
+        assert_eq!(config.capacity.len(), 3);
+    }
+}

@@ -1,0 +1,73 @@
+//! What goes wrong before or beside a run: a fact, a hint and an exit code, printed in one place.
+
+use std::fmt::Display;
+
+/// Bad usage or unreadable input.
+pub const USAGE: u8 = 2;
+
+/// Something that keeps a command from doing its work.
+#[derive(Debug)]
+pub struct Fault {
+    /// What is so.
+    pub fact: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Fault {
+    /// A fact, for exit code 2.
+    pub fn new(fact: impl Display) -> Self {
+        Fault { fact: fact.to_string(), hint: None, code: USAGE }
+    }
+
+    /// Adds a hint.
+    pub fn hint(self, hint: impl Display) -> Self {
+        Fault { hint: Some(hint.to_string()), ..self }
+    }
+
+    /// Prints it to standard error.
+    pub fn print(&self) {
+        let style = console::Style::new().for_stderr();
+        eprintln!("{}: {}", style.clone().red().bold().apply_to("error"), self.fact);
+        if let Some(hint) = &self.hint {
+            eprintln!("{}: {hint}", style.cyan().bold().apply_to("hint"));
+        }
+    }
+}
+
+impl From<lemon_exec::store::StoreError> for Fault {
+    fn from(error: lemon_exec::store::StoreError) -> Self {
+        use lemon_exec::store::StoreError as E;
+        let hint = match &error {
+            E::Missing(_) => Some("run a task first, or say where the store is with --store"),
+            E::NoSuchRun(_) => Some("`lemon trace list` shows the runs; `last` is the newest"),
+            E::Ambiguous { .. } => Some("give more of its name"),
+            E::Busy(_) => Some("wait for that process, or end it, and try again"),
+            E::Newer { .. } => Some("use the newer program, or another store with --store"),
+            E::Database(_) => None,
+        };
+        Fault { hint: hint.map(str::to_owned), ..Fault::new(&error) }
+    }
+}
+
+impl From<lemon_exec::RunError> for Fault {
+    fn from(error: lemon_exec::RunError) -> Self {
+        match error {
+            lemon_exec::RunError::Store(error) => error.into(),
+            lemon_exec::RunError::NoJudge => Fault::new(error),
+        }
+    }
+}
+
+/// Reads a file of the user's.
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub fn read_file(path: &std::path::Path) -> Result<String, Fault> {
+    let bytes = std::fs::read(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    String::from_utf8(bytes).map_err(|error| {
+        Fault::new(format!("{} is not UTF-8: byte {} is wrong", path.display(), error.utf8_error().valid_up_to()))
+    })
+}

@@ -1,0 +1,118 @@
+//! What a person sees while a run goes: the team live on a terminal, plain lines elsewhere.
+
+mod lines;
+mod view;
+
+use crate::args::WorkerKind;
+use crate::commands::run::Prepared;
+use console::Term;
+use lemon_exec::Observer;
+use lemon_trace::{Event, Header, Trace};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use view::TeamView;
+
+/// How often the live view is drawn.
+const FRAME: Duration = Duration::from_millis(80);
+
+/// Talk about one run, on standard error.
+pub enum Talk {
+    /// None.
+    Silent,
+    /// A line for each thing worth telling.
+    Lines(Arc<Mutex<TeamView>>),
+    /// The team, drawn over and over in place.
+    Live(Live),
+}
+
+/// The live view and the thread that draws it.
+pub struct Live {
+    view: Arc<Mutex<TeamView>>,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Talk {
+    /// Begins to talk, in the way that suits whoever listens.
+    pub fn start(quiet: bool, prepared: &Prepared) -> Self {
+        if quiet {
+            return Talk::Silent;
+        }
+        if prepared.kind == WorkerKind::Scripted {
+            eprintln!("scripted workers: the replies come from a script, no model is called");
+        }
+        let view = Arc::new(Mutex::new(TeamView::new(prepared.runner.settings.budget)));
+        let terminal = Term::stderr();
+        if !terminal.features().is_attended() {
+            return Talk::Lines(view);
+        }
+        let (stop, stopped) = channel();
+        let drawn = view.clone();
+        let thread = std::thread::spawn(move || {
+            let began = Instant::now();
+            let mut height = 0;
+            loop {
+                let last = !matches!(stopped.recv_timeout(FRAME), Err(RecvTimeoutError::Timeout));
+                let (rows, columns) = terminal.size();
+                let frame = drawn
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .frame(began.elapsed().as_secs_f64(), usize::from(rows), usize::from(columns), last);
+                let text: String = frame.iter().map(|line| format!("{line}\n")).collect();
+                // A terminal that cannot be drawn on does not stop the run.
+                let _ = terminal.clear_last_lines(height).and_then(|()| terminal.write_str(&text));
+                height = frame.len();
+                if last {
+                    return;
+                }
+            }
+        });
+        Talk::Live(Live { view, stop, thread })
+    }
+
+    /// What the run calls for each event.
+    pub fn observer(&self) -> Option<Observer> {
+        match self {
+            Talk::Silent => None,
+            Talk::Lines(view) => {
+                let view = view.clone();
+                Some(Arc::new(move |header: &Header, event: &Event| {
+                    let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+                    view.note(header, event);
+                    if let Some(line) = lines::line(event) {
+                        eprintln!("{line}");
+                    }
+                }))
+            }
+            Talk::Live(live) => {
+                let view = live.view.clone();
+                Some(Arc::new(move |header: &Header, event: &Event| {
+                    view.lock().unwrap_or_else(PoisonError::into_inner).note(header, event);
+                }))
+            }
+        }
+    }
+
+    /// Takes in what happened before this process.
+    pub fn catch_up(&self, trace: &Trace) {
+        if let Talk::Lines(view) | Talk::Live(Live { view, .. }) = self {
+            let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+            trace.events.iter().for_each(|event| view.note(&trace.header, event));
+        }
+    }
+
+    /// Says the last word.
+    pub fn finish(self) {
+        match self {
+            Talk::Silent => {}
+            Talk::Lines(view) => eprintln!("{}", view.lock().unwrap_or_else(PoisonError::into_inner).totals()),
+            Talk::Live(live) => {
+                // The thread ends when told, or when nobody can tell it any more.
+                let _ = live.stop.send(());
+                let _ = live.thread.join();
+            }
+        }
+    }
+}

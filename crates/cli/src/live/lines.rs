@@ -1,0 +1,35 @@
+//! One plain line for each thing worth telling.
+
+use lemon_trace::{AgentStatus, Event, EventKind, ORCHESTRATOR};
+
+/// The line for an event, if it is worth one.
+pub fn line(event: &Event) -> Option<String> {
+    let t = event.t;
+    let agent = &event.agent;
+    let text = match &event.kind {
+        EventKind::Decision { round, by, .. } => format!("round {round}: the team is written ({by})"),
+        EventKind::Rejection { diagnostics, failure, .. } => match failure {
+            Some(failure) => format!("no specification: {}", failure.message),
+            None => format!("the specification is refused: {} faults", diagnostics.len()),
+        },
+        EventKind::Delegate { to, .. } if to != ORCHESTRATOR => format!("{to} begins"),
+        EventKind::Retry { attempt, failure, wait_s } => {
+            format!("{agent}: attempt {attempt} failed: {}; again in {wait_s:.1} s", failure.message)
+        }
+        EventKind::Return { status: AgentStatus::Done, reused, .. } => {
+            let spend = &event.spend;
+            let reused = if *reused { ", reused" } else { "" };
+            format!("{agent} done: {} tokens, {:.1} s{reused}", spend.tokens(), spend.seconds)
+        }
+        EventKind::Return { status, failure, .. } => {
+            let why = failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+            format!("{agent} {}{why}", status.as_str())
+        }
+        EventKind::Budget { limit, needed, left } => {
+            format!("the limit on {} is met: {needed:.0} needed, {left:.0} left", limit.as_str())
+        }
+        EventKind::Resume { finished, .. } => format!("taken up again: {finished} agents are finished"),
+        _ => return None,
+    };
+    Some(format!("{t:8.2} s  {text}"))
+}

@@ -1,0 +1,75 @@
+//! The `lemon` command. Standard output is data, standard error is talk; exit codes: 0 answered or valid, 1 ended otherwise
+//! or invalid, 2 bad usage or unreadable input.
+
+mod args;
+mod commands;
+mod config;
+mod fault;
+mod live;
+mod result;
+mod setup;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use fault::Fault;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(&cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(fault) => {
+            fault.print();
+            ExitCode::from(fault.code)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<u8, Fault> {
+    match &cli.command {
+        Command::Init(args) => commands::init::init(args),
+        Command::Doctor(args) => commands::doctor::doctor(cli, args),
+        Command::Run(args) => commands::run::run(cli, args),
+        Command::Validate(args) => commands::validate::validate(cli, args),
+        Command::Schema(args) => commands::schema::schema(cli, args),
+        Command::Edits(args) => commands::edits::edits(cli, args),
+        Command::Trace(command) => commands::trace::trace(cli, command),
+        Command::Bench(command) => commands::bench::bench(command),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "lemon", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+/// Writes data to standard output. A reader that has gone away, as `head` does, is no error.
+fn print(text: &str) -> Result<u8, Fault> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Fault::new(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Writes data to standard output, with a line end.
+fn println(text: &str) -> Result<u8, Fault> {
+    print(&format!("{text}\n"))
+}
+
+/// A value as JSON, over several lines.
+fn to_json(value: &impl serde::Serialize) -> String {
+    // Our own plain types always serialise.
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// The runtime of the commands that wait for something.
+fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Fault::new(format!("no runtime: {error}")))
+}

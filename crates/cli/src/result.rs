@@ -1,0 +1,123 @@
+//! What a run came to, as scripts read it.
+
+use crate::config::Capacity;
+use lemon_spec::{Diagnostic, Language, validate_round};
+use lemon_trace::{EventKind, Failure, Tokens, Trace};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The result of a run. The field names are an interface: add to them, do not change them.
+#[derive(Debug, Serialize)]
+pub struct RunResult {
+    pub run_id: String,
+    pub task_id: String,
+    pub answer: Option<String>,
+    pub stop_reason: Option<&'static str>,
+    /// The specification of the first round; `null` if there was none.
+    pub spec: Value,
+    /// The specifications of all rounds, where there was more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Value>,
+    pub agents: Vec<AgentResult>,
+    pub tokens: Tokens,
+    /// `null`: a level that was used has no price.
+    pub cost_usd: Option<f64>,
+    pub wall_s: f64,
+    pub calls: u64,
+    /// Why specifications were refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What became of one agent.
+#[derive(Debug, Serialize)]
+pub struct AgentResult {
+    pub id: String,
+    pub capacity: String,
+    pub status: &'static str,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    pub seconds: f64,
+    pub round: u32,
+    pub base: String,
+    pub role: String,
+    pub answer: Option<String>,
+    pub attempts: u32,
+    pub reused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl RunResult {
+    /// Reads the result off a trace.
+    pub fn new(trace: &Trace, language: &Language, levels: &[(String, Capacity)]) -> Self {
+        let summary = trace.summary();
+        let mut specs = specifications(trace, language);
+        let unpriced = |name: &str| !levels.iter().any(|(level, capacity)| level == name && capacity.price.is_some());
+        let asked = summary.agents.iter().filter(|agent| agent.tokens() > 0);
+        let priced = summary.tokens.total == 0 || (!asked.clone().any(|agent| unpriced(&agent.capacity)) && !levels.is_empty());
+        RunResult {
+            run_id: trace.header.run_id.clone(),
+            task_id: trace.header.task_id.clone(),
+            answer: summary.answer,
+            stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
+            spec: specs.first().cloned().unwrap_or_default(),
+            rounds: if specs.len() > 1 { std::mem::take(&mut specs) } else { Vec::new() },
+            cost_usd: priced.then_some(summary.usd),
+            tokens: summary.tokens,
+            wall_s: summary.wall_s,
+            calls: summary.calls,
+            diagnostics: diagnostics(trace),
+            agents: summary
+                .agents
+                .into_iter()
+                .map(|agent| AgentResult {
+                    status: agent.status.map_or("unfinished", |status| status.as_str()),
+                    id: agent.id,
+                    capacity: agent.capacity,
+                    tokens_in: agent.tokens_in,
+                    tokens_out: agent.tokens_out,
+                    seconds: agent.seconds,
+                    round: agent.round,
+                    base: agent.base,
+                    role: agent.role,
+                    answer: agent.answer,
+                    attempts: agent.attempts,
+                    reused: agent.reused,
+                    failure: agent.failure,
+                })
+                .collect(),
+        }
+    }
+
+    /// Whether the team answered as it was meant to.
+    pub fn answered(&self) -> bool {
+        self.stop_reason == Some("answered")
+    }
+}
+
+/// The specifications that were run, one per round.
+fn specifications(trace: &Trace, language: &Language) -> Vec<Value> {
+    let mut ids: Vec<String> = Vec::new();
+    let mut specs = Vec::new();
+    for event in &trace.events {
+        match &event.kind {
+            EventKind::Decision { text, .. } => {
+                if let Ok(plan) = validate_round(text, language, &ids) {
+                    specs.push(json!(plan.spec()));
+                }
+            }
+            EventKind::Spawn { to, .. } if !ids.contains(to) => ids.push(to.clone()),
+            _ => {}
+        }
+    }
+    specs
+}
+
+fn diagnostics(trace: &Trace) -> Vec<Diagnostic> {
+    let refused = trace.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Rejection { diagnostics, .. } => Some(diagnostics.clone()),
+        _ => None,
+    });
+    refused.flatten().collect()
+}

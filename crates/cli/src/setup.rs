@@ -1,0 +1,252 @@
+//! From a configuration to the things that run: language, workers, orchestrator, store.
+
+use crate::args::{Endpoints, RunArgs, WorkerKind};
+use crate::config::{Capacity, Config, OrchestratorKind};
+use crate::fault::{Fault, read_file};
+use lemon_exec::orchestrator::{Fixed, Orchestrator, Prompted};
+use lemon_exec::store::Store;
+use lemon_exec::worker::{ApiKey, Endpoint, OpenAi, Recording, Replay, Script, Scripted, Worker};
+use lemon_exec::{Backend, Budget, Level, Settings};
+use lemon_spec::Language;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Where the store is unless somebody says otherwise.
+const STORE: &str = ".lemon/lemon.db";
+/// What the scripted workers say unless told otherwise.
+const DEMO_SCRIPT: &str = include_str!("demo.toml");
+
+/// The roles, levels and limits of this installation.
+///
+/// # Errors
+/// A role file cannot be used.
+pub fn language(config: &Config, endpoints: &Endpoints) -> Result<Language, Fault> {
+    let mut language = Language { limits: config.limits.clone(), ..Language::default() };
+    let levels = capacities(config, endpoints);
+    if !levels.is_empty() {
+        language.capacities = levels.into_iter().map(|(name, _)| name).collect();
+    }
+    if let Some(folder) = &config.roles.folder {
+        let folder = config.resolve(folder);
+        language.roles.add_folder(&folder).map_err(|errors| {
+            let facts = errors.iter().map(|error| match &error.hint {
+                Some(hint) => format!("{error} ({hint})"),
+                None => error.to_string(),
+            });
+            Fault::new(format!("the role library cannot be used:\n  {}", facts.collect::<Vec<_>>().join("\n  ")))
+        })?;
+    }
+    Ok(language)
+}
+
+/// The levels of model: those of the file, with what flags and environment say in their place.
+pub fn capacities(config: &Config, endpoints: &Endpoints) -> Vec<(String, Capacity)> {
+    let mut levels = config.capacity.clone();
+    if levels.is_empty()
+        && let (Some(base_url), Some(model)) = (&endpoints.base_url, &endpoints.model)
+    {
+        let capacity = Capacity::new(base_url, model, None);
+        levels = ["small", "medium", "large"].map(|name| (name.to_owned(), capacity.clone())).to_vec();
+    }
+    for (_, capacity) in &mut levels {
+        if let Some(base_url) = &endpoints.base_url {
+            capacity.base_url.clone_from(base_url);
+        }
+        if let Some(model) = &endpoints.model {
+            capacity.model.clone_from(model);
+        }
+        if let Some(variable) = &endpoints.api_key_env {
+            capacity.api_key_env = Some(variable.clone());
+        }
+    }
+    levels
+}
+
+/// The endpoint of a level, with its key from the environment.
+///
+/// # Errors
+/// The variable that should hold the key is not set.
+pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, Fault> {
+    let api_key = match &capacity.api_key_env {
+        None => None,
+        Some(variable) => match std::env::var(variable) {
+            Ok(secret) if !secret.trim().is_empty() => Some(ApiKey::new(secret.trim())),
+            _ => {
+                let fact = format!("capacity `{name}` takes its key from {variable}, which is not set");
+                return Err(Fault::new(fact).hint(format!("export {variable}=…, or take `api_key_env` out if it needs no key")));
+            }
+        },
+    };
+    Ok(Endpoint {
+        base_url: capacity.base_url.clone(),
+        model: capacity.model.clone(),
+        api_key,
+        timeout: Duration::try_from_secs_f64(capacity.timeout_s).unwrap_or(Duration::MAX),
+        stream: capacity.stream,
+        send_seed: capacity.send_seed,
+    })
+}
+
+/// The kind of workers that was asked for.
+///
+/// # Errors
+/// The configuration names a kind that does not exist.
+pub fn worker_kind(config: &Config, args: &RunArgs) -> Result<WorkerKind, Fault> {
+    if let Some(kind) = args.workers {
+        return Ok(kind);
+    }
+    match config.run.workers.as_deref() {
+        None => Ok(WorkerKind::Endpoints),
+        Some(name) => <WorkerKind as clap::ValueEnum>::from_str(name, false).map_err(|_| {
+            Fault::new(format!("run.workers is `{name}`, which no workers are called"))
+                .hint("they are called endpoints, replay and scripted")
+        }),
+    }
+}
+
+/// The workers, and the file they were made of, if they were.
+///
+/// # Errors
+/// No endpoint is configured, a key is missing, or a file cannot be used.
+pub fn backend(
+    config: &Config,
+    args: &RunArgs,
+    kind: WorkerKind,
+    language: &Language,
+) -> Result<(Backend, Option<PathBuf>), Fault> {
+    let levels = capacities(config, &args.endpoints);
+    let mut worker_file = None;
+    let worker: Arc<dyn Worker> = match kind {
+        WorkerKind::Endpoints if levels.is_empty() => {
+            return Err(Fault::new("no endpoint is configured").hint(
+                "give --base-url and --model, or write a lemon.toml with `lemon init`; \
+                 `--workers scripted` shows a run without any model",
+            ));
+        }
+        WorkerKind::Endpoints => {
+            let endpoints = levels.iter().map(|(name, capacity)| endpoint(name, capacity)).collect::<Result<_, _>>()?;
+            Arc::new(OpenAi::new(endpoints).map_err(Fault::new)?)
+        }
+        WorkerKind::Scripted => {
+            let script = match &args.script {
+                Some(path) => read_file(path)?,
+                None => DEMO_SCRIPT.to_owned(),
+            };
+            worker_file.clone_from(&args.script);
+            Arc::new(Scripted::new(Script::parse(&script).map_err(Fault::new)?))
+        }
+        WorkerKind::Replay => {
+            let Some(path) = &args.cassette else {
+                return Err(Fault::new("`--workers replay` needs a cassette")
+                    .hint("say which with --cassette FILE; `lemon run --record FILE` makes one"));
+            };
+            worker_file = Some(path.clone());
+            Arc::new(Replay::open(path).map_err(Fault::new)?)
+        }
+    };
+    let worker = match &args.record {
+        None => worker,
+        Some(path) => Arc::new(Recording::create(path, worker).map_err(|error| {
+            Fault::new(error).hint("a cassette is never overwritten: choose a new name, or move the old one away")
+        })?),
+    };
+    let level = |name: &String| match levels.iter().find(|(level, _)| level == name) {
+        None => Level::new(name),
+        Some((_, capacity)) => Level {
+            name: name.clone(),
+            identity: format!("{} {}", capacity.base_url, capacity.model),
+            price: capacity.price.unwrap_or_default(),
+            gate: Arc::new(Semaphore::new(capacity.max_concurrency.min(Semaphore::MAX_PERMITS))),
+            max_tokens: capacity.max_tokens,
+            temperature: capacity.temperature,
+        },
+    };
+    let levels = language.capacities.iter().map(level).collect();
+    Ok((Backend { worker, name: kind.name().to_owned(), levels }, worker_file))
+}
+
+/// Who writes the team: the given specification, or what the configuration says.
+///
+/// # Errors
+/// A file cannot be read, or a capacity does not exist.
+pub fn orchestrator(config: &Config, spec: Option<&str>, language: &Language) -> Result<Arc<dyn Orchestrator>, Fault> {
+    let settings = &config.orchestrator;
+    let file = |path: &PathBuf| read_file(&config.resolve(path));
+    let prompted = || -> Result<Arc<dyn Orchestrator>, Fault> {
+        let level = match &settings.capacity {
+            None => language.capacities.len().saturating_sub(1),
+            Some(name) => language.capacities.iter().position(|level| level == name).ok_or_else(|| {
+                Fault::new(format!("orchestrator.capacity is `{name}`, which is no level"))
+                    .hint(format!("the levels are {}", language.capacities.join(", ")))
+            })?,
+        };
+        let fallback = settings.fallback.as_ref().map(file).transpose()?;
+        Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback }))
+    };
+    match (spec, settings.kind) {
+        (Some(text), OrchestratorKind::Prompted) => {
+            Ok(Arc::new(Fixed { text: text.to_owned(), reviewer: Some(prompted()?) }))
+        }
+        (Some(text), OrchestratorKind::Fixed) => Ok(Arc::new(Fixed { text: text.to_owned(), reviewer: None })),
+        (None, OrchestratorKind::Prompted) => prompted(),
+        (None, OrchestratorKind::Fixed) => match &settings.spec {
+            Some(path) => Ok(Arc::new(Fixed { text: file(path)?, reviewer: None })),
+            None => Err(Fault::new("orchestrator.kind is `fixed`, but there is no file")
+                .hint("set orchestrator.spec, or give --spec FILE")),
+        },
+    }
+}
+
+/// How runs are carried out: flags over environment over file.
+///
+/// # Errors
+/// A limit on money where prices are missing.
+pub fn settings(config: &Config, args: &RunArgs, kind: WorkerKind) -> Result<Settings, Fault> {
+    let run = &config.run;
+    let file = Budget::from(config.budget);
+    let budget = Budget {
+        tokens: args.budget_tokens.or(file.tokens),
+        usd: args.budget_usd.or(file.usd),
+        calls: args.budget_calls.or(file.calls),
+        seconds: args.timeout.or(file.seconds),
+    };
+    let levels = capacities(config, &args.endpoints);
+    if let (Some(_), Some((name, _))) = (budget.usd, levels.iter().find(|(_, capacity)| capacity.price.is_none())) {
+        return Err(Fault::new(format!("a budget in US dollars cannot be kept: capacity `{name}` has no price"))
+            .hint(format!("add `price = {{ input = …, output = … }}` (USD per million tokens) to [capacity.{name}]")));
+    }
+    if budget.usd.is_some() && levels.is_empty() {
+        return Err(Fault::new("a budget in US dollars cannot be kept: no capacity has a price"));
+    }
+    let usual = Settings::default();
+    // Scripts and cassettes cost nothing, and a recording must see every call.
+    let reuse = kind == WorkerKind::Endpoints && args.record.is_none() && !args.no_reuse && run.reuse.unwrap_or(true);
+    Ok(Settings {
+        budget,
+        max_parallel: run.max_parallel.unwrap_or(usual.max_parallel).max(1),
+        max_rounds: run.max_rounds.unwrap_or(usual.max_rounds).max(1),
+        on_parent_failure: run.on_parent_failure.unwrap_or_default(),
+        retry: run.retry,
+        least_reply_tokens: run.least_reply_tokens.unwrap_or(usual.least_reply_tokens).max(1),
+        reuse,
+    })
+}
+
+/// Where the store is: flag or environment, then file, then beside the user.
+pub fn store_path(config: &Config, flag: Option<&Path>) -> PathBuf {
+    match (flag, &config.store.path) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(path)) => config.resolve(path),
+        (None, None) => PathBuf::from(STORE),
+    }
+}
+
+/// The store, made if there is none.
+///
+/// # Errors
+/// It cannot be written, or is not one.
+pub fn store(config: &Config, flag: Option<&Path>) -> Result<Arc<Store>, Fault> {
+    Ok(Arc::new(Store::open(&store_path(config, flag), config.store.sync)?))
+}

@@ -1,0 +1,171 @@
+//! One call, from the reuse cache to the settled account: cache, gate, reservation, attempts, waits.
+
+use crate::driver::Run;
+use crate::ledger::{Reservation, Verdict, Want};
+use crate::store::StoreError;
+use crate::worker::{AskError, FailedCost, Level, Reply, Request};
+use crate::{draw, tokens};
+use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, Spend};
+use std::time::{Duration, Instant};
+
+/// How a call ended.
+pub(crate) enum CallEnd {
+    /// With a reply.
+    Replied { reply: Reply, attempts: u32, reused: bool, spend: Spend },
+    /// Without one, for good.
+    Failed { error: AskError, attempts: u32, spend: Spend },
+    /// A limit stood in the way.
+    Refused { limit: LimitKind, needed: f64, left: f64, attempts: u32 },
+}
+
+impl Run<'_> {
+    /// Makes a call on behalf of `request.agent`, whose duty is `duty`.
+    ///
+    /// # Errors
+    /// The store failed: nothing may go on that cannot be recorded.
+    pub(crate) async fn call(&self, mut request: Request, duty: &str) -> Result<CallEnd, StoreError> {
+        let began = Instant::now();
+        let Some(level) = self.runner.backend.levels.get(request.level) else {
+            let error = AskError::free(FailureKind::Refused, format!("no worker serves `{}`", request.capacity));
+            return Ok(CallEnd::Failed { error, attempts: 0, spend: Spend::default() });
+        };
+        let wanted_tokens = request.max_tokens;
+        let key = self.reuse_key(&request, level);
+        if let Some(reply) = self.reusable(key.as_ref()) {
+            drop(self.announce(&request, duty, 0));
+            let spend = Spend { seconds: began.elapsed().as_secs_f64(), ..Spend::default() };
+            return Ok(CallEnd::Replied { reply, attempts: 0, reused: true, spend });
+        }
+        let mut attempt = 0;
+        loop {
+            // The gate comes first: whoever waits at it must not hold tokens that others could use.
+            let Ok(_permit) = level.gate.acquire().await else {
+                let error = AskError::free(FailureKind::Cancelled, "the workers were closed");
+                return Ok(CallEnd::Failed { error, attempts: attempt, spend: Spend::default() });
+            };
+            let reservation = match self.reserve(&request, level, wanted_tokens).await {
+                Ok(reservation) => reservation,
+                Err((limit, needed, left)) => {
+                    return Ok(CallEnd::Refused { limit, needed, left, attempts: attempt });
+                }
+            };
+            attempt += 1;
+            request.max_tokens = reservation.tokens_out;
+            if attempt == 1 {
+                self.announce(&request, duty, reservation.tokens()).wait().await?;
+            }
+            let asked = Instant::now();
+            let result = self.runner.backend.worker.ask(&request).await;
+            let mut spend = self.settle(&request.agent, level, reservation, &result);
+            match result {
+                Ok(reply) => {
+                    if let (Some(key), Some(store)) = (key, &self.runner.store) {
+                        drop(store.remember(key, &reply));
+                    }
+                    spend.seconds = began.elapsed().as_secs_f64();
+                    return Ok(CallEnd::Replied { reply, attempts: attempt, reused: false, spend });
+                }
+                Err(error) => match self.wait_before_next(&request, attempt, &error) {
+                    Err(why) => {
+                        spend.seconds = began.elapsed().as_secs_f64();
+                        return Ok(CallEnd::Failed { error: with_reason(error, why), attempts: attempt, spend });
+                    }
+                    Ok(wait) => {
+                        spend.seconds = asked.elapsed().as_secs_f64();
+                        let wait_s = wait.as_secs_f64();
+                        let kind = EventKind::Retry { attempt, failure: error.failure, wait_s };
+                        drop(self.recorder.record(&request.agent, kind, spend));
+                        drop(_permit);
+                        tokio::time::sleep(wait).await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Puts on record that a call begins, and what it may cost at most.
+    fn announce(&self, request: &Request, duty: &str, reserved: u64) -> crate::store::Durable {
+        let kind = EventKind::Delegate { to: request.agent.clone(), duty: duty.to_owned(), reserved };
+        self.recorder.record(lemon_trace::ORCHESTRATOR, kind, Spend::default())
+    }
+
+    async fn reserve(&self, request: &Request, level: &Level, tokens_out: u64) -> Result<Reservation, (LimitKind, f64, f64)> {
+        let want = Want {
+            tokens_in: tokens::at_most(&request.messages),
+            tokens_out,
+            least_out: self.runner.settings.least_reply_tokens,
+            price: level.price,
+        };
+        loop {
+            let changed = self.ledger_changed.notified();
+            tokio::pin!(changed);
+            // Enabled before the look, so that a settlement in between is not missed.
+            changed.as_mut().enable();
+            let verdict = self.ledger().reserve(&want);
+            match verdict {
+                Verdict::Granted(reservation) => {
+                    self.in_flight().insert(request.agent.clone(), reservation);
+                    return Ok(reservation);
+                }
+                Verdict::Exhausted { limit, needed, left } => return Err((limit, needed, left)),
+                Verdict::Wait => changed.await,
+            }
+        }
+    }
+
+    fn settle(&self, agent: &str, level: &Level, reservation: Reservation, result: &Result<Reply, AskError>) -> Spend {
+        self.in_flight().remove(agent);
+        let (tokens_in, tokens_out, counted) = match result {
+            Ok(reply) => (reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.counted),
+            Err(error) => match error.cost {
+                FailedCost::Nothing => (0, 0, false),
+                FailedCost::Known(usage) => (usage.tokens_in, usage.tokens_out, usage.counted),
+                FailedCost::Unknown => (reservation.tokens_in, reservation.tokens_out, true),
+            },
+        };
+        self.ledger().settle(reservation, tokens_in, tokens_out);
+        self.ledger_changed.notify_waiters();
+        Spend { tokens_in, tokens_out, usd: level.price.usd(tokens_in, tokens_out), seconds: 0.0, counted }
+    }
+
+    /// How long to wait before the next attempt, or why there is none.
+    fn wait_before_next(&self, request: &Request, attempt: u32, error: &AskError) -> Result<Duration, Option<String>> {
+        if !error.worth_retrying() {
+            return Err(None);
+        }
+        let spread = draw(self.recorder.header().seed, &[&request.agent, "wait", &attempt.to_string()]);
+        let retry = &self.runner.settings.retry;
+        let Some(wait) = retry.wait(attempt, error.retry_after, spread) else {
+            return Err(Some(match error.retry_after {
+                Some(asked) if attempt < retry.attempts => {
+                    format!("it asks to be left alone for {} s, longer than this run waits", asked.as_secs())
+                }
+                _ => format!("given up after {attempt} attempts"),
+            }));
+        };
+        match self.seconds_left() {
+            Some(left) if wait.as_secs_f64() >= left => Err(Some("the time budget ends before another attempt".into())),
+            _ => Ok(wait),
+        }
+    }
+
+    fn reusable(&self, key: Option<&[u8; 32]>) -> Option<Reply> {
+        self.runner.store.as_ref()?.recall(key?)
+    }
+
+    /// Everything that determines a reply, as a key; `None` where replies are not reused.
+    fn reuse_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
+        if !self.runner.settings.reuse || self.runner.store.is_none() {
+            return None;
+        }
+        let parts =
+            (&level.identity, &request.messages, request.max_tokens, request.temperature, request.seed, &request.schema);
+        Some(*blake3::hash(&serde_json::to_vec(&parts).ok()?).as_bytes())
+    }
+}
+
+fn with_reason(error: AskError, why: Option<String>) -> AskError {
+    let Some(why) = why else { return error };
+    let message = format!("{} ({why})", error.failure.message);
+    AskError { failure: Failure { message, ..error.failure }, ..error }
+}

@@ -1,0 +1,572 @@
+//! The driver: writes rounds, asks agents, records, stops.
+
+use crate::call::CallEnd;
+use crate::ledger::{Ledger, Reservation};
+use crate::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, specification_in};
+use crate::recorder::{Observer, Recorder};
+use crate::resume::replay;
+use crate::settings::Settings;
+use crate::state::{Outcome, RunState, Standing, Step};
+use crate::store::{RunMeta, Store, StoreError};
+use crate::worker::{Backend, Request};
+use crate::{draw, tokens, unix_ms};
+use futures::stream::{FuturesUnordered, StreamExt};
+use lemon_spec::{Language, Next, Plan, validate_round};
+use lemon_trace::{
+    AgentStatus, Candidate, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR, Spend, StopReason, Trace,
+    VERSION,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Runs teams: everything runs have in common.
+pub struct Runner {
+    /// Who works.
+    pub backend: Backend,
+    /// Who writes the team.
+    pub orchestrator: Arc<dyn Orchestrator>,
+    /// What a specification may say.
+    pub language: Arc<Language>,
+    /// Where everything is kept; without one, nothing is.
+    pub store: Option<Arc<Store>>,
+    /// How runs are carried out.
+    pub settings: Settings,
+}
+
+/// One task to run.
+#[derive(Debug, Clone, Default)]
+pub struct Job {
+    /// The name of the run.
+    pub run_id: String,
+    /// The name of the task.
+    pub task_id: String,
+    /// The task.
+    pub question: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// What is needed to take the run up again.
+    pub meta: RunMeta,
+}
+
+/// A run that could not go on. Whatever else goes wrong is part of the trace.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// Nothing may go on that cannot be recorded.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The role library has no `judge`, which aggregation needs.
+    #[error("the role library has no base role `judge`")]
+    NoJudge,
+}
+
+/// One run under way.
+pub(crate) struct Run<'a> {
+    pub(crate) runner: &'a Runner,
+    pub(crate) recorder: Recorder,
+    pub(crate) ledger_changed: Notify,
+    // Std mutexes: they are held for arithmetic and never across an await.
+    ledger: Mutex<Ledger>,
+    in_flight: Mutex<HashMap<String, Reservation>>,
+}
+
+/// Why no more agents start.
+type Halt = Option<StopReason>;
+
+impl Runner {
+    /// Runs a task to its end, whatever that end is.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn run(&self, job: &Job, cancel: &CancellationToken, observer: Option<Observer>) -> Result<Trace, RunError> {
+        let header = Header {
+            version: VERSION,
+            run_id: job.run_id.clone(),
+            task_id: job.task_id.clone(),
+            question: job.question.clone(),
+            started_at_ms: unix_ms(),
+            seed: job.seed,
+            workers: self.backend.name.clone(),
+        };
+        self.run_from(Trace { header, events: Vec::new() }, &job.meta, cancel, observer).await
+    }
+
+    /// Takes a run up where its events end. A run that has answered is left as it is.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn resume(
+        &self,
+        trace: Trace,
+        meta: &RunMeta,
+        cancel: &CancellationToken,
+        observer: Option<Observer>,
+    ) -> Result<Trace, RunError> {
+        if trace.summary().stop_reason == Some(StopReason::Answered) {
+            return Ok(trace);
+        }
+        self.run_from(trace, meta, cancel, observer).await
+    }
+
+    async fn run_from(
+        &self,
+        trace: Trace,
+        meta: &RunMeta,
+        cancel: &CancellationToken,
+        observer: Option<Observer>,
+    ) -> Result<Trace, RunError> {
+        let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
+        let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
+        meta.withhold.iter().for_each(|(from, to)| state.withhold(from, to));
+        let begun = self.store.as_ref().map(|store| store.begin_run(&trace.header, meta)).transpose()?;
+        let replayed = (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language));
+        let run = Run {
+            runner: self,
+            recorder: Recorder::new(trace, self.store.clone(), observer),
+            ledger_changed: Notify::new(),
+            ledger: Mutex::new(Ledger::new(self.settings.budget)),
+            in_flight: Mutex::default(),
+        };
+        if let Some(replayed) = &replayed {
+            run.enter(replayed);
+        }
+        run.drive(&mut state, cancel).await?;
+        let trace = run.recorder.finish();
+        if let Some(store) = &self.store {
+            store.finish_run(&trace.header.run_id, &trace.summary()).wait().await?;
+        }
+        // Entered before the events, in the same queue: if they are durable, so is it.
+        drop(begun);
+        Ok(trace)
+    }
+}
+
+impl Run<'_> {
+    async fn drive(&self, state: &mut RunState, cancel: &CancellationToken) -> Result<(), StoreError> {
+        let mut write_next = state.round() == 0;
+        let (reason, answer) = loop {
+            if write_next {
+                match self.interruptible(cancel, self.write_round(state)).await {
+                    Ok(written) => match written? {
+                        Written::Plan(plan) => state.add_round(plan),
+                        Written::Nobody if state.round() > 0 => break self.conclude(state, None),
+                        Written::Nobody => break (StopReason::Rejected, None),
+                        Written::Halt(reason) => break self.conclude(state, Some(reason)),
+                    },
+                    Err(reason) => {
+                        self.abandon_writing(reason, state.round() + 1);
+                        break self.conclude(state, Some(reason));
+                    }
+                }
+            }
+            let halt = self.work(state, cancel).await?;
+            let more = halt.is_none() && state.next() == Next::Review && state.round() < self.runner.settings.max_rounds;
+            let concluded = self.conclude(state, halt);
+            if !more {
+                break concluded;
+            }
+            write_next = true;
+        };
+        self.recorder.record(ORCHESTRATOR, EventKind::Stop { reason, answer }, Spend::default()).wait().await
+    }
+
+    /// Has the next round written, checked, repaired once, or replaced.
+    async fn write_round(&self, state: &RunState) -> Result<Written, StoreError> {
+        let brief = self.brief(state);
+        let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
+        let name = if matches!(draft, Draft::Text(_)) { "fixed" } else { "prompted" };
+        let refused = match self.try_draft(draft, name, &brief, state).await? {
+            Tried::Plan(plan) => return Ok(Written::Plan(plan)),
+            Tried::Halt(reason) => return Ok(Written::Halt(reason)),
+            Tried::Refused(rejection) => Some(rejection),
+            Tried::NoText => None,
+        };
+        let repair = refused.as_ref().and_then(|rejection| {
+            let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
+            self.runner.orchestrator.repair(&brief, &refused)
+        });
+        if let Some(draft) = repair {
+            match self.try_draft(draft, "repair", &brief, state).await? {
+                Tried::Plan(plan) => return Ok(Written::Plan(plan)),
+                Tried::Halt(reason) => return Ok(Written::Halt(reason)),
+                Tried::Refused(_) | Tried::NoText => {}
+            }
+        }
+        let Some(text) = self.runner.orchestrator.fallback(&brief) else { return Ok(Written::Nobody) };
+        match self.try_draft(Draft::Text(text), "fallback", &brief, state).await? {
+            Tried::Plan(plan) => Ok(Written::Plan(plan)),
+            Tried::Halt(reason) => Ok(Written::Halt(reason)),
+            Tried::Refused(_) | Tried::NoText => Ok(Written::Nobody),
+        }
+    }
+
+    /// Gets a text, by asking if need be, and checks it. The decision is durable before anyone acts on it.
+    async fn try_draft(&self, draft: Draft, by: &str, brief: &Brief<'_>, state: &RunState) -> Result<Tried, StoreError> {
+        let round = brief.round;
+        let (text, model, spend) = match draft {
+            Draft::Text(text) => (text, None, Spend::default()),
+            Draft::Ask { level, messages, schema } => {
+                let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
+                match self.call(request, &format!("write round {round}")).await? {
+                    CallEnd::Replied { reply, spend, .. } => {
+                        (specification_in(&reply.text).to_owned(), reply.model, spend)
+                    }
+                    CallEnd::Failed { error, spend, .. } => {
+                        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(error.failure) };
+                        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
+                        return Ok(Tried::NoText);
+                    }
+                    CallEnd::Refused { limit, needed, left, .. } => {
+                        drop(self.recorder.record(ORCHESTRATOR, EventKind::Budget { limit, needed, left }, Spend::default()));
+                        return Ok(Tried::Halt(stop_reason(limit)));
+                    }
+                }
+            }
+        };
+        let kind = EventKind::Decision { round, by: by.to_owned(), model, text: text.clone() };
+        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
+        match validate_round(&text, &self.runner.language, &state.ids()) {
+            Ok(plan) => Ok(Tried::Plan(plan)),
+            Err(rejection) => {
+                let diagnostics = rejection.diagnostics.clone();
+                let kind = EventKind::Rejection { round, diagnostics, failure: None };
+                drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+                Ok(Tried::Refused(rejection))
+            }
+        }
+    }
+
+    /// Works a round off. An agent starts the moment its own parents are done.
+    async fn work(&self, state: &mut RunState, cancel: &CancellationToken) -> Result<Halt, StoreError> {
+        self.spawn_members(state);
+        let mut halt = None;
+        let mut running = FuturesUnordered::new();
+        loop {
+            let room = self.runner.settings.max_parallel.saturating_sub(running.len());
+            match state.next_step(room) {
+                Step::Go { ask, skipped } => {
+                    self.spawn_members(state);
+                    skipped.iter().for_each(|index| self.record_skipped(state, *index));
+                    ask.into_iter().for_each(|index| running.push(self.prepare(state, index)));
+                    continue;
+                }
+                Step::RoundOver => break,
+                Step::Wait => {}
+            }
+            match self.interruptible(cancel, running.next()).await {
+                Ok(Some(ended)) => {
+                    let Ended { index, outcome, met } = ended?;
+                    state.end(index, outcome);
+                    if let Some(limit) = met {
+                        halt = halt.or(Some(stop_reason(limit)));
+                        state.halt();
+                    }
+                }
+                // Waiting with nobody running cannot be: every waiting agent's parents end. Ending is safer than hanging.
+                Ok(None) => break,
+                Err(reason) => {
+                    halt = Some(reason);
+                    drop(running);
+                    break;
+                }
+            }
+        }
+        if let Some(reason) = halt {
+            state.halt();
+            self.record_unfinished(state, reason);
+        }
+        Ok(halt)
+    }
+
+    /// Everything needed to ask an agent, taken from the state now; the asking borrows nothing of it.
+    fn prepare<'s>(&'s self, state: &RunState, index: usize) -> impl Future<Output = Result<Ended, StoreError>> + use<'s> {
+        let deliveries = state.deliveries(index);
+        let messages = state.conversation(index, &deliveries);
+        let agent = state.members().get(index).map(|member| &member.agent);
+        let (id, duty, level) = agent.map(|agent| (agent.id.clone(), agent.duty.clone(), agent.level)).unwrap_or_default();
+        let round = state.members().get(index).map_or(0, |member| member.round);
+        for delivery in deliveries {
+            let Some(from) = state.members().get(delivery.from).map(|member| &member.agent.id) else { continue };
+            if let Some(content) = delivery.content
+                && !self.recorder.has_message(from, &id)
+            {
+                let kind = EventKind::Message {
+                    from: from.clone(),
+                    to: id.clone(),
+                    share: delivery.share,
+                    tokens: tokens::estimate(&content),
+                    content: content.to_string(),
+                    delivered: delivery.delivered,
+                };
+                drop(self.recorder.record(from, kind, Spend::default()));
+            }
+        }
+        let request = self.request(&id, level, messages, &round.to_string(), None);
+        self.ask(index, request, duty)
+    }
+
+    /// Asks an agent; its end is durable before anyone acts on it.
+    async fn ask(&self, index: usize, request: Request, duty: String) -> Result<Ended, StoreError> {
+        let id = request.agent.clone();
+        let end = self.call(request, &duty).await?;
+        let met = match &end {
+            CallEnd::Refused { limit, needed, left, .. } => {
+                let kind = EventKind::Budget { limit: *limit, needed: *needed, left: *left };
+                drop(self.recorder.record(&id, kind, Spend::default()));
+                Some(*limit)
+            }
+            _ => None,
+        };
+        let (kind, outcome, spend) = ended(end);
+        self.recorder.record(&id, kind, spend).wait().await?;
+        Ok(Ended { index, outcome, met })
+    }
+
+    fn request(
+        &self,
+        agent: &str,
+        level: usize,
+        messages: Vec<crate::worker::ChatMessage>,
+        occasion: &str,
+        schema: Option<Arc<serde_json::Value>>,
+    ) -> Request {
+        let known = self.runner.backend.levels.get(level);
+        // Seeds of 31 bits are taken by every endpoint.
+        let seed = draw(self.recorder.header().seed, &[agent, occasion]) >> 33;
+        Request {
+            agent: agent.to_owned(),
+            level,
+            capacity: known.map(|level| level.name.clone()).unwrap_or_default(),
+            messages,
+            max_tokens: known.map_or(0, |level| level.max_tokens),
+            temperature: known.and_then(|level| level.temperature),
+            seed,
+            schema,
+        }
+    }
+
+    /// Makes the answer of what there is, puts it on record and says why the run would end now.
+    fn conclude(&self, state: &RunState, halt: Halt) -> (StopReason, Option<String>) {
+        let aggregation = state.aggregate();
+        let id = |index: usize| state.members().get(index).map(|member| member.agent.id.clone());
+        let candidate = |(index, answer): &(usize, String)| Some(Candidate { agent: id(*index)?, answer: answer.clone() });
+        if state.round() > 0 {
+            let kind = EventKind::Aggregate {
+                round: state.round(),
+                rule: aggregation.rule,
+                candidates: aggregation.candidates.iter().filter_map(candidate).collect(),
+                chosen: aggregation.chosen.and_then(id),
+                answer: aggregation.answer.clone(),
+            };
+            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+        }
+        let reason = match halt {
+            Some(reason) => reason,
+            None if aggregation.answer.is_none() => StopReason::AllAgentsFailed,
+            None if !aggregation.as_written => StopReason::AnswerAgentsFailed,
+            None => StopReason::Answered,
+        };
+        (reason, aggregation.answer)
+    }
+
+    /// Waits for something, unless the run is cancelled or its time is up first.
+    async fn interruptible<T>(&self, cancel: &CancellationToken, work: impl Future<Output = T>) -> Result<T, StopReason> {
+        let time_up = async {
+            match self.seconds_left() {
+                // A limit too far off to count is none.
+                Some(left) => match Duration::try_from_secs_f64(left.max(0.0)) {
+                    Ok(left) => tokio::time::sleep(left).await,
+                    Err(_) => std::future::pending().await,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(StopReason::Cancelled),
+            done = work => Ok(done),
+            () = time_up => Err(StopReason::TimeBudget),
+        }
+    }
+
+    fn spawn_members(&self, state: &RunState) {
+        for member in state.members() {
+            let agent = &member.agent;
+            if self.recorder.has_spawned(&agent.id) {
+                continue;
+            }
+            let id = |index: &usize| state.members().get(*index).map(|parent| parent.agent.id.clone());
+            let kind = EventKind::Spawn {
+                to: agent.id.clone(),
+                round: member.round,
+                base: agent.base.name.clone(),
+                role: agent.role.clone(),
+                capacity: agent.capacity.clone(),
+                level: agent.level,
+                after: agent.parents.iter().filter_map(id).collect(),
+            };
+            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+        }
+    }
+
+    fn record_skipped(&self, state: &RunState, index: usize) {
+        if let Some(member) = state.members().get(index)
+            && let Standing::Ended(outcome) = &member.standing
+        {
+            drop(self.recorder.record(&member.agent.id, returned(outcome, None, 0, false), Spend::default()));
+        }
+    }
+
+    /// Puts on record what became of those who were running or waiting when no more could start.
+    fn record_unfinished(&self, state: &mut RunState, reason: StopReason) {
+        if reason == StopReason::TimeBudget {
+            let needed = self.recorder.now();
+            let left = self.runner.settings.budget.seconds.map_or(0.0, |limit| limit - needed).max(0.0);
+            let kind = EventKind::Budget { limit: LimitKind::Seconds, needed, left };
+            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+        }
+        for index in 0..state.members().len() {
+            let Some(member) = state.members().get(index) else { continue };
+            let (status, message) = match member.standing {
+                Standing::Running => (AgentStatus::Cancelled, "it was running when the run ended"),
+                Standing::Waiting => (AgentStatus::Skipped, "the run ended before it could start"),
+                Standing::Ended(_) => continue,
+            };
+            let id = member.agent.id.clone();
+            let spend = self.forfeit(&id, member.agent.level);
+            let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
+            let outcome = Outcome::without_reply(status, failure);
+            drop(self.recorder.record(&id, returned(&outcome, None, 0, false), spend));
+            state.end(index, outcome);
+        }
+    }
+
+    fn abandon_writing(&self, reason: StopReason, round: u32) {
+        let message = match reason {
+            StopReason::TimeBudget => "the time was up while the team was being written",
+            _ => "the run was cancelled while the team was being written",
+        };
+        let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
+        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(failure) };
+        let spend = self.forfeit(ORCHESTRATOR, 0);
+        drop(self.recorder.record(ORCHESTRATOR, kind, spend));
+    }
+
+    /// What a call cost whose end nobody will see: all that was reserved for it.
+    fn forfeit(&self, agent: &str, level: usize) -> Spend {
+        let Some(reservation) = self.in_flight().remove(agent) else { return Spend::default() };
+        let price = self.runner.backend.levels.get(level).map(|level| level.price).unwrap_or_default();
+        self.ledger().settle(reservation, reservation.tokens_in, reservation.tokens_out);
+        Spend {
+            tokens_in: reservation.tokens_in,
+            tokens_out: reservation.tokens_out,
+            usd: price.usd(reservation.tokens_in, reservation.tokens_out),
+            seconds: 0.0,
+            counted: true,
+        }
+    }
+
+    fn brief<'s>(&'s self, state: &'s RunState) -> Brief<'s> {
+        let result = |member: &'s crate::state::Member| match &member.standing {
+            Standing::Ended(outcome) => Some(RoundResult {
+                agent: &member.agent.id,
+                role: &member.agent.role,
+                status: outcome.status,
+                reply: outcome.reply.as_deref(),
+            }),
+            Standing::Waiting | Standing::Running => None,
+        };
+        Brief {
+            question: state.question(),
+            round: state.round() + 1,
+            results: state.members().iter().filter_map(result).collect(),
+            language: &self.runner.language,
+            tokens_left: self.ledger().tokens_left(),
+        }
+    }
+
+    pub(crate) fn seconds_left(&self) -> Option<f64> {
+        Some(self.runner.settings.budget.seconds? - self.recorder.now())
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Reservation>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of having a round written.
+enum Written {
+    Plan(Plan),
+    /// Nobody writes such a round, or nothing valid came of it.
+    Nobody,
+    Halt(StopReason),
+}
+
+/// What came of one draft.
+enum Tried {
+    Plan(Plan),
+    Refused(lemon_spec::Rejection),
+    NoText,
+    Halt(StopReason),
+}
+
+/// How an agent ended, and the limit it met, if it met one.
+struct Ended {
+    index: usize,
+    outcome: Outcome,
+    met: Option<LimitKind>,
+}
+
+fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
+    match end {
+        CallEnd::Replied { reply, attempts, reused, spend } => {
+            let outcome = Outcome::done(reply.text);
+            (returned(&outcome, reply.model, attempts, reused), outcome, spend)
+        }
+        CallEnd::Failed { error, attempts, spend } => {
+            let outcome = Outcome::without_reply(AgentStatus::Failed, error.failure);
+            let partial = error.partial.map(Into::into);
+            let kind = returned(&Outcome { reply: partial, ..outcome.clone() }, None, attempts, false);
+            (kind, outcome, spend)
+        }
+        CallEnd::Refused { limit, needed, left, attempts } => {
+            let unit = match limit {
+                LimitKind::Tokens => "tokens",
+                LimitKind::Usd => "USD",
+                LimitKind::Calls => "calls",
+                LimitKind::Seconds => "seconds",
+            };
+            let message = format!("it needs {needed} {unit} at least, {left} are left");
+            let outcome = Outcome::without_reply(AgentStatus::Skipped, Failure { kind: FailureKind::Budget, message });
+            (returned(&outcome, None, attempts, false), outcome, Spend::default())
+        }
+    }
+}
+
+fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: bool) -> EventKind {
+    let done = outcome.status == AgentStatus::Done;
+    EventKind::Return {
+        status: outcome.status,
+        reply: outcome.reply.as_ref().map(ToString::to_string),
+        answer: outcome.reply.as_deref().filter(|_| done).and_then(crate::answer::extract),
+        failure: outcome.failure.clone(),
+        model,
+        attempts,
+        reused,
+    }
+}
+
+fn stop_reason(limit: LimitKind) -> StopReason {
+    match limit {
+        LimitKind::Tokens => StopReason::TokenBudget,
+        LimitKind::Usd => StopReason::CostBudget,
+        LimitKind::Calls => StopReason::CallBudget,
+        LimitKind::Seconds => StopReason::TimeBudget,
+    }
+}

@@ -1,0 +1,60 @@
+//! Here is a plan: run it.
+//!
+//! Deciding stands apart from doing. [`RunState`] knows what comes next and what an agent is told, without IO, clock or
+//! randomness; [`Ledger`] knows what may be spent; an [`Orchestrator`] knows what to write or whom to ask. [`Runner`] does
+//! what they say: it asks [workers](worker), retries, keeps the [store], and records everything as a trace.
+
+pub mod answer;
+mod call;
+mod driver;
+mod ledger;
+pub mod orchestrator;
+mod prompt;
+mod recorder;
+mod resume;
+mod settings;
+mod state;
+pub mod store;
+mod tokens;
+pub mod worker;
+
+pub use driver::{Job, RunError, Runner};
+pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
+pub use orchestrator::Orchestrator;
+pub use recorder::Observer;
+pub use settings::{OnParentFailure, Retry, Settings};
+pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
+pub use worker::{Backend, Level, Worker};
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds of Unix time.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A name nobody else has: eight letters and digits, from the system's randomness. Names are the one thing a seed does not
+/// determine, because two runs of the same seed are two runs.
+pub fn fresh_id() -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bits = RandomState::new().build_hasher().finish();
+    let letter = |_| {
+        let letter = LETTERS[(bits % 32) as usize]; // in range: there are 32
+        bits /= 32;
+        char::from(letter)
+    };
+    (0..8).map(letter).collect()
+}
+
+/// A number that depends on everything given and on nothing else: the source of every random choice.
+pub(crate) fn draw(seed: u64, parts: &[&str]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}

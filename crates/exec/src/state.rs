@@ -1,0 +1,403 @@
+//! Where a run stands: no IO, no clock, no randomness. Cloning it forks the run.
+
+use crate::answer::{extract_or_all, vote_key};
+use crate::prompt::{self, Reading};
+use crate::settings::OnParentFailure;
+use crate::worker::ChatMessage;
+use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share};
+use lemon_trace::{AgentStatus, Failure, FailureKind};
+use std::sync::Arc;
+
+/// The state of one run.
+#[derive(Debug, Clone)]
+pub struct RunState {
+    question: Arc<str>,
+    rounds: Vec<Plan>,
+    members: Vec<Member>,
+    on_parent_failure: OnParentFailure,
+    withheld: Vec<(String, String)>,
+    judge_role: Arc<BaseRole>,
+    halted: bool,
+}
+
+/// An agent in a run.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// What it is.
+    pub agent: PlannedAgent,
+    /// The round it belongs to, from 1.
+    pub round: u32,
+    /// How far it is.
+    pub standing: Standing,
+    /// It was added to decide between the others.
+    pub is_judge: bool,
+}
+
+/// How far an agent is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// Its parents are not done, or there was no room for it yet.
+    Waiting,
+    /// It was handed out.
+    Running,
+    /// It ended.
+    Ended(Outcome),
+}
+
+/// How an agent ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How.
+    pub status: AgentStatus,
+    /// Its reply. Shared, because forks and messages hold it too.
+    pub reply: Option<Arc<str>>,
+    /// Why there is none.
+    pub failure: Option<Failure>,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Ask these agents; those in `skipped` ended without being asked.
+    Go {
+        /// Ready to be asked; they count as running from now on.
+        ask: Vec<usize>,
+        /// Ended because a parent failed.
+        skipped: Vec<usize>,
+    },
+    /// Nothing until a running agent ends.
+    Wait,
+    /// Every agent of the round has ended, or will never start.
+    RoundOver,
+}
+
+/// A message from one agent to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The sender's number.
+    pub from: usize,
+    /// How much of its output.
+    pub share: Share,
+    /// The text, or `None` if the sender failed.
+    pub content: Option<Arc<str>>,
+    /// Whether the reader sees it.
+    pub delivered: bool,
+}
+
+/// The answer of a round and how it came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aggregation {
+    /// The rule that was applied, which is not the one written where that one could not be.
+    pub rule: AnswerRule,
+    /// The agents it chose from, with their answers.
+    pub candidates: Vec<(usize, String)>,
+    /// The one whose answer it took.
+    pub chosen: Option<usize>,
+    /// The answer.
+    pub answer: Option<String>,
+    /// Whether it comes from the agents the specification names.
+    pub as_written: bool,
+}
+
+impl RunState {
+    /// A run without a team yet.
+    pub fn new(question: &str, on_parent_failure: OnParentFailure, judge_role: Arc<BaseRole>) -> Self {
+        RunState {
+            question: question.into(),
+            rounds: Vec::new(),
+            members: Vec::new(),
+            on_parent_failure,
+            withheld: Vec::new(),
+            judge_role,
+            halted: false,
+        }
+    }
+
+    /// Withholds the message `from` → `to`: the reader never sees it.
+    pub fn withhold(&mut self, from: &str, to: &str) {
+        self.withheld.push((from.to_owned(), to.to_owned()));
+    }
+
+    /// Adds the team of the next round. Its plan was validated against [`RunState::ids`].
+    pub fn add_round(&mut self, plan: Plan) {
+        let round = self.round() + 1;
+        let member = |agent: &PlannedAgent| Member {
+            agent: agent.clone(),
+            round,
+            standing: Standing::Waiting,
+            is_judge: false,
+        };
+        self.members.extend(plan.agents().iter().map(member));
+        self.rounds.push(plan);
+    }
+
+    /// What to do next, asking no more than `room` agents.
+    pub fn next_step(&mut self, room: usize) -> Step {
+        let (mut ask, mut skipped) = (Vec::new(), Vec::new());
+        for index in 0..self.members.len() {
+            if self.halted || self.standing(index) != Some(&Standing::Waiting) || !self.parents_ended(index) {
+                continue;
+            }
+            if self.on_parent_failure == OnParentFailure::Skip && self.parent_failed(index) {
+                let failure = Failure { kind: FailureKind::ParentFailed, message: "an agent it reads failed".into() };
+                self.end(index, Outcome::without_reply(AgentStatus::Skipped, failure));
+                skipped.push(index);
+            } else if ask.len() < room {
+                self.set(index, Standing::Running);
+                ask.push(index);
+            }
+        }
+        if !ask.is_empty() || !skipped.is_empty() {
+            return Step::Go { ask, skipped };
+        }
+        let busy = |member: &Member| match member.standing {
+            Standing::Running => true,
+            Standing::Waiting => !self.halted,
+            Standing::Ended(_) => false,
+        };
+        if self.members.iter().any(busy) {
+            return Step::Wait;
+        }
+        match self.add_judge() {
+            Some(judge) => Step::Go { ask: vec![judge], skipped },
+            None => Step::RoundOver,
+        }
+    }
+
+    /// What `index` reads of its parents.
+    pub fn deliveries(&self, index: usize) -> Vec<Delivery> {
+        let Some(reader) = self.members.get(index) else { return Vec::new() };
+        let delivery = |from: usize| {
+            let sender = self.members.get(from)?;
+            let content = match (&sender.standing, sender.agent.share) {
+                // A judge weighs the whole replies.
+                (Standing::Ended(Outcome { reply: Some(reply), .. }), Share::Answer) if !reader.is_judge => {
+                    Some(extract_or_all(reply).into())
+                }
+                (Standing::Ended(outcome), _) => outcome.reply.clone(),
+                _ => None,
+            };
+            let pair = |(a, b): &(String, String)| *a == sender.agent.id && *b == reader.agent.id;
+            let delivered = content.is_some() && !self.withheld.iter().any(pair);
+            Some(Delivery { from, share: sender.agent.share, content, delivered })
+        };
+        reader.agent.parents.iter().filter_map(|from| delivery(*from)).collect()
+    }
+
+    /// The conversation that asks `index`, given what it reads.
+    pub fn conversation(&self, index: usize, deliveries: &[Delivery]) -> Vec<ChatMessage> {
+        let Some(reader) = self.members.get(index) else { return Vec::new() };
+        // A withheld message leaves no mark; a failed sender does.
+        let seen = deliveries.iter().filter(|delivery| delivery.delivered || delivery.content.is_none());
+        let readings: Vec<_> = seen
+            .filter_map(|delivery| {
+                let sender = &self.members.get(delivery.from)?.agent;
+                Some(Reading { from: &sender.id, role: &sender.role, content: delivery.content.as_deref() })
+            })
+            .collect();
+        prompt::conversation(&reader.agent, &self.question, &readings)
+    }
+
+    /// Enters how `index` ended. A finished agent stays finished.
+    pub fn end(&mut self, index: usize, outcome: Outcome) {
+        if let Some(member) = self.members.get_mut(index)
+            && !member.is_done()
+        {
+            member.standing = Standing::Ended(outcome);
+        }
+    }
+
+    /// From now on nobody starts.
+    pub fn halt(&mut self) {
+        self.halted = true;
+    }
+
+    /// Takes a run that ended early up again: whoever is not done waits again.
+    pub fn reopen(&mut self) {
+        self.halted = false;
+        for member in &mut self.members {
+            if !member.is_done() {
+                member.standing = Standing::Waiting;
+            }
+        }
+    }
+
+    /// Takes a run up again whose process died: whoever was running waits again.
+    pub fn release(&mut self) {
+        for member in &mut self.members {
+            if member.standing == Standing::Running {
+                member.standing = Standing::Waiting;
+            }
+        }
+    }
+
+    /// The answer of the last round, made of what there is.
+    pub fn aggregate(&self) -> Aggregation {
+        self.aggregate_round(self.rounds.len())
+    }
+
+    /// What the last round says happens next.
+    pub fn next(&self) -> Next {
+        self.rounds.last().map_or(Next::Stop, Plan::next)
+    }
+
+    /// The number of the last round, from 1; 0 before the first.
+    pub fn round(&self) -> u32 {
+        self.rounds.len() as u32
+    }
+
+    /// All agents of all rounds, judges included.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Their ids: what a later round may refer to.
+    pub fn ids(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.agent.id.clone()).collect()
+    }
+
+    /// The number of the agent called `id`.
+    pub fn find(&self, id: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.agent.id == id)
+    }
+
+    /// The task.
+    pub fn question(&self) -> &str {
+        &self.question
+    }
+
+    /// Adds the agent that decides, if the round asks for one and there is something to decide.
+    pub fn add_judge(&mut self) -> Option<usize> {
+        let plan = self.rounds.last()?;
+        let candidates = self.done(plan.answer_from());
+        let judged = self.members.iter().any(|member| member.is_judge && member.round == self.round());
+        if plan.answer_rule() != AnswerRule::Judge || judged || candidates.len() < 2 || self.halted {
+            return None;
+        }
+        // A judge no weaker than anyone it judges.
+        let strongest = candidates.iter().filter_map(|index| self.members.get(*index)).max_by_key(|member| member.agent.level)?;
+        let agent = PlannedAgent {
+            id: self.free_id("judge"),
+            base: self.judge_role.clone(),
+            role: self.judge_role.title.clone(),
+            duty: self.judge_role.duty.clone(),
+            level: strongest.agent.level,
+            capacity: strongest.agent.capacity.clone(),
+            depth: candidates.iter().filter_map(|index| self.members.get(*index)).map(|m| m.agent.depth).max()? + 1,
+            parents: candidates,
+            share: Share::Reply,
+        };
+        self.members.push(Member { agent, round: self.round(), standing: Standing::Running, is_judge: true });
+        Some(self.members.len() - 1)
+    }
+
+    fn free_id(&self, wish: &str) -> String {
+        let taken = |id: &str| self.find(id).is_some();
+        let numbered = (2..).map(|number| format!("{wish}{number}"));
+        std::iter::once(wish.to_owned()).chain(numbered).find(|id| !taken(id)).unwrap_or_default()
+    }
+
+    fn aggregate_round(&self, round: usize) -> Aggregation {
+        let nothing =
+            Aggregation { rule: AnswerRule::Last, candidates: Vec::new(), chosen: None, answer: None, as_written: false };
+        let Some(plan) = round.checked_sub(1).and_then(|index| self.rounds.get(index)) else {
+            return self.aggregate_leftovers().unwrap_or(nothing);
+        };
+        let candidates = self.answers(&self.done(plan.answer_from()));
+        if candidates.is_empty() {
+            return Aggregation { as_written: false, ..self.aggregate_round(round - 1) };
+        }
+        let judge = self.members.iter().position(|member| member.is_judge && member.round as usize == round);
+        let judged = judge.and_then(|index| Some((index, self.answer_of(index)?)));
+        let (rule, chosen) = match (plan.answer_rule(), judged) {
+            (AnswerRule::Judge, Some((index, answer))) => (AnswerRule::Judge, Some((index, answer))),
+            (AnswerRule::Last, _) => (AnswerRule::Last, candidates.last().cloned()),
+            (AnswerRule::Vote | AnswerRule::Judge, _) => (AnswerRule::Vote, self.vote(&candidates)),
+        };
+        let (chosen, answer) = chosen.unzip();
+        Aggregation { rule, candidates, chosen, answer, as_written: true }
+    }
+
+    /// Where no agent that was to answer is done: the last of those done whom nobody done reads.
+    fn aggregate_leftovers(&self) -> Option<Aggregation> {
+        let done = self.done(&(0..self.members.len()).collect::<Vec<_>>());
+        let read = |index: usize| {
+            done.iter().filter_map(|reader| self.members.get(*reader)).any(|reader| reader.agent.parents.contains(&index))
+        };
+        let last = done.iter().rev().find(|index| !read(**index))?;
+        let candidates = self.answers(&[*last]);
+        let answer = candidates.first().map(|(_, answer)| answer.clone());
+        Some(Aggregation { rule: AnswerRule::Last, candidates, chosen: Some(*last), answer, as_written: false })
+    }
+
+    /// The most frequent answer; ties go to the highest capacity behind it, then to the earliest agent.
+    fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
+        let keys: Vec<String> = candidates.iter().map(|(_, answer)| vote_key(answer)).collect();
+        let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
+        let rank = |at: usize| {
+            let same = || keys.iter().zip(candidates).filter(|(key, _)| Some(*key) == keys.get(at));
+            let strongest = same().map(|(_, (index, _))| level(*index)).max();
+            let own = candidates.get(at).map(|(index, _)| level(*index));
+            (same().count(), strongest, own, std::cmp::Reverse(at))
+        };
+        (0..candidates.len()).max_by_key(|at| rank(*at)).and_then(|at| candidates.get(at).cloned())
+    }
+
+    fn answers(&self, indices: &[usize]) -> Vec<(usize, String)> {
+        indices.iter().filter_map(|index| Some((*index, self.answer_of(*index)?))).collect()
+    }
+
+    fn answer_of(&self, index: usize) -> Option<String> {
+        match self.standing(index)? {
+            Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => Some(extract_or_all(reply)),
+            _ => None,
+        }
+    }
+
+    fn done(&self, indices: &[usize]) -> Vec<usize> {
+        let done = |index: &usize| self.members.get(*index).is_some_and(Member::is_done);
+        indices.iter().copied().filter(done).collect()
+    }
+
+    fn standing(&self, index: usize) -> Option<&Standing> {
+        self.members.get(index).map(|member| &member.standing)
+    }
+
+    fn set(&mut self, index: usize, standing: Standing) {
+        if let Some(member) = self.members.get_mut(index) {
+            member.standing = standing;
+        }
+    }
+
+    fn parents(&self, index: usize) -> impl Iterator<Item = &Member> {
+        let parents = self.members.get(index).map(|member| member.agent.parents.as_slice()).unwrap_or_default();
+        parents.iter().filter_map(|parent| self.members.get(*parent))
+    }
+
+    fn parents_ended(&self, index: usize) -> bool {
+        self.parents(index).all(|parent| matches!(parent.standing, Standing::Ended(_)))
+    }
+
+    fn parent_failed(&self, index: usize) -> bool {
+        self.parents(index).any(|parent| !parent.is_done())
+    }
+}
+
+impl Member {
+    /// It ended with a reply.
+    pub fn is_done(&self) -> bool {
+        matches!(self.standing, Standing::Ended(Outcome { status: AgentStatus::Done, .. }))
+    }
+}
+
+impl Outcome {
+    /// An agent that replied.
+    pub fn done(reply: impl Into<Arc<str>>) -> Self {
+        Outcome { status: AgentStatus::Done, reply: Some(reply.into()), failure: None }
+    }
+
+    /// An agent that did not.
+    pub fn without_reply(status: AgentStatus, failure: Failure) -> Self {
+        Outcome { status, reply: None, failure: Some(failure) }
+    }
+}

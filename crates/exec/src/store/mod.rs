@@ -1,0 +1,248 @@
+//! Everything on record, in one SQLite file: runs, their events, replies that can be reused, batches of tasks.
+//!
+//! The events are the record: what a run did and what it must not do again is read back from them, so there is no second
+//! copy that could disagree. One thread writes; what many runs hand it at the same time becomes durable in one
+//! transaction. With `sync: normal` a committed event survives the death of the process; with `full`, of the machine.
+
+mod owner;
+mod read;
+mod writer;
+
+pub use read::{BatchRow, BatchTask, RunRow};
+pub use writer::Durable;
+
+use crate::worker::Reply;
+use lemon_trace::{Event, Header, Summary};
+use owner::Owner;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use writer::{Op, Writer};
+
+/// The store of an installation.
+pub struct Store {
+    path: PathBuf,
+    writer: Writer,
+    // A std mutex around one connection, and not a pool: reads are single look-ups of microseconds.
+    reader: Mutex<Connection>,
+    /// Taken with the first run, so that looking at traces leaves no files behind.
+    owner: OnceLock<Owner>,
+}
+
+/// What is lost at worst when the machine (not just the process) dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// The last moments.
+    #[default]
+    Normal,
+    /// Nothing.
+    Full,
+}
+
+/// A store that cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// There is none.
+    #[error("there is no store at {0}")]
+    Missing(PathBuf),
+    /// No run, or more than one, goes by this name.
+    #[error("no run is called `{0}`")]
+    NoSuchRun(String),
+    /// More than one run goes by this name.
+    #[error("`{name}` is the beginning of {count} runs")]
+    Ambiguous {
+        /// What was given.
+        name: String,
+        /// How many it fits.
+        count: usize,
+    },
+    /// Another process is working on it.
+    #[error("run `{0}` is being run by another process")]
+    Busy(String),
+    /// It was written by a newer version of the program.
+    #[error("{path} has version {found}, this program knows {known}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The database says no.
+    #[error("the store failed: {0}")]
+    Database(String),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        StoreError::Database(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        StoreError::Database(error.to_string())
+    }
+}
+
+/// What is needed to take a run up again, beside its events.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RunMeta {
+    /// The specification it was given, if it was given one.
+    pub spec: Option<String>,
+    /// Its limits.
+    pub budget: crate::ledger::Budget,
+    /// Messages withheld.
+    #[serde(default)]
+    pub withhold: Vec<(String, String)>,
+    /// The batch it belongs to, and its position there.
+    #[serde(default)]
+    pub batch: Option<(String, usize)>,
+    /// Files the workers were made of: a script or a cassette.
+    #[serde(default)]
+    pub worker_file: Option<PathBuf>,
+}
+
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS runs (
+        run_id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, owner TEXT NOT NULL,
+        header TEXT NOT NULL, meta TEXT NOT NULL, batch TEXT, position INTEGER,
+        stop_reason TEXT, answer TEXT, tokens INTEGER, usd REAL, wall_s REAL, agents INTEGER
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS runs_by_start ON runs (started_at_ms);
+    CREATE INDEX IF NOT EXISTS runs_by_batch ON runs (batch, position);
+    CREATE TABLE IF NOT EXISTS events (
+        run_id TEXT NOT NULL, id INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY (run_id, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS batches (batch TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, meta TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS tasks (
+        batch TEXT NOT NULL, position INTEGER NOT NULL, task_id TEXT NOT NULL, question TEXT NOT NULL,
+        PRIMARY KEY (batch, position)
+    ) WITHOUT ROWID;
+";
+
+impl Store {
+    /// Opens a store, or makes one.
+    ///
+    /// # Errors
+    /// The file cannot be written, is no store, or is a newer one.
+    pub fn open(path: &Path, sync: Sync) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| StoreError::Database(format!("{}: {error}", folder.display())))?;
+        }
+        let mut connection = connect(path)?;
+        let level = match sync {
+            Sync::Normal => "NORMAL",
+            Sync::Full => "FULL",
+        };
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", level)?;
+        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+        }
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        transaction.commit()?;
+        Ok(Store {
+            path: path.to_owned(),
+            writer: Writer::start(connection)?,
+            reader: Mutex::new(connect(path)?),
+            owner: OnceLock::new(),
+        })
+    }
+
+    /// Opens a store that must be there.
+    ///
+    /// # Errors
+    /// As [`Store::open`], or there is none.
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing(path.to_owned()));
+        }
+        Store::open(path, Sync::Normal)
+    }
+
+    /// Enters a run, or takes one over that was entered before.
+    ///
+    /// # Errors
+    /// No lock file can be written beside the store.
+    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<Durable, StoreError> {
+        Ok(self.writer.send(Op::BeginRun {
+            run_id: header.run_id.clone(),
+            started_at_ms: header.started_at_ms,
+            owner: self.owner()?.id().to_owned(),
+            header: to_json(header),
+            meta: to_json(meta),
+            batch: meta.batch.clone(),
+        }))
+    }
+
+    /// Enters an event.
+    pub fn append(&self, run_id: &str, event: &Event) -> Durable {
+        self.writer.send(Op::Event { run_id: run_id.to_owned(), id: event.id, event: to_json(event) })
+    }
+
+    /// Enters how a run ended, for listings; the events say it too.
+    pub fn finish_run(&self, run_id: &str, summary: &Summary) -> Durable {
+        self.writer.send(Op::FinishRun {
+            run_id: run_id.to_owned(),
+            stop_reason: summary.stop_reason.map(|reason| reason.as_str().to_owned()),
+            answer: summary.answer.clone(),
+            tokens: summary.tokens.total,
+            usd: summary.usd,
+            wall_s: summary.wall_s,
+            agents: summary.agents.len(),
+        })
+    }
+
+    /// Keeps a reply for whoever makes the same call.
+    pub fn remember(&self, key: [u8; 32], reply: &Reply) -> Durable {
+        self.writer.send(Op::Reply { key, reply: to_json(reply) })
+    }
+
+    /// The reply to this very call, if one is on record.
+    pub fn recall(&self, key: &[u8; 32]) -> Option<Reply> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statement = reader.prepare_cached("SELECT reply FROM replies WHERE key = ?1").ok()?;
+        let reply: String = statement.query_row([&key[..]], |row| row.get(0)).ok()?;
+        serde_json::from_str(&reply).ok()
+    }
+
+    /// Enters a batch of tasks (`id`, `question`) and what is needed to take it up again.
+    pub fn begin_batch(&self, batch: &str, started_at_ms: u64, meta: String, tasks: Vec<(String, String)>) -> Durable {
+        self.writer.send(Op::BeginBatch { batch: batch.to_owned(), started_at_ms, meta, tasks })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn owner(&self) -> Result<&Owner, StoreError> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(owner);
+        }
+        let fresh = Owner::new(&self.path)?;
+        Ok(self.owner.get_or_init(|| fresh))
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path).map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
+    connection.busy_timeout(std::time::Duration::from_secs(30))?;
+    Ok(connection)
+}
+
+fn to_json(value: &impl Serialize) -> String {
+    // Our own plain types always serialise; were one not to, reading it back would say so.
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,186 @@
+//! The one thread that writes. Whatever waits is committed together.
+
+use super::StoreError;
+use rusqlite::{Connection, TransactionBehavior, params};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Operations in one transaction at most, so that the first does not wait for ever.
+const MOST_TOGETHER: usize = 4_096;
+
+pub(super) enum Op {
+    BeginRun {
+        run_id: String,
+        started_at_ms: u64,
+        owner: String,
+        header: String,
+        meta: String,
+        batch: Option<(String, usize)>,
+    },
+    Event {
+        run_id: String,
+        id: u32,
+        event: String,
+    },
+    FinishRun {
+        run_id: String,
+        stop_reason: Option<String>,
+        answer: Option<String>,
+        tokens: u64,
+        usd: f64,
+        wall_s: f64,
+        agents: usize,
+    },
+    Reply {
+        key: [u8; 32],
+        reply: String,
+    },
+    BeginBatch {
+        batch: String,
+        started_at_ms: u64,
+        meta: String,
+        tasks: Vec<(String, String)>,
+    },
+}
+
+type Ack = oneshot::Sender<Result<(), StoreError>>;
+
+/// The promise that something written becomes durable. Dropping it only means not to wait.
+pub struct Durable(Option<oneshot::Receiver<Result<(), StoreError>>>);
+
+impl Durable {
+    /// Nothing to wait for.
+    pub fn already() -> Self {
+        Durable(None)
+    }
+
+    /// Waits until it is durable.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub async fn wait(self) -> Result<(), StoreError> {
+        match self.0 {
+            None => Ok(()),
+            Some(receiver) => receiver.await.unwrap_or_else(|_| Err(gone())),
+        }
+    }
+
+    /// Waits on a thread that runs no tasks.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn wait_blocking(self) -> Result<(), StoreError> {
+        match self.0 {
+            None => Ok(()),
+            Some(receiver) => receiver.blocking_recv().unwrap_or_else(|_| Err(gone())),
+        }
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Database("the writing thread has ended".into())
+}
+
+pub(super) struct Writer {
+    // `Option` only so that drop can close the channel before it joins the thread.
+    sender: Option<Sender<(Op, Ack)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub fn start(connection: Connection) -> Result<Self, StoreError> {
+        let (sender, receiver) = channel();
+        let thread = std::thread::Builder::new().name("store".into()).spawn(move || write_all(connection, &receiver))?;
+        Ok(Writer { sender: Some(sender), thread: Some(thread) })
+    }
+
+    pub fn send(&self, op: Op) -> Durable {
+        let (ack, receiver) = oneshot::channel();
+        // A send fails only when the thread is gone; the dropped `ack` then tells the waiter.
+        if let Some(sender) = &self.sender {
+            let _ = sender.send((op, ack));
+        }
+        Durable(Some(receiver))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>) {
+    while let Ok((first, ack)) = receiver.recv() {
+        let mut ops = vec![first];
+        let mut acks = vec![ack];
+        while ops.len() < MOST_TOGETHER
+            && let Ok((op, ack)) = receiver.try_recv()
+        {
+            ops.push(op);
+            acks.push(ack);
+        }
+        let result = commit(&mut connection, &ops);
+        for ack in acks {
+            // Nobody may be waiting.
+            let _ = ack.send(result.clone());
+        }
+    }
+}
+
+fn commit(connection: &mut Connection, ops: &[Op]) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for op in ops {
+        write(&transaction, op)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn write(connection: &Connection, op: &Op) -> Result<(), StoreError> {
+    match op {
+        Op::BeginRun { run_id, started_at_ms, owner, header, meta, batch } => {
+            let (batch, position) = batch.as_ref().map(|(batch, position)| (batch, *position as i64)).unzip();
+            connection
+                .prepare_cached(
+                    "INSERT INTO runs (run_id, started_at_ms, owner, header, meta, batch, position)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                     ON CONFLICT (run_id) DO UPDATE SET owner = ?3, meta = ?5, stop_reason = NULL",
+                )?
+                .execute(params![run_id, *started_at_ms as i64, owner, header, meta, batch, position])?;
+        }
+        Op::Event { run_id, id, event } => {
+            connection
+                .prepare_cached("INSERT INTO events (run_id, id, event) VALUES (?1, ?2, ?3)")?
+                .execute(params![run_id, id, event])?;
+        }
+        Op::FinishRun { run_id, stop_reason, answer, tokens, usd, wall_s, agents } => {
+            connection
+                .prepare_cached(
+                    "UPDATE runs SET stop_reason = ?2, answer = ?3, tokens = ?4, usd = ?5, wall_s = ?6, agents = ?7
+                     WHERE run_id = ?1",
+                )?
+                .execute(params![run_id, stop_reason, answer, *tokens as i64, usd, wall_s, *agents as i64])?;
+        }
+        Op::Reply { key, reply } => {
+            connection
+                .prepare_cached("INSERT OR IGNORE INTO replies (key, reply) VALUES (?1, ?2)")?
+                .execute(params![&key[..], reply])?;
+        }
+        Op::BeginBatch { batch, started_at_ms, meta, tasks } => {
+            connection.execute(
+                "INSERT INTO batches (batch, started_at_ms, meta) VALUES (?1, ?2, ?3)",
+                params![batch, *started_at_ms as i64, meta],
+            )?;
+            let mut insert = connection
+                .prepare_cached("INSERT INTO tasks (batch, position, task_id, question) VALUES (?1, ?2, ?3, ?4)")?;
+            for (position, (task_id, question)) in tasks.iter().enumerate() {
+                insert.execute(params![batch, position as i64, task_id, question])?;
+            }
+        }
+    }
+    Ok(())
+}

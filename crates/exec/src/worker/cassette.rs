@@ -1,0 +1,174 @@
+//! Record a real run once, replay it offline, byte for byte.
+//!
+//! A cassette is a file of JSON lines: a header, then one line per call that ended, failures included, written the moment
+//! it ends. Calls are found by everything that determines a reply except its length limit, which depends on how full the
+//! budget was; the same call made twice is answered in the order recorded.
+
+use super::{AskError, Reply, Request, Worker};
+use async_trait::async_trait;
+use lemon_trace::FailureKind;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct CassetteHeader {
+    cassette: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Take {
+    key: String,
+    agent: String,
+    capacity: String,
+    /// The last message, for people who look into the file.
+    asked: String,
+    result: Result<Reply, AskError>,
+}
+
+/// A cassette that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CassetteError {
+    /// The file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{path}, line {line}: {fact}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        line: usize,
+        /// What is wrong.
+        fact: String,
+    },
+}
+
+/// What determines a reply, as a key.
+fn key(request: &Request) -> String {
+    let parts = (&request.capacity, &request.messages, request.temperature, request.seed, &request.schema);
+    // Plain values always serialise; an empty text would only be a miss.
+    blake3::hash(serde_json::to_string(&parts).unwrap_or_default().as_bytes()).to_hex().to_string()
+}
+
+/// Passes calls on and records how each ended.
+pub struct Recording {
+    inner: Arc<dyn Worker>,
+    path: PathBuf,
+    // A std mutex: the lock is held for one write and never across an await.
+    file: Mutex<File>,
+}
+
+impl Recording {
+    /// Records what `inner` answers into a new file; an existing one is not overwritten.
+    ///
+    /// # Errors
+    /// The file exists already, or cannot be written.
+    pub fn create(path: &Path, inner: Arc<dyn Worker>) -> Result<Self, CassetteError> {
+        let io = |source| CassetteError::Io { path: path.to_owned(), source };
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(io)?;
+        writeln!(file, "{}", serde_json::json!(CassetteHeader { cassette: VERSION })).map_err(io)?;
+        Ok(Recording { inner, path: path.to_owned(), file: Mutex::new(file) })
+    }
+
+    fn write(&self, take: &Take) -> std::io::Result<()> {
+        let line = serde_json::to_string(take)? + "\n";
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
+    }
+}
+
+#[async_trait]
+impl Worker for Recording {
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        let result = self.inner.ask(request).await;
+        let take = Take {
+            key: key(request),
+            agent: request.agent.clone(),
+            capacity: request.capacity.clone(),
+            asked: request.messages.last().map(|message| message.content.clone()).unwrap_or_default(),
+            result,
+        };
+        if let Err(error) = self.write(&take) {
+            let message = format!("the reply came but could not be recorded in {}: {error}", self.path.display());
+            return Err(AskError::unknown_cost(FailureKind::Refused, message));
+        }
+        take.result
+    }
+}
+
+/// Answers from a cassette. A call that is not on it is an error.
+pub struct Replay {
+    path: PathBuf,
+    takes: Mutex<HashMap<String, VecDeque<Result<Reply, AskError>>>>,
+}
+
+impl Replay {
+    /// Reads a cassette. A last line cut short by a crash is left out: its call never ended for the run either.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no cassette.
+    pub fn open(path: &Path) -> Result<Self, CassetteError> {
+        let io = |source| CassetteError::Io { path: path.to_owned(), source };
+        let malformed = |line, fact: String| CassetteError::Malformed { path: path.to_owned(), line, fact };
+        let lines = BufReader::new(File::open(path).map_err(io)?).lines().collect::<Result<Vec<_>, _>>().map_err(io)?;
+        let header = lines.first().and_then(|line| serde_json::from_str::<CassetteHeader>(line).ok());
+        match header {
+            None => return Err(malformed(1, "this is not a cassette".into())),
+            Some(header) if header.cassette > VERSION => {
+                return Err(malformed(1, format!("a cassette of version {}, newer than {VERSION}", header.cassette)));
+            }
+            Some(_) => {}
+        }
+        let mut takes: HashMap<_, VecDeque<_>> = HashMap::new();
+        for (at, line) in lines.iter().enumerate().skip(1) {
+            match serde_json::from_str::<Take>(line) {
+                Ok(take) => takes.entry(take.key).or_default().push_back(take.result),
+                Err(error) if error.is_eof() && at + 1 == lines.len() => {}
+                Err(error) => return Err(malformed(at + 1, error.to_string())),
+            }
+        }
+        Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes) })
+    }
+
+    fn next_take(&self, request: &Request) -> Option<Result<Reply, AskError>> {
+        let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = takes.get_mut(&key(request))?;
+        // The last take of a call stays: a replay may be resumed, or run twice.
+        if recorded.len() > 1 { recorded.pop_front() } else { recorded.front().cloned() }
+    }
+}
+
+#[async_trait]
+impl Worker for Replay {
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        match self.next_take(request) {
+            None => {
+                let message = format!(
+                    "{} has no recording of this call by agent `{}` ({}); the task, the team, the seed or an earlier reply differs from what was recorded",
+                    self.path.display(),
+                    request.agent,
+                    request.capacity
+                );
+                Err(AskError::free(FailureKind::NotRecorded, message))
+            }
+            Some(Ok(reply)) if reply.usage.tokens_out > request.max_tokens => {
+                let message = format!("the recorded reply is longer than the {} tokens left for it", request.max_tokens);
+                Err(AskError::free(FailureKind::Truncated, message))
+            }
+            Some(Ok(reply)) => Ok(reply),
+            // Nobody needs to be left alone any more.
+            Some(Err(error)) => Err(AskError { retry_after: Some(Duration::ZERO), ..error }),
+        }
+    }
+}

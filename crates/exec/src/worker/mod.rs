@@ -1,0 +1,215 @@
+//! Workers: whatever answers a conversation. One trait; endpoints, scripts and cassettes behind it.
+
+mod cassette;
+mod openai;
+mod scripted;
+mod sse;
+
+pub use cassette::{CassetteError, Recording, Replay};
+pub use openai::{ApiKey, Endpoint, OpenAi, http_client};
+pub use scripted::{Script, ScriptError, Scripted};
+
+use crate::ledger::Price;
+use async_trait::async_trait;
+use lemon_trace::{Failure, FailureKind};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Something that answers a conversation. It neither retries nor keeps accounts: the driver does.
+#[async_trait]
+pub trait Worker: Send + Sync {
+    /// Asks once.
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError>;
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Who asks. Not sent to an endpoint.
+    pub agent: String,
+    /// The level of model: a position in [`Backend::levels`].
+    pub level: usize,
+    /// The name of that level.
+    pub capacity: String,
+    /// The conversation.
+    pub messages: Vec<ChatMessage>,
+    /// Completion tokens at most.
+    pub max_tokens: u64,
+    /// Sampling temperature; the endpoint's own where absent.
+    pub temperature: Option<f64>,
+    /// The seed of this call.
+    pub seed: u64,
+    /// The JSON Schema the reply should obey, where the endpoint can enforce one.
+    pub schema: Option<Arc<serde_json::Value>>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Speaker,
+    /// What.
+    pub content: String,
+}
+
+/// Who speaks in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speaker {
+    /// Standing instructions.
+    System,
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl ChatMessage {
+    /// Standing instructions.
+    pub fn system(content: impl Into<String>) -> Self {
+        ChatMessage { role: Speaker::System, content: content.into() }
+    }
+
+    /// A question.
+    pub fn user(content: impl Into<String>) -> Self {
+        ChatMessage { role: Speaker::User, content: content.into() }
+    }
+
+    /// A reply.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        ChatMessage { role: Speaker::Assistant, content: content.into() }
+    }
+}
+
+/// A complete, usable reply: not empty, not cut short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The text.
+    pub text: String,
+    /// What it cost.
+    pub usage: Usage,
+    /// The model that answered, as the endpoint names it.
+    pub model: Option<String>,
+}
+
+/// Tokens of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub tokens_in: u64,
+    /// Completion tokens.
+    pub tokens_out: u64,
+    /// Counted here, because the endpoint reported nothing usable.
+    #[serde(default)]
+    pub counted: bool,
+}
+
+/// A call without a usable reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskError {
+    /// What went wrong.
+    pub failure: Failure,
+    /// What it cost all the same.
+    pub cost: FailedCost,
+    /// How long the endpoint wants to be left alone.
+    #[serde(default)]
+    pub retry_after: Option<Duration>,
+    /// What came of the reply, where something did.
+    #[serde(default)]
+    pub partial: Option<String>,
+}
+
+/// What a failed call cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedCost {
+    /// Nothing: it was refused before a model saw it.
+    Nothing,
+    /// This much.
+    Known(Usage),
+    /// Nobody knows: it counts as all that was reserved.
+    Unknown,
+}
+
+impl AskError {
+    /// A failure that cost nothing.
+    pub fn free(kind: FailureKind, message: impl Into<String>) -> Self {
+        AskError {
+            failure: Failure { kind, message: message.into() },
+            cost: FailedCost::Nothing,
+            retry_after: None,
+            partial: None,
+        }
+    }
+
+    /// A failure of unknown cost.
+    pub fn unknown_cost(kind: FailureKind, message: impl Into<String>) -> Self {
+        AskError { cost: FailedCost::Unknown, ..AskError::free(kind, message) }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn worth_retrying(&self) -> bool {
+        match self.failure.kind {
+            FailureKind::Unreachable
+            | FailureKind::Timeout
+            | FailureKind::RateLimited
+            | FailureKind::ServerError
+            | FailureKind::CutShort
+            | FailureKind::Malformed
+            | FailureKind::Empty => true,
+            // The same request would meet the same end.
+            FailureKind::Unauthorized
+            | FailureKind::Refused
+            | FailureKind::Truncated
+            | FailureKind::NotRecorded
+            | FailureKind::ParentFailed
+            | FailureKind::Budget
+            | FailureKind::Cancelled => false,
+        }
+    }
+}
+
+/// The workers of an installation and what is known of each level of model.
+#[derive(Clone)]
+pub struct Backend {
+    /// Who answers.
+    pub worker: Arc<dyn Worker>,
+    /// What kind of worker that is: `endpoints`, `scripted`, `replay`.
+    pub name: String,
+    /// The levels, weakest first, as in [`lemon_spec::Language::capacities`].
+    pub levels: Vec<Level>,
+}
+
+/// One level of model.
+#[derive(Debug, Clone)]
+pub struct Level {
+    /// Its name in specifications.
+    pub name: String,
+    /// Everything about the model behind it that determines a reply, for the reuse key.
+    pub identity: String,
+    /// What it costs.
+    pub price: Price,
+    /// Calls at a time, over all runs.
+    pub gate: Arc<Semaphore>,
+    /// Completion tokens at most.
+    pub max_tokens: u64,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+}
+
+impl Level {
+    /// A level without price or temperature, with the defaults of a configuration that says nothing.
+    pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Level {
+            identity: name.clone(),
+            name,
+            price: Price::default(),
+            gate: Arc::new(Semaphore::new(32)),
+            max_tokens: 1024,
+            temperature: None,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A fake endpoint: a loopback server that speaks the OpenAI chat-completions protocol without any model behind it,
+//! well behaved or not.
+//!
+//! It is for tests and benchmarks and never for answers. `request → Behaviour → FakeReply → Answer (status, headers,
+//! bytes and pauses) → socket`: what to send is decided by pure code in `wire`, sending it is all `endpoint` does.
+//! A word counts as a token, so every token count is known beforehand.
+//!
+//! ```
+//! use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
+//!
+//! let busy = FakeReply::Status { code: 429, retry_after: Some("1".into()), body: String::new() };
+//! let endpoint = FakeEndpoint::start(Behaviour::script([busy, FakeReply::Text("42".into())]))?;
+//! assert!(endpoint.base_url().starts_with("http://127.0.0.1:"));
+//! assert_eq!(endpoint.calls(), 0);
+//! # std::io::Result::Ok(())
+//! ```
+
+mod behaviour;
+mod endpoint;
+mod request;
+mod seen;
+mod wire;
+
+pub use behaviour::{Behaviour, FakeReply, Faults, Replies, ReplyFn};
+pub use endpoint::{FakeEndpoint, run_forever};
+pub use request::{ChatRequest, Message};
+pub use seen::SeenRequest;

@@ -1,0 +1,6 @@
+//! The fake endpoint over real sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
+
+mod client;
+mod endpoint;
+mod replies;

@@ -1,0 +1,253 @@
+//! One changed decision: every edit that applies to a team, and the team it makes.
+//!
+//! Edits work on the canonical text, so that everything outside the edited field stays the same, byte for byte, wherever
+//! the change allows it. Each keeps the team valid.
+
+mod apply;
+mod enumerate;
+
+use crate::{AnswerRule, Field, Plan, Rejection, Share, Span};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+pub use apply::apply;
+pub use enumerate::edits;
+
+/// The families of edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Delete or add one reference.
+    Dependency,
+    /// Roll the duty back to the base role.
+    Duty,
+    /// One level down or up.
+    Capacity,
+    /// Remove an agent; its children read its parents instead.
+    Agent,
+    /// Reply to answer, or answer to reply.
+    Share,
+    /// Change the aggregation rule.
+    Answer,
+    /// Stop to review, or review to stop.
+    Stop,
+    /// Withhold one message at run time; the text stays.
+    Message,
+}
+
+/// The five decisions an orchestrator makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// O1: that an agent exists.
+    Spawn,
+    /// O2: who does what, on which level of model.
+    Delegate,
+    /// O3: who reads whom, and how much.
+    Communicate,
+    /// O4: how one answer is made.
+    Aggregate,
+    /// O5: when to end.
+    Stop,
+}
+
+/// One edit of a team.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Edit {
+    /// The family it belongs to.
+    pub family: Family,
+    /// The decision it changes; for a message the one that led to it.
+    pub decision: Decision,
+    /// It simplifies the team or makes it cheaper; `false`: it is the reverse of such an edit.
+    pub forward: bool,
+    /// What it changes.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// What an edit changes; agents by their ids.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// `agent` no longer reads `parent`.
+    DeleteReference {
+        /// The reader.
+        agent: String,
+        /// The one it read.
+        parent: String,
+    },
+    /// `agent` reads `parent` too.
+    AddReference {
+        /// The reader.
+        agent: String,
+        /// The one it reads.
+        parent: String,
+        /// The place in its list, from 0.
+        at: usize,
+    },
+    /// `agent` does its base role's duty.
+    ResetDuty {
+        /// Whose duty.
+        agent: String,
+    },
+    /// `agent` is served one level weaker.
+    LowerCapacity {
+        /// Whose capacity.
+        agent: String,
+    },
+    /// `agent` is served one level stronger.
+    RaiseCapacity {
+        /// Whose capacity.
+        agent: String,
+    },
+    /// There is no `agent`; its children read its parents.
+    RemoveAgent {
+        /// Which.
+        agent: String,
+    },
+    /// Its children see only the answer of `agent`.
+    ShareAnswer {
+        /// Whose output.
+        agent: String,
+    },
+    /// Its children see all of the reply of `agent`.
+    ShareReply {
+        /// Whose output.
+        agent: String,
+    },
+    /// The answer is made by `rule`.
+    AnswerBy {
+        /// How.
+        rule: AnswerRule,
+    },
+    /// The run ends after this round.
+    Stop,
+    /// The orchestrator reviews the results of this round.
+    Review,
+    /// The message of `from` does not reach `to`.
+    WithholdMessage {
+        /// The sender.
+        from: String,
+        /// The reader.
+        to: String,
+    },
+}
+
+/// A team after an edit.
+#[derive(Debug, Clone)]
+pub struct Edited {
+    /// The edited team, of canonical text.
+    pub plan: Plan,
+    /// The edited field, named as in the original.
+    pub field: Field,
+    /// Where the field stood in the original's own text; `None` if it was left out there.
+    pub before: Option<Span>,
+    /// Where the field stood in the original's canonical text.
+    pub before_canonical: Span,
+    /// Where the field stands in the edited text; empty at the place where a removed agent stood.
+    pub after: Span,
+    /// The message to withhold at run time: sender and reader.
+    pub withhold: Option<(String, String)>,
+    /// Other fields of the edited plan that changed with it: the lists that named a removed agent.
+    pub also_changed: Vec<Field>,
+}
+
+/// An edit that does not apply to a team.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EditError {
+    /// The team has no such agent.
+    #[error("there is no agent `{0}` in this round")]
+    NoSuchAgent(String),
+    /// What the edit would change is not there, or is so already.
+    #[error("{0} does not apply: {1}")]
+    NotApplicable(String, &'static str),
+    /// The edited team would break a limit of the language.
+    #[error("the edited team is invalid: {0}")]
+    Invalid(#[source] Box<Rejection>),
+}
+
+impl Edit {
+    /// The edit that makes `change` in `plan`.
+    pub fn new(change: Change, plan: &Plan) -> Edit {
+        let (family, decision, forward) = match &change {
+            Change::DeleteReference { .. } => (Family::Dependency, Decision::Communicate, true),
+            Change::AddReference { .. } => (Family::Dependency, Decision::Communicate, false),
+            Change::ResetDuty { .. } => (Family::Duty, Decision::Delegate, true),
+            Change::LowerCapacity { .. } => (Family::Capacity, Decision::Delegate, true),
+            Change::RaiseCapacity { .. } => (Family::Capacity, Decision::Delegate, false),
+            Change::RemoveAgent { .. } => (Family::Agent, Decision::Spawn, true),
+            Change::ShareAnswer { .. } => (Family::Share, Decision::Communicate, true),
+            Change::ShareReply { .. } => (Family::Share, Decision::Communicate, false),
+            // `last` needs nothing, `vote` compares, `judge` makes one more call.
+            Change::AnswerBy { rule } => (Family::Answer, Decision::Aggregate, *rule < plan.answer_rule()),
+            Change::Stop => (Family::Stop, Decision::Stop, true),
+            Change::Review => (Family::Stop, Decision::Stop, false),
+            Change::WithholdMessage { .. } => (Family::Message, Decision::Communicate, true),
+        };
+        Edit { family, decision, forward, change }
+    }
+
+    /// The field of `plan` that this edit changes, or `None` if the plan has no such agent.
+    pub fn field(&self, plan: &Plan) -> Option<Field> {
+        let position = |id: &str| plan.agents().iter().position(|agent| agent.id == id);
+        match &self.change {
+            Change::DeleteReference { agent, .. } | Change::AddReference { agent, .. } => {
+                position(agent).map(Field::After)
+            }
+            Change::WithholdMessage { to, .. } => position(to).map(Field::After),
+            Change::ResetDuty { agent } => position(agent).map(Field::Duty),
+            Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
+            Change::RemoveAgent { agent } => position(agent).map(Field::Agent),
+            Change::ShareAnswer { agent } | Change::ShareReply { agent } => position(agent).map(Field::Share),
+            Change::AnswerBy { .. } => Some(Field::AnswerBy),
+            Change::Stop | Change::Review => Some(Field::Next),
+        }
+    }
+
+    /// The edit of the edited plan that gives `plan`, which this one applies to, back; `None` where there is none.
+    pub fn inverse(&self, plan: &Plan) -> Option<Edit> {
+        let change = match &self.change {
+            Change::DeleteReference { agent, parent } => {
+                let after = &plan.spec().agents.iter().find(|reader| reader.id == *agent)?.after;
+                let at = after.iter().position(|id| id == parent)?;
+                Change::AddReference { agent: agent.clone(), parent: parent.clone(), at }
+            }
+            Change::AddReference { agent, parent, .. } => {
+                Change::DeleteReference { agent: agent.clone(), parent: parent.clone() }
+            }
+            Change::LowerCapacity { agent } => Change::RaiseCapacity { agent: agent.clone() },
+            Change::RaiseCapacity { agent } => Change::LowerCapacity { agent: agent.clone() },
+            Change::ShareAnswer { agent } => Change::ShareReply { agent: agent.clone() },
+            Change::ShareReply { agent } => Change::ShareAnswer { agent: agent.clone() },
+            Change::AnswerBy { .. } => Change::AnswerBy { rule: plan.answer_rule() },
+            Change::Stop => Change::Review,
+            Change::Review => Change::Stop,
+            Change::ResetDuty { .. } | Change::RemoveAgent { .. } | Change::WithholdMessage { .. } => return None,
+        };
+        Some(Edit { forward: !self.forward, change, ..self.clone() })
+    }
+
+    /// What it does, in a short sentence.
+    pub fn describe(&self) -> String {
+        self.change.to_string()
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::DeleteReference { agent, parent } => write!(formatter, "{agent} no longer reads {parent}"),
+            Change::AddReference { agent, parent, .. } => write!(formatter, "{agent} also reads {parent}"),
+            Change::ResetDuty { agent } => write!(formatter, "{agent} does the duty of its base role"),
+            Change::LowerCapacity { agent } => write!(formatter, "{agent} runs one capacity level lower"),
+            Change::RaiseCapacity { agent } => write!(formatter, "{agent} runs one capacity level higher"),
+            Change::RemoveAgent { agent } => write!(formatter, "{agent} is removed"),
+            Change::ShareAnswer { agent } => write!(formatter, "{agent} shares only its {}", Share::Answer),
+            Change::ShareReply { agent } => write!(formatter, "{agent} shares its whole {}", Share::Reply),
+            Change::AnswerBy { rule } => write!(formatter, "the answer is made by {rule}"),
+            Change::Stop => formatter.write_str("the run stops after this round"),
+            Change::Review => formatter.write_str("the orchestrator reviews this round"),
+            Change::WithholdMessage { from, to } => write!(formatter, "the message of {from} is withheld from {to}"),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What always holds, over thousands of random specifications.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use lemon_spec::edit::{Change, Edit, Family, apply, edits};
+use lemon_spec::generate::{self, Random};
+use lemon_spec::{Field, Language, Limits, Plan, Spans, Spec, json_schema, render, validate_round};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const SPECS: u64 = 3_000;
+
+/// A specification, the round before it and the language it is valid in: every third time a tight one.
+fn case(seed: u64) -> (Spec, Vec<String>, Language) {
+    let tight = Limits { agents: 7, depth: 3, parents: 3, id_chars: 9, role_chars: 20, duty_chars: 30, bytes: 8_192 };
+    let limits = if seed.is_multiple_of(3) { tight } else { Limits::default() };
+    let language = Language { limits, ..Language::default() };
+    let rounds = ["first", "second", "third"].map(String::from);
+    let earlier = rounds[..Random::new(!seed).below(4)].to_vec();
+    (generate::spec_after(seed, &language, &earlier), earlier, language)
+}
+
+#[track_caller]
+fn valid(text: &str, language: &Language, earlier: &[String]) -> Plan {
+    validate_round(text, language, earlier).unwrap_or_else(|rejection| panic!("{rejection}\n{text}"))
+}
+
+fn fields(spec: &Spec) -> Vec<Field> {
+    let of_agent =
+        [Field::Agent, Field::Id, Field::Base, Field::Role, Field::Duty, Field::Capacity, Field::After, Field::Share];
+    let agents = (0..spec.agents.len()).flat_map(|agent| of_agent.map(|field| field(agent)));
+    agents.chain([Field::AnswerFrom, Field::AnswerBy, Field::Next]).collect()
+}
+
+#[test]
+fn reading_a_rendered_specification_gives_it_back_with_its_spans() {
+    for seed in 0..SPECS {
+        let (spec, earlier, language) = case(seed);
+        let rendered = render(&spec);
+        let plan = valid(&rendered.text, &language, &earlier);
+        assert_eq!(plan.spec(), &spec, "seed {seed}\n{}", rendered.text);
+        assert_eq!(plan.spans(), &rendered.spans, "seed {seed}\n{}", rendered.text);
+        for field in fields(&spec) {
+            let span = rendered.spans.get(field).unwrap_or_else(|| panic!("{field:?} has no span"));
+            assert!(!span.is_empty() && span.end <= rendered.text.len(), "{field:?} {span:?}");
+        }
+    }
+}
+
+#[test]
+fn json_of_a_specification_is_a_specification() {
+    for seed in 0..SPECS {
+        let (spec, earlier, language) = case(seed);
+        for json in [serde_json::to_string(&spec).unwrap(), serde_json::to_string_pretty(&spec).unwrap()] {
+            assert_eq!(valid(&json, &language, &earlier).spec(), &spec, "seed {seed}\n{json}");
+            assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), spec);
+        }
+    }
+}
+
+#[test]
+fn the_schema_takes_valid_specifications_and_no_broken_ones() {
+    let language = Language::default();
+    let schema = json_schema(&language);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for seed in 0..500 {
+        let spec = generate::spec(seed, &language);
+        let json = serde_json::to_value(&spec).unwrap();
+        assert!(validator.is_valid(&json), "{json}");
+
+        let broken = |pointer: &str, value: serde_json::Value| {
+            let mut json = json.clone();
+            *json.pointer_mut(pointer).unwrap() = value;
+            assert!(!validator.is_valid(&json), "{pointer} in {json}");
+        };
+        broken("/agents/0/id", "5".into());
+        broken("/agents/0/id", "x".repeat(99).into());
+        broken("/agents/0/base", "nobody".into());
+        broken("/agents/0/role", 5.into());
+        broken("/agents/0/duty", "d".repeat(2_001).into());
+        broken("/agents/0/capacity", "huge".into());
+        broken("/agents/0/after", vec!["a"; 17].into());
+        broken("/agents/0/share", "all".into());
+        broken("/agents/0", serde_json::json!({"id": "a", "base": "solver", "capacity": "small"}));
+        broken("/answer/by", "luck".into());
+        broken("/answer", serde_json::json!({"from": ["a"], "by": "last", "extra": null}));
+        broken("/next", "end".into());
+    }
+}
+
+#[test]
+fn every_enumerated_edit_applies_and_keeps_the_team_valid() {
+    let mut families = BTreeSet::new();
+    for seed in 0..SPECS / 3 {
+        let (spec, earlier, language) = case(seed);
+        // The original is read from JSON, so that its own spans differ from the canonical ones.
+        let plan = valid(&serde_json::to_string(&spec).unwrap(), &language, &earlier);
+        let original = render(&spec);
+        let all = edits(&plan, &language);
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len(), "each edit once");
+        // Of the thousands of edits of a large team, a part that begins elsewhere each time.
+        let step = all.len() / 50 + 1;
+        for edit in all.into_iter().skip(seed as usize % step).step_by(step) {
+            families.insert((edit.family, edit.forward));
+            assert_eq!(serde_json::from_str::<Edit>(&serde_json::to_string(&edit).unwrap()).unwrap(), edit);
+            let edited = apply(&plan, &edit, &language).unwrap_or_else(|error| panic!("{error}\n{}", original.text));
+            let text = edited.plan.source();
+            let changed = edited.plan.spec() != &spec;
+            assert_eq!(changed, edit.family != Family::Message, "{}\n{text}", edit.describe());
+            assert_eq!(edited.withhold.is_some(), edit.family == Family::Message);
+
+            let start = edited.before_canonical.start.min(edited.after.start);
+            assert_eq!(&original.text[..start], &text[..start], "{}", edit.describe());
+            assert_eq!(Some(edited.before_canonical), original.spans.get(edited.field));
+            assert_eq!(edited.before, plan.spans().get(edited.field));
+            let untouched = &original.text[edited.before_canonical.end..];
+            match edited.field {
+                Field::Agent(_) => assert!(edited.after.is_empty()),
+                field => {
+                    assert_eq!(edited.plan.spans().get(field), Some(edited.after));
+                    assert_eq!(&text[edited.after.end..], untouched, "{}", edit.describe());
+                }
+            }
+            check_also_changed(&plan, &edited.plan, edited.field, &edited.also_changed);
+            if let Some(inverse) = edit.inverse(&plan) {
+                let back = apply(&edited.plan, &inverse, &language).expect("the inverse applies");
+                assert_eq!(back.plan.spec(), &spec, "{}", edit.describe());
+                assert_eq!(back.plan.source(), original.text);
+                assert_eq!((back.after, back.before_canonical), (edited.before_canonical, edited.after));
+            }
+        }
+    }
+    // Of the eight families, five have a reverse: all of them were met.
+    assert_eq!(families.len(), 13, "{families:?}");
+}
+
+/// The lists that changed with the removal of an agent are exactly those reported.
+fn check_also_changed(plan: &Plan, edited: &Plan, field: Field, also_changed: &[Field]) {
+    let Field::Agent(removed) = field else {
+        return assert_eq!(also_changed, []);
+    };
+    let mut remaining = plan.spec().agents.clone();
+    remaining.remove(removed);
+    let lists = remaining.iter().zip(&edited.spec().agents).enumerate();
+    let mut changed: Vec<Field> =
+        lists.filter(|(_, (before, now))| before.after != now.after).map(|(at, _)| Field::After(at)).collect();
+    if plan.spec().answer.from != edited.spec().answer.from {
+        changed.push(Field::AnswerFrom);
+    }
+    assert_eq!(also_changed, changed);
+}
+
+#[test]
+fn edits_of_one_team_do_not_break_another() {
+    let language = Language::default();
+    let mut applied = 0;
+    for seed in 0..300 {
+        let (donor, other) = (generate::spec(seed, &language), generate::spec(seed + 1_000, &language));
+        let donor = valid(&render(&donor).text, &language, &[]);
+        let other = valid(&render(&other).text, &language, &[]);
+        for edit in edits(&donor, &language) {
+            applied += usize::from(apply(&other, &edit, &language).is_ok());
+        }
+        for change in [
+            Change::RemoveAgent { agent: "nobody".into() },
+            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "nobody".into(), at: usize::MAX },
+            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "nobody".into(), at: 0 },
+            Change::AddReference { agent: other.agents()[0].id.clone(), parent: other.agents()[0].id.clone(), at: 0 },
+            Change::WithholdMessage { from: "nobody".into(), to: other.agents()[0].id.clone() },
+            Change::AnswerBy { rule: other.answer_rule() },
+        ] {
+            let edit = Edit::new(change, &other);
+            assert!(apply(&other, &edit, &language).is_err(), "{}", edit.describe());
+        }
+    }
+    assert!(applied > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any text without control characters can be a role and a duty.
+    #[test]
+    fn any_prose_survives_rendering(role in "[^\\p{Cc}]{0,60}", duty in "([^\\p{Cc}]|\n|\t){0,60}") {
+        let language = Language::default();
+        let mut spec = generate::spec(7, &language);
+        spec.agents[0].role = Some(role);
+        spec.agents[0].duty = Some(duty);
+        let rendered = render(&spec);
+        prop_assert_eq!(rendered.text.lines().count(), 7 * spec.agents.len() + 3);
+        let plan = valid(&rendered.text, &language, &[]);
+        prop_assert_eq!(plan.spec(), &spec);
+        prop_assert_eq!(plan.spans(), &rendered.spans);
+    }
+
+    /// Whatever the text: faults are in order, within the text, and their lines and columns agree with their spans.
+    #[test]
+    fn faults_have_true_places(text in "(agents|answer|next|id|base|é|: |[-\\[\\]{},\"'|>&*!?#~ \n\t]|solver|\r\n){0,40}") {
+        let language = Language::default();
+        let Err(rejection) = validate_round(&text, &language, &[]) else { return Ok(()) };
+        prop_assert!(!rejection.diagnostics.is_empty());
+        prop_assert!(rejection.diagnostics.is_sorted_by_key(|fault| fault.span.start));
+        for fault in &rejection.diagnostics {
+            prop_assert!(fault.span.start <= fault.span.end && fault.span.end <= text.len());
+            let before = &text[..fault.span.start];
+            prop_assert_eq!(fault.line, before.matches('\n').count() + 1);
+            prop_assert_eq!(fault.column, before.rsplit('\n').next().unwrap().chars().count() + 1);
+            prop_assert!(text.is_char_boundary(fault.span.end));
+            let explained = lemon_spec::explain(std::slice::from_ref(fault), &text, "team.yaml", false);
+            let place = format!("team.yaml:{}:{}\n", fault.line, fault.column);
+            prop_assert!(explained.contains(&place), "{} in {}", place, explained);
+        }
+    }
+}
+
+#[test]
+fn spans_are_serialised_and_read_back() {
+    let spans = render(&generate::spec(11, &Language::default())).spans;
+    let json = serde_json::to_string(&spans).unwrap();
+    assert_eq!(serde_json::from_str::<Spans>(&json).unwrap(), spans);
+}

@@ -1,0 +1,11 @@
+//! The forms in which a trace leaves: for other tools ([`schema`], [`jsonl`], [`otlp`]) and for people ([`svg`],
+//! [`html`]).
+
+pub mod html;
+pub mod jsonl;
+mod layout;
+mod markup;
+pub mod otlp;
+pub mod schema;
+pub mod svg;
+mod timeline;

@@ -1,0 +1,24 @@
+//! What happened?
+//!
+//! A run is a list of [`Event`]s, each pointing back at the events that caused it: a temporal interaction graph. The list
+//! is written as the run goes; everything else here (summary, metrics, exports, differences) is computed from it.
+
+mod diff;
+mod event;
+pub mod export;
+mod hash;
+mod metrics;
+mod names;
+#[doc(hidden)]
+pub mod sample;
+mod show;
+mod summary;
+mod text;
+
+pub use diff::{AgentDiff, Change, Delta, Diff, Presence, diff};
+pub use event::{
+    AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR,
+    Spend, StopReason, Trace, VERSION,
+};
+pub use metrics::Metrics;
+pub use summary::{AgentSummary, Summary, Tokens};

@@ -1,0 +1,124 @@
+//! A run as plain text for a terminal.
+
+use crate::{AgentSummary, EventKind, Metrics, StopReason, Summary, Trace, text};
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+/// The widest the question and an answer may be.
+const WIDTH: usize = 100;
+
+impl Trace {
+    /// The run as plain text: what was asked, the team with what each agent gave and cost, totals and metrics.
+    pub fn show(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_to(&mut out);
+        out
+    }
+
+    fn write_to(&self, out: &mut String) -> fmt::Result {
+        let summary = self.summary();
+        let header = &self.header;
+        writeln!(out, "{} · {} · {} workers · seed {}", header.run_id, header.task_id, header.workers, header.seed)?;
+        writeln!(out, "question  {}", text::line(&header.question, WIDTH))?;
+        let answer = summary.answer.as_deref().map_or_else(|| "–".to_owned(), |answer| text::line(answer, WIDTH));
+        writeln!(out, "answer    {answer}  ({})", summary.stop_reason.map_or("still running", StopReason::as_str))?;
+        for round in 1..=summary.rounds {
+            writeln!(out, "\nround {round}  {}", self.round_notes(round))?;
+            write_team(out, &summary, round)?;
+        }
+        writeln!(out)?;
+        write_totals(out, &summary)?;
+        write_metrics(out, &self.metrics(None))
+    }
+
+    /// Who wrote the round's specification, and how its answer was made.
+    fn round_notes(&self, wanted: u32) -> String {
+        let notes = self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Decision { round, by, .. } if *round == wanted => Some(by.clone()),
+            EventKind::Rejection { round, diagnostics, .. } if *round == wanted => {
+                Some(format!("rejected ({})", text::plural(diagnostics.len() as u64, "fault")))
+            }
+            EventKind::Aggregate { round, rule, answer, .. } if *round == wanted => {
+                let answer = answer.as_deref().map_or_else(|| "no answer".to_owned(), |answer| text::line(answer, 40));
+                Some(format!("{}: {answer}", text::rule(*rule)))
+            }
+            _ => None,
+        });
+        notes.collect::<Vec<_>>().join(" → ")
+    }
+}
+
+fn write_team(out: &mut String, summary: &Summary, round: u32) -> fmt::Result {
+    let agents: Vec<&AgentSummary> = summary.agents.iter().filter(|agent| agent.round == round).collect();
+    let depths = depths(&agents);
+    let names: Vec<String> =
+        agents.iter().zip(&depths).map(|(agent, depth)| format!("{}{}", "  ".repeat(*depth), agent.id)).collect();
+    let widest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let name_width = widest(&mut names.iter().map(|name| name.chars().count()));
+    let role_width = widest(&mut agents.iter().map(|agent| agent.role.chars().count())).min(28);
+    let level_width = widest(&mut agents.iter().map(|agent| agent.capacity.chars().count()));
+    for (agent, name) in agents.iter().zip(names) {
+        let role = text::line(&agent.role, role_width);
+        let (tokens, seconds) = match agent.started {
+            Some(_) => (format!("{} tok", text::count(agent.tokens())), text::seconds(agent.seconds)),
+            None => ("–".to_owned(), "–".to_owned()),
+        };
+        let (capacity, status) = (&agent.capacity, text::status(agent));
+        write!(out, "  {name:name_width$}  {role:role_width$}  {capacity:level_width$}  {status:9}")?;
+        write!(out, "  {tokens:>11}  {seconds:>8}  {}", outcome(agent))?;
+        writeln!(out, "{}", notes(agent))?;
+    }
+    Ok(())
+}
+
+/// The first line of what an agent gave, or why it gave nothing.
+fn outcome(agent: &AgentSummary) -> String {
+    match (&agent.answer, &agent.reply, &agent.failure) {
+        (Some(text), ..) | (None, Some(text), _) => text::line(text, 48),
+        (None, None, Some(failure)) => text::line(&format!("{}: {}", failure.kind, failure.message), 48),
+        (None, None, None) => String::new(),
+    }
+}
+
+fn notes(agent: &AgentSummary) -> String {
+    let mut notes = String::new();
+    if agent.attempts > 1 {
+        let _ = write!(notes, "  ({} attempts)", agent.attempts);
+    }
+    if agent.reused {
+        notes.push_str("  (reused)");
+    }
+    if !agent.after.is_empty() {
+        let _ = write!(notes, "  ← {}", agent.after.join(", "));
+    }
+    notes
+}
+
+/// How many agents of the same round stand above each on the longest path. Agents read only earlier ones.
+fn depths(agents: &[&AgentSummary]) -> Vec<usize> {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for agent in agents {
+        let depth = agent.after.iter().filter_map(|parent| known.get(parent.as_str())).map(|depth| depth + 1).max();
+        known.insert(&agent.id, depth.unwrap_or(0));
+    }
+    agents.iter().map(|agent| known.get(agent.id.as_str()).copied().unwrap_or(0)).collect()
+}
+
+fn write_totals(out: &mut String, summary: &Summary) -> fmt::Result {
+    let tokens = summary.tokens;
+    write!(out, "tokens    {}", text::count(tokens.total))?;
+    write!(out, " (orchestrator {}, workers {}", text::count(tokens.orchestrator), text::count(tokens.workers))?;
+    if tokens.failed > 0 {
+        write!(out, "; {} of them in failed attempts", text::count(tokens.failed))?;
+    }
+    writeln!(out, ")\ncost      {}", text::usd(summary.usd))?;
+    let (calls, messages) = (text::plural(summary.calls, "call"), text::plural(summary.messages, "message"));
+    writeln!(out, "time      {}, {calls}, {messages}", text::seconds(summary.wall_s))
+}
+
+fn write_metrics(out: &mut String, metrics: &Metrics) -> fmt::Result {
+    let metrics: Vec<String> =
+        text::metrics(metrics).into_iter().map(|(name, value)| format!("{name} {value}")).collect();
+    writeln!(out, "metrics   {}", metrics.join(" · "))
+}

@@ -1,0 +1,278 @@
+//! What a run came to: its answer, its agents and its costs.
+
+use crate::{AgentStatus, Event, EventKind, Failure, ORCHESTRATOR, StopReason, Trace};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// What a run came to, computed from its events alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The answer, once the run has ended with one.
+    pub answer: Option<String>,
+    /// Why it ended. `None`: it is still running, or crashed.
+    pub stop_reason: Option<StopReason>,
+    /// Rounds begun.
+    pub rounds: u32,
+    /// The agents, in the order they came into being.
+    pub agents: Vec<AgentSummary>,
+    /// Tokens spent.
+    pub tokens: Tokens,
+    /// Money spent.
+    pub usd: f64,
+    /// Seconds from the beginning to the last event.
+    pub wall_s: f64,
+    /// Calls begun to any model, each attempt counted.
+    pub calls: u64,
+    /// Messages delivered.
+    pub messages: u64,
+}
+
+/// What became of one agent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AgentSummary {
+    /// Its id.
+    pub id: String,
+    /// The round it belongs to.
+    pub round: u32,
+    /// The base role.
+    pub base: String,
+    /// Who it is.
+    pub role: String,
+    /// The level of model.
+    pub capacity: String,
+    /// That level's position, weakest first from 0.
+    pub level: usize,
+    /// The ids of the agents it reads.
+    pub after: Vec<String>,
+    /// What it was told to do. `None`: it was never asked.
+    pub duty: Option<String>,
+    /// How it ended. `None`: it has not.
+    pub status: Option<AgentStatus>,
+    /// Its reply.
+    pub reply: Option<String>,
+    /// The answer extracted from it.
+    pub answer: Option<String>,
+    /// Why there is none.
+    pub failure: Option<Failure>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The reply came from the reuse cache.
+    pub reused: bool,
+    /// Prompt tokens, those of failed attempts included.
+    pub tokens_in: u64,
+    /// Completion tokens, those of failed attempts included.
+    pub tokens_out: u64,
+    /// Money.
+    pub usd: f64,
+    /// When its call began, in seconds of the run; the latest begin if a crash made it begin twice.
+    pub started: Option<f64>,
+    /// How long its call took, from its begin to its end, retries included; for one still under way, so far.
+    pub seconds: f64,
+}
+
+/// Tokens by who spent them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Spent on writing specifications.
+    pub orchestrator: u64,
+    /// Spent by agents, tokens lost in a crash included.
+    pub workers: u64,
+    /// Both.
+    pub total: u64,
+    /// Of these, how many went into attempts that failed or were lost in a crash.
+    pub failed: u64,
+}
+
+impl AgentSummary {
+    /// Prompt and completion tokens.
+    pub fn tokens(&self) -> u64 {
+        self.tokens_in.saturating_add(self.tokens_out)
+    }
+
+    /// Forgets how it ended, but not what it cost.
+    fn wait(&mut self) {
+        (self.status, self.started, self.seconds) = (None, None, 0.0);
+        (self.reply, self.answer, self.failure, self.model) = (None, None, None, None);
+    }
+}
+
+impl Summary {
+    /// The agent called `id`.
+    pub fn agent(&self, id: &str) -> Option<&AgentSummary> {
+        self.agents.iter().find(|agent| agent.id == id)
+    }
+}
+
+impl Trace {
+    /// What the run came to so far. Traces that were cut anywhere are fine: what is not on record is `None`.
+    pub fn summary(&self) -> Summary {
+        let mut tally = Tally::default();
+        self.events.iter().for_each(|event| tally.add(event));
+        tally.finish()
+    }
+}
+
+/// The state of going through the events once.
+#[derive(Default)]
+struct Tally<'a> {
+    answer: Option<&'a str>,
+    stop_reason: Option<StopReason>,
+    rounds: u32,
+    agents: Vec<AgentSummary>,
+    places: HashMap<&'a str, usize>,
+    tokens: Tokens,
+    usd: f64,
+    wall_s: f64,
+    calls: u64,
+    messages: u64,
+}
+
+impl<'a> Tally<'a> {
+    fn add(&mut self, event: &'a Event) {
+        self.wall_s = self.wall_s.max(event.t);
+        self.spend(event);
+        match &event.kind {
+            EventKind::Decision { round, .. } => self.rounds = self.rounds.max(*round),
+            EventKind::Spawn { to, round, base, role, capacity, level, after } => {
+                self.rounds = self.rounds.max(*round);
+                let agent = self.agent_or_new(to);
+                agent.round = *round;
+                agent.base.clone_from(base);
+                agent.role.clone_from(role);
+                agent.capacity.clone_from(capacity);
+                agent.level = *level;
+                agent.after.clone_from(after);
+            }
+            EventKind::Delegate { to, duty, reserved } => self.begin(event.t, to, duty, *reserved),
+            EventKind::Retry { .. } => {
+                self.calls += 1;
+                if event.agent != ORCHESTRATOR {
+                    self.agent_or_new(&event.agent).attempts += 1;
+                }
+            }
+            EventKind::Return { .. } => self.end(event),
+            EventKind::Message { delivered, .. } => self.messages += u64::from(*delivered),
+            EventKind::Stop { reason, answer } => {
+                self.stop_reason = Some(*reason);
+                self.answer = answer.as_deref();
+            }
+            EventKind::Resume { lost_tokens, .. } => self.resume(*lost_tokens),
+            EventKind::Rejection { .. }
+            | EventKind::Aggregate { .. }
+            | EventKind::Budget { .. }
+            | EventKind::ToolCall { .. }
+            | EventKind::ToolResult { .. } => {}
+        }
+    }
+
+    fn spend(&mut self, event: &'a Event) {
+        let spend = event.spend;
+        self.usd += spend.usd;
+        let by_orchestrator = event.agent == ORCHESTRATOR;
+        let side = if by_orchestrator { &mut self.tokens.orchestrator } else { &mut self.tokens.workers };
+        add(side, spend.tokens());
+        if is_failure(&event.kind) {
+            add(&mut self.tokens.failed, spend.tokens());
+        }
+        if !by_orchestrator && !spend.is_zero() {
+            let agent = self.agent_or_new(&event.agent);
+            add(&mut agent.tokens_in, spend.tokens_in);
+            add(&mut agent.tokens_out, spend.tokens_out);
+            agent.usd += spend.usd;
+        }
+    }
+
+    fn begin(&mut self, t: f64, id: &'a str, duty: &str, reserved: u64) {
+        // Nothing is reserved for what the cache serves: that is no call.
+        let calls = u32::from(reserved > 0);
+        self.calls += u64::from(calls);
+        if id == ORCHESTRATOR {
+            return;
+        }
+        let agent = self.agent_or_new(id);
+        agent.wait();
+        agent.duty = Some(duty.to_owned());
+        agent.started = Some(t);
+        agent.attempts += calls;
+    }
+
+    fn end(&mut self, event: &'a Event) {
+        let EventKind::Return { status, reply, answer, failure, model, attempts, reused } = &event.kind else { return };
+        let agent = self.agent_or_new(&event.agent);
+        agent.status = Some(*status);
+        agent.reply.clone_from(reply);
+        agent.answer.clone_from(answer);
+        agent.failure.clone_from(failure);
+        agent.model.clone_from(model);
+        // One that was cut off says it made none; one that a crash made begin twice knows of its last life only.
+        agent.attempts = agent.attempts.max(*attempts);
+        agent.reused = *reused;
+        agent.seconds = agent.started.map_or(event.spend.seconds, |started| between(started, event.t));
+    }
+
+    /// A run that is taken up again has not ended, whatever an earlier stop said. Who was running waits again, and after
+    /// a stop whoever is not done.
+    fn resume(&mut self, lost_tokens: u64) {
+        let stopped = self.stop_reason.take().is_some();
+        self.answer = None;
+        add(&mut self.tokens.workers, lost_tokens);
+        add(&mut self.tokens.failed, lost_tokens);
+        let waits = |agent: &&mut AgentSummary| match agent.status {
+            None => true,
+            Some(status) => stopped && status != AgentStatus::Done,
+        };
+        self.agents.iter_mut().filter(waits).for_each(AgentSummary::wait);
+    }
+
+    /// The agent's entry; one whose spawn is not on record gets an empty one, so that its tokens are not lost.
+    fn agent_or_new(&mut self, id: &'a str) -> &mut AgentSummary {
+        let place = *self.places.entry(id).or_insert_with(|| {
+            self.agents.push(AgentSummary { id: id.to_owned(), ..AgentSummary::default() });
+            self.agents.len() - 1
+        });
+        // Every place on record is that of an entry pushed above, and none is ever removed.
+        &mut self.agents[place]
+    }
+
+    fn finish(mut self) -> Summary {
+        for agent in &mut self.agents {
+            if let (None, Some(started)) = (agent.status, agent.started) {
+                agent.seconds = between(started, self.wall_s);
+            }
+        }
+        self.tokens.total = self.tokens.orchestrator.saturating_add(self.tokens.workers);
+        Summary {
+            answer: self.answer.map(str::to_owned),
+            stop_reason: self.stop_reason,
+            rounds: self.rounds,
+            agents: self.agents,
+            tokens: self.tokens,
+            usd: self.usd,
+            wall_s: self.wall_s,
+            calls: self.calls,
+            messages: self.messages,
+        }
+    }
+}
+
+/// Adds without ever overflowing: a trace read from a file may say anything.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The seconds from one time to another, in whole microseconds as times are.
+fn between(start: f64, end: f64) -> f64 {
+    let micros = ((end - start) * 1e6).round();
+    if micros.is_finite() { micros.max(0.0) / 1e6 } else { 0.0 }
+}
+
+/// Whether what an event cost bought nothing.
+fn is_failure(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Retry { .. } | EventKind::Rejection { .. } => true,
+        EventKind::Return { status, .. } => *status != AgentStatus::Done,
+        _ => false,
+    }
+}

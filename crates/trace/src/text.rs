@@ -1,0 +1,148 @@
+//! How numbers and long texts are written for people: the same on the terminal, in pictures and on the page.
+
+use crate::{AgentSummary, Metrics};
+use lemon_spec::AnswerRule;
+
+/// `1234567` as `1,234,567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of things: `1 agent`, `2 agents`.
+pub fn plural(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A number of tokens where there is little room: `812`, `1.3k`, `2.0M`.
+pub fn short_count(n: u64) -> String {
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        _ => format!("{:.1}M", n as f64 / 1e6),
+    }
+}
+
+/// A duration: `85 ms`, `2.4 s`, `3 min 20 s`.
+pub fn seconds(s: f64) -> String {
+    match s {
+        s if s <= 0.0 => "0 s".to_owned(),
+        s if s < 0.0995 => format!("{:.0} ms", s * 1e3),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s => format!("{} min {:02} s", (s.round() / 60.0).floor(), s.round() % 60.0),
+    }
+}
+
+/// An amount of money; small ones keep two significant digits.
+pub fn usd(amount: f64) -> String {
+    match amount {
+        0.0 => "$0".to_owned(),
+        x if x.abs() < 0.1 => format!("${}", significant(x, 2)),
+        x => format!("${x:.2}"),
+    }
+}
+
+fn significant(x: f64, digits: i32) -> String {
+    let places = (digits - 1 - x.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    format!("{x:.places$}")
+}
+
+/// At most `chars` characters; what was longer ends in `…`.
+pub fn clip(text: &str, chars: usize) -> String {
+    if text.chars().nth(chars).is_none() {
+        return text.to_owned();
+    }
+    let mut clipped: String = text.chars().take(chars.saturating_sub(1)).collect();
+    clipped.truncate(clipped.trim_end().len());
+    clipped.push('…');
+    clipped
+}
+
+/// The first line that says something, on one line and clipped. Control characters do not reach the reader.
+pub fn line(text: &str, chars: usize) -> String {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+    clip(&first.replace(char::is_control, " "), chars)
+}
+
+/// The word for how an agent stands.
+pub fn status(agent: &AgentSummary) -> &'static str {
+    match agent.status {
+        Some(status) => status.as_str(),
+        None if agent.started.is_some() => "running",
+        None => "waiting",
+    }
+}
+
+/// The word for a rule, as in a specification.
+pub fn rule(rule: AnswerRule) -> &'static str {
+    match rule {
+        AnswerRule::Last => "last",
+        AnswerRule::Vote => "vote",
+        AnswerRule::Judge => "judge",
+    }
+}
+
+/// The measured metrics: what each is called and its value, as people read them.
+pub fn metrics(metrics: &Metrics) -> Vec<(&'static str, String)> {
+    let times = |x: f64| format!("{x:.2}×");
+    let percent = |x: f64| format!("{:.0} %", x * 100.0);
+    let measured = [
+        ("parallel speed-up", metrics.parallel_speedup.map(times)),
+        ("busy time", metrics.busy_time.map(percent)),
+        ("useful agents", metrics.useful_agents.map(percent)),
+        ("message redundancy", metrics.message_redundancy.map(percent)),
+        ("protocol overhead", metrics.protocol_overhead.map(percent)),
+        ("error amplification", metrics.error_amplification.map(times)),
+        ("events", Some(count(metrics.events))),
+    ];
+    measured.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        let check =
+            |n, long: &str, short: &str| assert_eq!((count(n).as_str(), short_count(n).as_str()), (long, short));
+        check(0, "0", "0");
+        check(999, "999", "999");
+        check(1_000, "1,000", "1.0k");
+        check(1_234_567, "1,234,567", "1.2M");
+    }
+
+    #[test]
+    fn durations_and_money() {
+        let check = |s, expected: &str| assert_eq!(seconds(s), expected);
+        check(-1.0, "0 s");
+        check(0.0853, "85 ms");
+        check(0.0999, "0.1 s");
+        check(99.96, "1 min 40 s");
+        check(200.0, "3 min 20 s");
+        check(119.7, "2 min 00 s");
+        let check = |x, expected: &str| assert_eq!(usd(x), expected);
+        check(0.0, "$0");
+        check(0.000_012_3, "$0.000012");
+        check(0.0456, "$0.046");
+        check(12.345, "$12.35");
+    }
+
+    #[test]
+    fn texts_are_clipped_by_characters() {
+        let check = |text, chars, expected: &str| assert_eq!(clip(text, chars), expected);
+        check("äöü", 3, "äöü");
+        check("äöüß", 3, "äö…");
+        check("a bcd", 3, "a…");
+        check("", 0, "");
+        check("abc", 0, "…");
+        assert_eq!(line("\n\n  first\u{1b}[31m \nsecond", 20), "first [31m");
+    }
+}

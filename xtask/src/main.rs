@@ -1,0 +1,158 @@
+//! The project's one test command: `cargo xtask test`.
+//!
+//! The steps run cheapest first and stop at the first failure.
+
+mod tidy;
+mod walls;
+
+use anyhow::{Context, Result, bail, ensure};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  test    all of the steps below, cheapest first, up to the first failure
+";
+
+/// One check.
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn() -> Result<()>,
+}
+
+const STEPS: [Step; 6] = [
+    Step { name: "fmt", what: "the code is formatted", run: fmt },
+    Step { name: "walls", what: "no crate uses one it may not", run: check_walls },
+    Step { name: "tidy", what: "no huge files, nothing left undone in the sources", run: check_tidy },
+    Step { name: "clippy", what: "no warnings", run: clippy },
+    Step { name: "docs", what: "the documentation builds without warnings", run: docs },
+    Step { name: "suite", what: "unit, property, snapshot, end-to-end and documentation tests", run: suite },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let steps: Vec<&Step> = match arguments.as_slice() {
+        [command] if command == "test" => STEPS.iter().collect(),
+        [command] => STEPS.iter().filter(|step| step.name == command).collect(),
+        _ => Vec::new(),
+    };
+    if steps.is_empty() {
+        eprint!("{USAGE}");
+        STEPS.iter().for_each(|step| eprintln!("  {:7} {}", step.name, step.what));
+        return ExitCode::from(2);
+    }
+    if run_all(&steps) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the steps up to the first that fails, and says at the end what became of each. `true`: all passed.
+fn run_all(steps: &[&Step]) -> bool {
+    let mut passed: Vec<Duration> = Vec::new();
+    let mut failed: Option<Duration> = None;
+    for step in steps {
+        println!("==> {}: {}", step.name, step.what);
+        let begin = Instant::now();
+        let result = (step.run)();
+        let time = begin.elapsed();
+        match result {
+            Ok(()) => passed.push(time),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                failed = Some(time);
+                break;
+            }
+        }
+        println!("    passed in {:.1} s", time.as_secs_f64());
+    }
+    println!("\nSummary");
+    let times =
+        passed.iter().map(|time| ("passed", Some(time))).chain(failed.iter().map(|time| ("FAILED", Some(time))));
+    for (step, (end, time)) in steps.iter().zip(times.chain(std::iter::repeat(("not run", None)))) {
+        let time = time.map(|time| format!("{:.1} s", time.as_secs_f64())).unwrap_or_default();
+        println!("  {end:7}  {time:>8}  {}", step.name);
+    }
+    failed.is_none()
+}
+
+fn fmt() -> Result<()> {
+    run(cargo(&["fmt", "--all", "--check"]))
+}
+
+fn check_walls() -> Result<()> {
+    let metadata = output(cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata = serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
+    report(&walls::faults(&metadata, walls::WALLS))
+}
+
+fn check_tidy() -> Result<()> {
+    let mut git = Command::new("git");
+    // A checkout that belongs to somebody else is refused otherwise, which is usual in containers.
+    git.current_dir(root()).args(["-c", "safe.directory=*", "ls-files", "-z"]);
+    // What git does not know yet counts too, so that a fault shows before the commit.
+    git.args(["--cached", "--others", "--exclude-standard"]);
+    report(&tidy::faults(&root(), output(git)?.split_terminator('\0'))?)
+}
+
+fn clippy() -> Result<()> {
+    run(cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))
+}
+
+fn docs() -> Result<()> {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    run(command)
+}
+
+fn suite() -> Result<()> {
+    let mut command = cargo(&["test", "--workspace"]);
+    // A snapshot that differs fails; it is never rewritten here.
+    command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
+    run(command)
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(arguments);
+    // Cargo describes this package to us in these. Passed on, they would make some build scripts run again each time.
+    let describes_us = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(describes_us)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{} cannot be started", shown(&command)))?;
+    ensure!(status.success(), "{} failed", shown(&command));
+    Ok(())
+}
+
+fn output(mut command: Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{} cannot be started", shown(&command)))?;
+    ensure!(output.status.success(), "{} failed: {}", shown(&command), String::from_utf8_lossy(&output.stderr).trim());
+    String::from_utf8(output.stdout).with_context(|| format!("what {} wrote is no UTF-8", shown(&command)))
+}
+
+/// The command as one would type it.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn report(faults: &[String]) -> Result<()> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    bail!("faults: {}\n  {}", faults.len(), faults.join("\n  "))
+}
+
+/// The root of the workspace. `cargo run` says where this package is; what was true when it was compiled may not be
+/// true of a checkout that shares its build folder with another.
+fn root() -> PathBuf {
+    let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).parent().unwrap_or(Path::new(".")).to_owned()
+}

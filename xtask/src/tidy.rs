@@ -1,0 +1,73 @@
+//! What no file of the project may be.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+const MOST_BYTES: u64 = 1024 * 1024;
+const MOST_LINES: usize = 600;
+// In two parts, so that this file may say them.
+const UNDONE: [&str; 3] = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
+
+/// Everything wrong with these files, whose paths are relative to the root.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn faults<'a>(root: &Path, files: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for file in files {
+        let path = root.join(file);
+        // A file that was deleted and not yet committed, and a link, have nothing to check.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_file() {
+            let is_source = file.ends_with(".rs");
+            let source = is_source.then(|| fs::read_to_string(&path)).transpose();
+            faults.extend(file_faults(file, metadata.len(), source.with_context(|| file.to_owned())?.as_deref()));
+        }
+    }
+    Ok(faults)
+}
+
+fn file_faults(file: &str, bytes: u64, source: Option<&str>) -> Vec<String> {
+    let mut faults = Vec::new();
+    if bytes > MOST_BYTES {
+        faults.push(format!("{file}: {bytes} bytes; at most {MOST_BYTES}"));
+    }
+    let Some(source) = source else { return faults };
+    let lines = source.lines().count();
+    if lines > MOST_LINES {
+        faults.push(format!("{file}: {lines} lines; at most {MOST_LINES}"));
+    }
+    for (number, line) in source.lines().enumerate() {
+        let undone = UNDONE.into_iter().filter(|word| line.contains(word));
+        faults.extend(undone.map(|word| format!("{file}:{}: {word}…)", number + 1)));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: u64, source: Option<&str>, expected: &[&str]) {
+        assert_eq!(file_faults("a", bytes, source), expected);
+    }
+
+    #[test]
+    fn files_are_small_and_finished() {
+        check(MOST_BYTES, None, &[]);
+        check(MOST_BYTES + 1, None, &["a: 1048577 bytes; at most 1048576"]);
+        check(9, Some(&"\n".repeat(600)), &[]);
+        check(9, Some(&"\n".repeat(601)), &["a: 601 lines; at most 600"]);
+        check(9, Some("fn done() {}\n// nothing to do!"), &[]);
+        for word in UNDONE {
+            check(9, Some(&format!("fn begun() {{\n    {word})\n}}")), &[&format!("a:2: {word}…)")]);
+        }
+    }
+
+    #[test]
+    fn files_are_found_under_the_root() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(faults(here, ["src/tidy.rs", "src/gone.rs", "src"].into_iter()).unwrap(), [""; 0]);
+    }
+}

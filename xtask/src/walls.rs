@@ -1,0 +1,99 @@
+//! The walls between our crates: which may use which.
+
+use serde_json::Value;
+
+/// What one of our crates may use of ours.
+pub struct Wall {
+    package: &'static str,
+    /// In the code that ships, build scripts included.
+    uses: &'static [&'static str],
+    /// In tests, besides.
+    tests_use: &'static [&'static str],
+}
+
+/// In the order the data flows.
+pub const WALLS: &[Wall] = &[
+    Wall { package: "lemon-spec", uses: &[], tests_use: &[] },
+    Wall { package: "lemon-trace", uses: &["lemon-spec"], tests_use: &[] },
+    Wall { package: "lemon-exec", uses: &["lemon-spec", "lemon-trace"], tests_use: &["lemon-fakes"] },
+    Wall { package: "lemon-fakes", uses: &[], tests_use: &[] },
+    Wall { package: "lemon-cli", uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-fakes"], tests_use: &[] },
+    Wall { package: "xtask", uses: &[], tests_use: &[] },
+];
+
+/// Everything in the output of `cargo metadata --no-deps` that the table does not allow.
+pub fn faults(metadata: &Value, walls: &[Wall]) -> Vec<String> {
+    let packages = || list(&metadata["packages"]);
+    let mut faults = Vec::new();
+    for package in packages() {
+        match walls.iter().find(|wall| wall.package == name(package)) {
+            Some(wall) => faults.extend(forbidden(package, wall)),
+            None => faults.push(format!("{}: not in the table; add it to xtask/src/walls.rs", name(package))),
+        }
+    }
+    let missing = |wall: &&Wall| !packages().any(|package| name(package) == wall.package);
+    let stale = walls.iter().filter(missing);
+    faults.extend(stale.map(|wall| format!("{}: no such crate; remove it from xtask/src/walls.rs", wall.package)));
+    faults
+}
+
+fn forbidden(package: &Value, wall: &Wall) -> impl Iterator<Item = String> {
+    // Only what is ours comes from a path.
+    let ours = list(&package["dependencies"]).filter(|dependency| dependency["path"].is_string());
+    ours.filter_map(|dependency| {
+        let (used, in_tests) = (name(dependency), dependency["kind"] == "dev");
+        let allowed = wall.uses.contains(&used) || in_tests && wall.tests_use.contains(&used);
+        let place = if in_tests { " in tests" } else { "" };
+        (!allowed).then(|| format!("{}: may not use {used}{place}", wall.package))
+    })
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn name(value: &Value) -> &str {
+    value["name"].as_str().unwrap_or("(no name)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TABLE: &[Wall] = &[
+        Wall { package: "low", uses: &[], tests_use: &["helper"] },
+        Wall { package: "high", uses: &["low"], tests_use: &[] },
+    ];
+
+    /// Checks the package `low` with this dependency, beside a `high` that keeps to the table.
+    fn check(name: &str, kind: Value, ours: bool, expected: &[&str]) {
+        let path = if ours { json!("/somewhere") } else { Value::Null };
+        let packages = json!([
+            {"name": "low", "dependencies": [{"name": name, "kind": kind, "path": path}]},
+            {"name": "high", "dependencies": [{"name": "low", "kind": null, "path": "/somewhere"}]},
+        ]);
+        assert_eq!(faults(&json!({"packages": packages}), TABLE), expected, "{name} {kind}");
+    }
+
+    #[test]
+    fn only_what_the_table_allows_may_be_used() {
+        check("serde", Value::Null, false, &[]);
+        check("high", Value::Null, false, &[]);
+        check("high", Value::Null, true, &["low: may not use high"]);
+        check("high", json!("build"), true, &["low: may not use high"]);
+        check("high", json!("dev"), true, &["low: may not use high in tests"]);
+        check("helper", json!("dev"), true, &[]);
+        check("helper", Value::Null, true, &["low: may not use helper"]);
+    }
+
+    #[test]
+    fn table_and_workspace_name_the_same_crates() {
+        let metadata = json!({"packages": [{"name": "low", "dependencies": []}, {"name": "new", "dependencies": []}]});
+        let expected = [
+            "new: not in the table; add it to xtask/src/walls.rs",
+            "high: no such crate; remove it from xtask/src/walls.rs",
+        ];
+        assert_eq!(faults(&metadata, TABLE), expected);
+    }
+}
