@@ -61,7 +61,7 @@ pub struct InitArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Endpoints {
     /// The address of an OpenAI-compatible endpoint, up to /v1, for every capacity level
-    #[arg(long, env = "LEMON_BASE_URL", value_name = "URL")]
+    #[arg(long, env = "LEMON_BASE_URL", value_name = "URL", value_parser = http_address)]
     pub base_url: Option<String>,
     /// The model there, for every capacity level
     #[arg(long, env = "LEMON_MODEL", value_name = "NAME")]
@@ -295,7 +295,17 @@ pub enum BenchCommand {
         /// Teams at a time
         #[arg(long)]
         width: usize,
+        /// Teams run before, all at once, to open connections
+        #[arg(long)]
+        warm: usize,
     },
+}
+
+fn http_address(text: &str) -> Result<String, String> {
+    match text.starts_with("http://") || text.starts_with("https://") {
+        true => Ok(text.to_owned()),
+        false => Err("it must begin with http:// or https://".into()),
+    }
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {

@@ -239,7 +239,7 @@ impl Config {
         }
         let numbers = [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)];
         for (place, value) in numbers {
-            if value.is_some_and(|value| !(value >= 0.0)) {
+            if value.is_some_and(|value| value.is_nan() || value < 0.0) {
                 return fault(place.to_owned(), "must not be negative");
             }
         }

@@ -45,6 +45,7 @@ impl From<lemon_exec::store::StoreError> for Fault {
             E::NoSuchRun(_) => Some("`lemon trace list` shows the runs; `last` is the newest"),
             E::Ambiguous { .. } => Some("give more of its name"),
             E::Busy(_) => Some("wait for that process, or end it, and try again"),
+            E::Foreign(_) => Some("say where the store should be with --store"),
             E::Newer { .. } => Some("use the newer program, or another store with --store"),
             E::Database(_) => None,
         };

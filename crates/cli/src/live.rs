@@ -56,10 +56,12 @@ impl Talk {
             loop {
                 let last = !matches!(stopped.recv_timeout(FRAME), Err(RecvTimeoutError::Timeout));
                 let (rows, columns) = terminal.size();
-                let frame = drawn
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .frame(began.elapsed().as_secs_f64(), usize::from(rows), usize::from(columns), last);
+                let frame = drawn.lock().unwrap_or_else(PoisonError::into_inner).frame(
+                    began.elapsed().as_secs_f64(),
+                    usize::from(rows),
+                    usize::from(columns),
+                    last,
+                );
                 let text: String = frame.iter().map(|line| format!("{line}\n")).collect();
                 // A terminal that cannot be drawn on does not stop the run.
                 let _ = terminal.clear_last_lines(height).and_then(|()| terminal.write_str(&text));

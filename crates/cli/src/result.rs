@@ -54,8 +54,10 @@ impl RunResult {
         let summary = trace.summary();
         let mut specs = specifications(trace, language);
         let unpriced = |name: &str| !levels.iter().any(|(level, capacity)| level == name && capacity.price.is_some());
-        let asked = summary.agents.iter().filter(|agent| agent.tokens() > 0);
-        let priced = summary.tokens.total == 0 || (!asked.clone().any(|agent| unpriced(&agent.capacity)) && !levels.is_empty());
+        let worked = summary.agents.iter().any(|agent| agent.tokens() > 0 && unpriced(&agent.capacity));
+        // A trace does not say which level wrote the team, so where one did, every level needs a price.
+        let wrote = summary.tokens.orchestrator > 0 && levels.iter().any(|(name, _)| unpriced(name));
+        let priced = summary.tokens.total == 0 || !(worked || wrote || levels.is_empty());
         RunResult {
             run_id: trace.header.run_id.clone(),
             task_id: trace.header.task_id.clone(),

@@ -75,7 +75,9 @@ pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, Fault> {
             Ok(secret) if !secret.trim().is_empty() => Some(ApiKey::new(secret.trim())),
             _ => {
                 let fact = format!("capacity `{name}` takes its key from {variable}, which is not set");
-                return Err(Fault::new(fact).hint(format!("export {variable}=…, or take `api_key_env` out if it needs no key")));
+                return Err(
+                    Fault::new(fact).hint(format!("export {variable}=…, or take `api_key_env` out if it needs no key"))
+                );
             }
         },
     };
@@ -135,7 +137,7 @@ pub fn backend(
                 None => DEMO_SCRIPT.to_owned(),
             };
             worker_file.clone_from(&args.script);
-            Arc::new(Scripted::new(Script::parse(&script).map_err(Fault::new)?))
+            Arc::new(Scripted::new(Script::parse(&script).map_err(|error| Fault::new(error.to_string().trim_end()))?))
         }
         WorkerKind::Replay => {
             let Some(path) = &args.cassette else {

@@ -123,7 +123,9 @@ mod tests {
 
     #[test]
     fn votes_ignore_how_an_answer_is_written() {
-        for (a, b) in [("68", "$68.00"), ("70,000", "70000"), ("B", "b."), ("**Yes**", "yes"), ("New  York", "new york")] {
+        for (a, b) in
+            [("68", "$68.00"), ("70,000", "70000"), ("B", "b."), ("**Yes**", "yes"), ("New  York", "new york")]
+        {
             assert_eq!(vote_key(a), vote_key(b), "{a} and {b}");
         }
         for (a, b) in [("7", "-7"), ("12.5", "125"), ("A", "B"), ("inf", "nan")] {

@@ -6,7 +6,8 @@ use crate::store::StoreError;
 use crate::worker::{AskError, FailedCost, Level, Reply, Request};
 use crate::{draw, tokens};
 use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, Spend};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How a call ended.
 pub(crate) enum CallEnd {
@@ -29,7 +30,6 @@ impl Run<'_> {
             let error = AskError::free(FailureKind::Refused, format!("no worker serves `{}`", request.capacity));
             return Ok(CallEnd::Failed { error, attempts: 0, spend: Spend::default() });
         };
-        let wanted_tokens = request.max_tokens;
         let key = self.reuse_key(&request, level);
         if let Some(reply) = self.reusable(key.as_ref()) {
             drop(self.announce(&request, duty, 0));
@@ -43,7 +43,7 @@ impl Run<'_> {
                 let error = AskError::free(FailureKind::Cancelled, "the workers were closed");
                 return Ok(CallEnd::Failed { error, attempts: attempt, spend: Spend::default() });
             };
-            let reservation = match self.reserve(&request, level, wanted_tokens).await {
+            let reservation = match self.reserve(&request, level, attempt > 0).await {
                 Ok(reservation) => reservation,
                 Err((limit, needed, left)) => {
                     return Ok(CallEnd::Refused { limit, needed, left, attempts: attempt });
@@ -52,7 +52,9 @@ impl Run<'_> {
             attempt += 1;
             request.max_tokens = reservation.tokens_out;
             if attempt == 1 {
-                self.announce(&request, duty, reservation.tokens()).wait().await?;
+                // On its way to the store before the request is on its way to the endpoint; waiting for it would only
+                // narrow a window that is shorter than any call.
+                drop(self.announce(&request, duty, reservation.tokens()));
             }
             let asked = Instant::now();
             let result = self.runner.backend.worker.ask(&request).await;
@@ -60,7 +62,7 @@ impl Run<'_> {
             match result {
                 Ok(reply) => {
                     if let (Some(key), Some(store)) = (key, &self.runner.store) {
-                        drop(store.remember(key, &reply));
+                        store.remember(key, &reply);
                     }
                     spend.seconds = began.elapsed().as_secs_f64();
                     return Ok(CallEnd::Replied { reply, attempts: attempt, reused: false, spend });
@@ -89,12 +91,19 @@ impl Run<'_> {
         self.recorder.record(lemon_trace::ORCHESTRATOR, kind, Spend::default())
     }
 
-    async fn reserve(&self, request: &Request, level: &Level, tokens_out: u64) -> Result<Reservation, (LimitKind, f64, f64)> {
+    async fn reserve(
+        &self,
+        request: &Request,
+        level: &Level,
+        counted: bool,
+    ) -> Result<Reservation, (LimitKind, f64, f64)> {
         let want = Want {
             tokens_in: tokens::at_most(&request.messages),
-            tokens_out,
+            // After the first attempt what that one was granted: its announcement says what the call may cost at most.
+            tokens_out: request.max_tokens,
             least_out: self.runner.settings.least_reply_tokens,
             price: level.price,
+            counted,
         };
         loop {
             let changed = self.ledger_changed.notified();
@@ -145,6 +154,7 @@ impl Run<'_> {
         };
         match self.seconds_left() {
             Some(left) if wait.as_secs_f64() >= left => Err(Some("the time budget ends before another attempt".into())),
+            _ if !self.ledger().count_retry() => Err(Some("no call is left for another attempt".into())),
             _ => Ok(wait),
         }
     }
@@ -158,8 +168,14 @@ impl Run<'_> {
         if !self.runner.settings.reuse || self.runner.store.is_none() {
             return None;
         }
-        let parts =
-            (&level.identity, &request.messages, request.max_tokens, request.temperature, request.seed, &request.schema);
+        let parts = (
+            &level.identity,
+            &request.messages,
+            request.max_tokens,
+            request.temperature,
+            request.seed,
+            &request.schema,
+        );
         Some(*blake3::hash(&serde_json::to_vec(&parts).ok()?).as_bytes())
     }
 }

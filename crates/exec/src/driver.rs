@@ -1,17 +1,18 @@
-//! The driver: writes rounds, asks agents, records, stops.
+//! The driver: has rounds written, asks agents, records, stops.
 
 use crate::call::CallEnd;
 use crate::ledger::{Ledger, Reservation};
-use crate::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, specification_in};
+use crate::orchestrator::Orchestrator;
 use crate::recorder::{Observer, Recorder};
 use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::{Outcome, RunState, Standing, Step};
 use crate::store::{RunMeta, Store, StoreError};
-use crate::worker::{Backend, Request};
+use crate::worker::{Backend, ChatMessage, Request};
+use crate::write::Written;
 use crate::{draw, tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
-use lemon_spec::{Language, Next, Plan, validate_round};
+use lemon_spec::{Language, Next};
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR, Spend, StopReason, Trace,
     VERSION,
@@ -70,6 +71,8 @@ pub(crate) struct Run<'a> {
     // Std mutexes: they are held for arithmetic and never across an await.
     ledger: Mutex<Ledger>,
     in_flight: Mutex<HashMap<String, Reservation>>,
+    /// How agents ended whose end is on record, though perhaps not durable yet.
+    recorded: Mutex<HashMap<usize, Outcome>>,
 }
 
 /// Why no more agents start.
@@ -80,7 +83,12 @@ impl Runner {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn run(&self, job: &Job, cancel: &CancellationToken, observer: Option<Observer>) -> Result<Trace, RunError> {
+    pub async fn run(
+        &self,
+        job: &Job,
+        cancel: &CancellationToken,
+        observer: Option<Observer>,
+    ) -> Result<Trace, RunError> {
         let header = Header {
             version: VERSION,
             run_id: job.run_id.clone(),
@@ -104,7 +112,12 @@ impl Runner {
         cancel: &CancellationToken,
         observer: Option<Observer>,
     ) -> Result<Trace, RunError> {
-        if trace.summary().stop_reason == Some(StopReason::Answered) {
+        let summary = trace.summary();
+        if summary.stop_reason == Some(StopReason::Answered) {
+            // The process may have died between the last event and this entry.
+            if let Some(store) = &self.store {
+                store.finish_run(&trace.header.run_id, &summary).wait().await?;
+            }
             return Ok(trace);
         }
         self.run_from(trace, meta, cancel, observer).await
@@ -120,14 +133,18 @@ impl Runner {
         let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
         let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
         meta.withhold.iter().for_each(|(from, to)| state.withhold(from, to));
-        let begun = self.store.as_ref().map(|store| store.begin_run(&trace.header, meta)).transpose()?;
-        let replayed = (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language));
+        if let Some(store) = &self.store {
+            store.begin_run(&trace.header, meta)?;
+        }
+        let replayed =
+            (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
         let run = Run {
             runner: self,
             recorder: Recorder::new(trace, self.store.clone(), observer),
             ledger_changed: Notify::new(),
             ledger: Mutex::new(Ledger::new(self.settings.budget)),
             in_flight: Mutex::default(),
+            recorded: Mutex::default(),
         };
         if let Some(replayed) = &replayed {
             run.enter(replayed);
@@ -137,8 +154,6 @@ impl Runner {
         if let Some(store) = &self.store {
             store.finish_run(&trace.header.run_id, &trace.summary()).wait().await?;
         }
-        // Entered before the events, in the same queue: if they are durable, so is it.
-        drop(begun);
         Ok(trace)
     }
 }
@@ -150,7 +165,7 @@ impl Run<'_> {
             if write_next {
                 match self.interruptible(cancel, self.write_round(state)).await {
                     Ok(written) => match written? {
-                        Written::Plan(plan) => state.add_round(plan),
+                        Written::Plan(plan) => state.add_round(*plan),
                         Written::Nobody if state.round() > 0 => break self.conclude(state, None),
                         Written::Nobody => break (StopReason::Rejected, None),
                         Written::Halt(reason) => break self.conclude(state, Some(reason)),
@@ -162,7 +177,8 @@ impl Run<'_> {
                 }
             }
             let halt = self.work(state, cancel).await?;
-            let more = halt.is_none() && state.next() == Next::Review && state.round() < self.runner.settings.max_rounds;
+            let more =
+                halt.is_none() && state.next() == Next::Review && state.round() < self.runner.settings.max_rounds;
             let concluded = self.conclude(state, halt);
             if !more {
                 break concluded;
@@ -170,72 +186,6 @@ impl Run<'_> {
             write_next = true;
         };
         self.recorder.record(ORCHESTRATOR, EventKind::Stop { reason, answer }, Spend::default()).wait().await
-    }
-
-    /// Has the next round written, checked, repaired once, or replaced.
-    async fn write_round(&self, state: &RunState) -> Result<Written, StoreError> {
-        let brief = self.brief(state);
-        let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
-        let name = if matches!(draft, Draft::Text(_)) { "fixed" } else { "prompted" };
-        let refused = match self.try_draft(draft, name, &brief, state).await? {
-            Tried::Plan(plan) => return Ok(Written::Plan(plan)),
-            Tried::Halt(reason) => return Ok(Written::Halt(reason)),
-            Tried::Refused(rejection) => Some(rejection),
-            Tried::NoText => None,
-        };
-        let repair = refused.as_ref().and_then(|rejection| {
-            let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
-            self.runner.orchestrator.repair(&brief, &refused)
-        });
-        if let Some(draft) = repair {
-            match self.try_draft(draft, "repair", &brief, state).await? {
-                Tried::Plan(plan) => return Ok(Written::Plan(plan)),
-                Tried::Halt(reason) => return Ok(Written::Halt(reason)),
-                Tried::Refused(_) | Tried::NoText => {}
-            }
-        }
-        let Some(text) = self.runner.orchestrator.fallback(&brief) else { return Ok(Written::Nobody) };
-        match self.try_draft(Draft::Text(text), "fallback", &brief, state).await? {
-            Tried::Plan(plan) => Ok(Written::Plan(plan)),
-            Tried::Halt(reason) => Ok(Written::Halt(reason)),
-            Tried::Refused(_) | Tried::NoText => Ok(Written::Nobody),
-        }
-    }
-
-    /// Gets a text, by asking if need be, and checks it. The decision is durable before anyone acts on it.
-    async fn try_draft(&self, draft: Draft, by: &str, brief: &Brief<'_>, state: &RunState) -> Result<Tried, StoreError> {
-        let round = brief.round;
-        let (text, model, spend) = match draft {
-            Draft::Text(text) => (text, None, Spend::default()),
-            Draft::Ask { level, messages, schema } => {
-                let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
-                match self.call(request, &format!("write round {round}")).await? {
-                    CallEnd::Replied { reply, spend, .. } => {
-                        (specification_in(&reply.text).to_owned(), reply.model, spend)
-                    }
-                    CallEnd::Failed { error, spend, .. } => {
-                        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(error.failure) };
-                        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
-                        return Ok(Tried::NoText);
-                    }
-                    CallEnd::Refused { limit, needed, left, .. } => {
-                        drop(self.recorder.record(ORCHESTRATOR, EventKind::Budget { limit, needed, left }, Spend::default()));
-                        return Ok(Tried::Halt(stop_reason(limit)));
-                    }
-                }
-            }
-        };
-        let kind = EventKind::Decision { round, by: by.to_owned(), model, text: text.clone() };
-        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
-        match validate_round(&text, &self.runner.language, &state.ids()) {
-            Ok(plan) => Ok(Tried::Plan(plan)),
-            Err(rejection) => {
-                let diagnostics = rejection.diagnostics.clone();
-                let kind = EventKind::Rejection { round, diagnostics, failure: None };
-                drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
-                Ok(Tried::Refused(rejection))
-            }
-        }
     }
 
     /// Works a round off. An agent starts the moment its own parents are done.
@@ -281,11 +231,16 @@ impl Run<'_> {
     }
 
     /// Everything needed to ask an agent, taken from the state now; the asking borrows nothing of it.
-    fn prepare<'s>(&'s self, state: &RunState, index: usize) -> impl Future<Output = Result<Ended, StoreError>> + use<'s> {
+    fn prepare<'s>(
+        &'s self,
+        state: &RunState,
+        index: usize,
+    ) -> impl Future<Output = Result<Ended, StoreError>> + use<'s> {
         let deliveries = state.deliveries(index);
         let messages = state.conversation(index, &deliveries);
         let agent = state.members().get(index).map(|member| &member.agent);
-        let (id, duty, level) = agent.map(|agent| (agent.id.clone(), agent.duty.clone(), agent.level)).unwrap_or_default();
+        let (id, duty, level) =
+            agent.map(|agent| (agent.id.clone(), agent.duty.clone(), agent.level)).unwrap_or_default();
         let round = state.members().get(index).map_or(0, |member| member.round);
         for delivery in deliveries {
             let Some(from) = state.members().get(delivery.from).map(|member| &member.agent.id) else { continue };
@@ -300,7 +255,7 @@ impl Run<'_> {
                     content: content.to_string(),
                     delivered: delivery.delivered,
                 };
-                drop(self.recorder.record(from, kind, Spend::default()));
+                self.recorder.note(from, kind, Spend::default());
             }
         }
         let request = self.request(&id, level, messages, &round.to_string(), None);
@@ -314,21 +269,22 @@ impl Run<'_> {
         let met = match &end {
             CallEnd::Refused { limit, needed, left, .. } => {
                 let kind = EventKind::Budget { limit: *limit, needed: *needed, left: *left };
-                drop(self.recorder.record(&id, kind, Spend::default()));
+                self.recorder.note(&id, kind, Spend::default());
                 Some(*limit)
             }
             _ => None,
         };
         let (kind, outcome, spend) = ended(end);
+        self.recorded().insert(index, outcome.clone());
         self.recorder.record(&id, kind, spend).wait().await?;
         Ok(Ended { index, outcome, met })
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         agent: &str,
         level: usize,
-        messages: Vec<crate::worker::ChatMessage>,
+        messages: Vec<ChatMessage>,
         occasion: &str,
         schema: Option<Arc<serde_json::Value>>,
     ) -> Request {
@@ -351,7 +307,8 @@ impl Run<'_> {
     fn conclude(&self, state: &RunState, halt: Halt) -> (StopReason, Option<String>) {
         let aggregation = state.aggregate();
         let id = |index: usize| state.members().get(index).map(|member| member.agent.id.clone());
-        let candidate = |(index, answer): &(usize, String)| Some(Candidate { agent: id(*index)?, answer: answer.clone() });
+        let candidate =
+            |(index, answer): &(usize, String)| Some(Candidate { agent: id(*index)?, answer: answer.clone() });
         if state.round() > 0 {
             let kind = EventKind::Aggregate {
                 round: state.round(),
@@ -360,7 +317,7 @@ impl Run<'_> {
                 chosen: aggregation.chosen.and_then(id),
                 answer: aggregation.answer.clone(),
             };
-            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+            self.recorder.note(ORCHESTRATOR, kind, Spend::default());
         }
         let reason = match halt {
             Some(reason) => reason,
@@ -372,7 +329,14 @@ impl Run<'_> {
     }
 
     /// Waits for something, unless the run is cancelled or its time is up first.
-    async fn interruptible<T>(&self, cancel: &CancellationToken, work: impl Future<Output = T>) -> Result<T, StopReason> {
+    async fn interruptible<T>(
+        &self,
+        cancel: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> Result<T, StopReason> {
+        if self.seconds_left().is_some_and(|left| left <= 0.0) {
+            return Err(StopReason::TimeBudget);
+        }
         let time_up = async {
             match self.seconds_left() {
                 // A limit too far off to count is none.
@@ -407,7 +371,7 @@ impl Run<'_> {
                 level: agent.level,
                 after: agent.parents.iter().filter_map(id).collect(),
             };
-            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+            self.recorder.note(ORCHESTRATOR, kind, Spend::default());
         }
     }
 
@@ -415,7 +379,7 @@ impl Run<'_> {
         if let Some(member) = state.members().get(index)
             && let Standing::Ended(outcome) = &member.standing
         {
-            drop(self.recorder.record(&member.agent.id, returned(outcome, None, 0, false), Spend::default()));
+            self.recorder.note(&member.agent.id, returned(outcome, None, 0, false), Spend::default());
         }
     }
 
@@ -425,8 +389,10 @@ impl Run<'_> {
             let needed = self.recorder.now();
             let left = self.runner.settings.budget.seconds.map_or(0.0, |limit| limit - needed).max(0.0);
             let kind = EventKind::Budget { limit: LimitKind::Seconds, needed, left };
-            drop(self.recorder.record(ORCHESTRATOR, kind, Spend::default()));
+            self.recorder.note(ORCHESTRATOR, kind, Spend::default());
         }
+        // Whoever waited for the store when the run was interrupted has ended all the same.
+        self.recorded().drain().for_each(|(index, outcome)| state.end(index, outcome));
         for index in 0..state.members().len() {
             let Some(member) = state.members().get(index) else { continue };
             let (status, message) = match member.standing {
@@ -435,55 +401,24 @@ impl Run<'_> {
                 Standing::Ended(_) => continue,
             };
             let id = member.agent.id.clone();
-            let spend = self.forfeit(&id, member.agent.level);
+            let spend = self.forfeit(&id);
             let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
             let outcome = Outcome::without_reply(status, failure);
-            drop(self.recorder.record(&id, returned(&outcome, None, 0, false), spend));
+            self.recorder.note(&id, returned(&outcome, None, 0, false), spend);
             state.end(index, outcome);
         }
     }
 
-    fn abandon_writing(&self, reason: StopReason, round: u32) {
-        let message = match reason {
-            StopReason::TimeBudget => "the time was up while the team was being written",
-            _ => "the run was cancelled while the team was being written",
-        };
-        let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
-        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(failure) };
-        let spend = self.forfeit(ORCHESTRATOR, 0);
-        drop(self.recorder.record(ORCHESTRATOR, kind, spend));
-    }
-
     /// What a call cost whose end nobody will see: all that was reserved for it.
-    fn forfeit(&self, agent: &str, level: usize) -> Spend {
+    pub(crate) fn forfeit(&self, agent: &str) -> Spend {
         let Some(reservation) = self.in_flight().remove(agent) else { return Spend::default() };
-        let price = self.runner.backend.levels.get(level).map(|level| level.price).unwrap_or_default();
         self.ledger().settle(reservation, reservation.tokens_in, reservation.tokens_out);
         Spend {
             tokens_in: reservation.tokens_in,
             tokens_out: reservation.tokens_out,
-            usd: price.usd(reservation.tokens_in, reservation.tokens_out),
+            usd: reservation.usd(),
             seconds: 0.0,
             counted: true,
-        }
-    }
-
-    fn brief<'s>(&'s self, state: &'s RunState) -> Brief<'s> {
-        let result = |member: &'s crate::state::Member| match &member.standing {
-            Standing::Ended(outcome) => Some(RoundResult {
-                agent: &member.agent.id,
-                role: &member.agent.role,
-                status: outcome.status,
-                reply: outcome.reply.as_deref(),
-            }),
-            Standing::Waiting | Standing::Running => None,
-        };
-        Brief {
-            question: state.question(),
-            round: state.round() + 1,
-            results: state.members().iter().filter_map(result).collect(),
-            language: &self.runner.language,
-            tokens_left: self.ledger().tokens_left(),
         }
     }
 
@@ -495,25 +430,13 @@ impl Run<'_> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn recorded(&self) -> MutexGuard<'_, HashMap<usize, Outcome>> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Reservation>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What came of having a round written.
-enum Written {
-    Plan(Plan),
-    /// Nobody writes such a round, or nothing valid came of it.
-    Nobody,
-    Halt(StopReason),
-}
-
-/// What came of one draft.
-enum Tried {
-    Plan(Plan),
-    Refused(lemon_spec::Rejection),
-    NoText,
-    Halt(StopReason),
 }
 
 /// How an agent ended, and the limit it met, if it met one.
@@ -562,7 +485,7 @@ fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: boo
     }
 }
 
-fn stop_reason(limit: LimitKind) -> StopReason {
+pub(crate) fn stop_reason(limit: LimitKind) -> StopReason {
     match limit {
         LimitKind::Tokens => StopReason::TokenBudget,
         LimitKind::Usd => StopReason::CostBudget,

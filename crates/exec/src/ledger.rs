@@ -47,6 +47,8 @@ pub struct Want {
     pub least_out: u64,
     /// The price of the model.
     pub price: Price,
+    /// Whether the call was counted already, by [`Ledger::count_retry`].
+    pub counted: bool,
 }
 
 /// The ledger's word on a call.
@@ -83,7 +85,8 @@ impl Reservation {
         self.tokens_in + self.tokens_out
     }
 
-    fn usd(&self) -> f64 {
+    /// What they cost if all of them are used, in US dollars.
+    pub fn usd(&self) -> f64 {
         self.price.usd(self.tokens_in, self.tokens_out)
     }
 }
@@ -106,9 +109,7 @@ impl Ledger {
 
     /// Asks for room for one call.
     pub fn reserve(&mut self, want: &Want) -> Verdict {
-        if let Some(limit) = self.budget.calls
-            && self.calls >= limit
-        {
+        if !want.counted && !self.call_left() {
             return Verdict::Exhausted { limit: LimitKind::Calls, needed: 1.0, left: 0.0 };
         }
         let fits = self.tokens_out_that_fit(want);
@@ -120,8 +121,9 @@ impl Ledger {
         if fits < want.least_out.min(want.tokens_out) || fits == 0 {
             return self.exhausted(want);
         }
-        let granted = Reservation { tokens_in: want.tokens_in, tokens_out: fits.min(want.tokens_out), price: want.price };
-        self.calls += 1;
+        let granted =
+            Reservation { tokens_in: want.tokens_in, tokens_out: fits.min(want.tokens_out), price: want.price };
+        self.calls += u64::from(!want.counted);
         self.open.push(granted);
         Verdict::Granted(granted)
     }
@@ -131,7 +133,15 @@ impl Ledger {
         if let Some(at) = self.open.iter().position(|open| *open == reservation) {
             self.open.swap_remove(at);
         }
-        self.spend(tokens_in + tokens_out, reservation.price.usd(tokens_in, tokens_out));
+        self.spend(tokens_in.saturating_add(tokens_out), reservation.price.usd(tokens_in, tokens_out));
+    }
+
+    /// Counts another attempt at a call before the wait for it, so that nobody takes the last one meanwhile. `false`: none
+    /// is left.
+    pub fn count_retry(&mut self) -> bool {
+        let left = self.call_left();
+        self.calls += u64::from(left);
+        left
     }
 
     /// Enters what was spent before this process took the run up.
@@ -154,6 +164,10 @@ impl Ledger {
     pub fn tokens_left(&self) -> Option<u64> {
         let held: u64 = self.open.iter().map(Reservation::tokens).sum();
         Some(self.budget.tokens?.saturating_sub(self.spent_tokens).saturating_sub(held))
+    }
+
+    fn call_left(&self) -> bool {
+        self.budget.calls.is_none_or(|limit| self.calls < limit)
     }
 
     fn usd_left(&self) -> Option<f64> {
@@ -204,7 +218,7 @@ mod tests {
     const PRICE: Price = Price { input: 1.0, output: 10.0 };
 
     fn want(tokens_in: u64, tokens_out: u64) -> Want {
-        Want { tokens_in, tokens_out, least_out: 10, price: PRICE }
+        Want { tokens_in, tokens_out, least_out: 10, price: PRICE, counted: false }
     }
 
     fn tokens(limit: u64) -> Ledger {
@@ -241,7 +255,9 @@ mod tests {
         let mut ledger = Ledger::new(Budget { calls: Some(1), ..Budget::default() });
         let first = granted(ledger.reserve(&want(1, 10)));
         ledger.settle(first, 1, 1);
-        let Verdict::Exhausted { limit: LimitKind::Calls, .. } = ledger.reserve(&want(1, 10)) else { panic!("granted") };
+        let Verdict::Exhausted { limit: LimitKind::Calls, .. } = ledger.reserve(&want(1, 10)) else {
+            panic!("granted")
+        };
     }
 
     proptest! {

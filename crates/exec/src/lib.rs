@@ -17,6 +17,7 @@ mod state;
 pub mod store;
 mod tokens;
 pub mod worker;
+mod write;
 
 pub use driver::{Job, RunError, Runner};
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};

@@ -6,6 +6,9 @@ use lemon_trace::AgentStatus;
 use std::fmt::Write;
 use std::sync::Arc;
 
+/// How many faults a model is shown of its own specification.
+const MOST_FAULTS_SHOWN: usize = 12;
+
 /// Whoever writes the team.
 pub trait Orchestrator: Send + Sync {
     /// The specification of the next round, or whom to ask for it. `None`: nobody here writes such a round.
@@ -110,8 +113,11 @@ impl Orchestrator for Prompted {
     }
 
     fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
-        let faults = diagnostic::explain(refused.diagnostics, refused.text, "your specification", false);
-        let correction = format!("This specification is not valid:\n\n{faults}\n\nWrite it again, whole and corrected.");
+        // The first faults are enough to mend by, and a hostile text can have thousands.
+        let first = refused.diagnostics.get(..MOST_FAULTS_SHOWN).unwrap_or(refused.diagnostics);
+        let faults = diagnostic::explain(first, refused.text, "your specification", false);
+        let correction =
+            format!("This specification is not valid:\n\n{faults}\n\nWrite it again, whole and corrected.");
         let messages = vec![
             ChatMessage::system(instructions(brief)),
             ChatMessage::user(assignment(brief)),

@@ -4,7 +4,7 @@ use crate::store::{Durable, Store};
 use lemon_trace::{Edge, EdgeKind, Event, EventKind, Header, ORCHESTRATOR, Spend, Trace};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// Somebody who watches a run.
 pub type Observer = Arc<dyn Fn(&Header, &Event) + Send + Sync>;
@@ -25,6 +25,8 @@ pub struct Recorder {
 struct Log {
     events: Vec<Event>,
     marks: Marks,
+    /// Events the store has not been sent yet, by number.
+    unsent: Vec<(u32, String)>,
 }
 
 /// The events that later ones point back to.
@@ -63,8 +65,8 @@ impl Recorder {
         &self.header
     }
 
-    /// Records that something happened. The caller waits for the result where nothing may go on before it is durable.
-    pub fn record(&self, agent: &str, kind: EventKind, spend: Spend) -> Durable {
+    /// Records that something happened. It becomes durable with the next event that is [recorded](Recorder::record).
+    pub fn note(&self, agent: &str, kind: EventKind, spend: Spend) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let edges = log.marks.edges_to(agent, &kind);
         let id = log.events.len() as u32 + 1;
@@ -72,15 +74,22 @@ impl Recorder {
         let t = (self.now() * 1e6).round() / 1e6;
         let event = Event { id, t, agent: agent.to_owned(), kind, spend, edges };
         log.marks.note(&event);
-        let durable = match &self.store {
-            Some(store) => store.append(&self.header.run_id, &event),
-            None => Durable::already(),
-        };
+        if self.store.is_some() {
+            log.unsent.push((id, crate::store::to_json(&event)));
+        }
         if let Some(observe) = &self.observer {
             observe(&self.header, &event);
         }
         log.events.push(event);
-        durable
+    }
+
+    /// Records that something happened, and sends it to the store with all that was noted before. The caller waits for the
+    /// result where nothing may go on before it is durable.
+    pub fn record(&self, agent: &str, kind: EventKind, spend: Spend) -> Durable {
+        self.note(agent, kind, spend);
+        let Some(store) = &self.store else { return Durable::already() };
+        let unsent = std::mem::take(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner).unsent);
+        store.append(&self.header.run_id, unsent)
     }
 
     /// Whether this agent's coming into being is on record.

@@ -1,23 +1,26 @@
 //! Taking a run up again: its state, read back from its events.
 
 use crate::driver::Run;
+use crate::ledger::{Budget, Price};
 use crate::state::{Outcome, RunState};
+use crate::worker::Level;
 use lemon_spec::{Language, validate_round};
 use lemon_trace::{AgentStatus, EventKind, Spend, Trace};
 use std::collections::HashMap;
 
 /// What the events of a run say about where it stands.
 pub(crate) struct Replayed {
-    /// Tokens, money and calls so far; calls whose end was never seen count in full.
     pub spent: Spend,
     pub calls: u64,
+    /// What calls whose end was never seen took on top of it, at most.
     pub lost_tokens: u64,
+    pub lost_usd: f64,
     /// Agents that will not run again.
     pub finished: usize,
 }
 
 /// Replays events into a fresh state.
-pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language) -> Replayed {
+pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, levels: &[Level]) -> Replayed {
     let mut spent = Spend::default();
     let mut calls = 0;
     let mut open: HashMap<&str, u64> = HashMap::new();
@@ -59,6 +62,10 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language) -
                     state.reopen();
                 }
             }
+            // A call that was refused has ended, even if earlier attempts at it were not.
+            EventKind::Budget { .. } => {
+                open.remove(event.agent.as_str());
+            }
             EventKind::Stop { .. } => stopped = true,
             _ => {}
         }
@@ -68,19 +75,35 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language) -
         false => state.release(),
     }
     let lost_tokens = open.values().sum();
-    spent.tokens_in += lost_tokens;
+    let lost_usd = open.iter().map(|(agent, tokens)| dearest(state, agent, levels).usd(*tokens, 0)).sum();
     let finished = state.members().iter().filter(|member| member.is_done()).count();
-    Replayed { spent, calls, lost_tokens, finished }
+    Replayed { spent, calls, lost_tokens, lost_usd, finished }
+}
+
+/// The most a token of this agent can cost, as an input price: a reservation does not say how many it has of which kind.
+/// The orchestrator is no member, so its level is not known here.
+fn dearest(state: &RunState, agent: &str, levels: &[Level]) -> Price {
+    let member = state.find(agent).and_then(|index| state.members().get(index));
+    let own = levels.iter().enumerate().filter(|(level, _)| member.is_none_or(|member| member.agent.level == *level));
+    let input = own.map(|(_, level)| level.price.input.max(level.price.output)).fold(0.0, f64::max);
+    Price { input, output: 0.0 }
 }
 
 impl Run<'_> {
     /// Puts on record that the run goes on, and enters what it has spent.
     pub(crate) fn enter(&self, replayed: &Replayed) {
+        let Budget { tokens, usd, .. } = self.runner.settings.budget;
+        let spent = replayed.spent;
+        // No reservation was for more than there was; a call that waited for another attempt had none.
+        let lost_tokens =
+            replayed.lost_tokens.min(tokens.map_or(u64::MAX, |limit| limit.saturating_sub(spent.tokens())));
+        let lost_usd = replayed.lost_usd.min(usd.map_or(f64::MAX, |limit| (limit - spent.usd).max(0.0)));
         let mut ledger = self.ledger();
-        ledger.spend(replayed.spent.tokens(), replayed.spent.usd);
+        ledger.spend(spent.tokens().saturating_add(lost_tokens), spent.usd + lost_usd);
         ledger.count_calls(replayed.calls);
         drop(ledger);
-        let kind = EventKind::Resume { finished: replayed.finished, lost_tokens: replayed.lost_tokens };
-        drop(self.recorder.record(lemon_trace::ORCHESTRATOR, kind, Spend::default()));
+        let kind = EventKind::Resume { finished: replayed.finished, lost_tokens };
+        let spend = Spend { usd: lost_usd, ..Spend::default() };
+        self.recorder.note(lemon_trace::ORCHESTRATOR, kind, spend);
     }
 }

@@ -121,12 +121,8 @@ impl RunState {
     /// Adds the team of the next round. Its plan was validated against [`RunState::ids`].
     pub fn add_round(&mut self, plan: Plan) {
         let round = self.round() + 1;
-        let member = |agent: &PlannedAgent| Member {
-            agent: agent.clone(),
-            round,
-            standing: Standing::Waiting,
-            is_judge: false,
-        };
+        let member =
+            |agent: &PlannedAgent| Member { agent: agent.clone(), round, standing: Standing::Waiting, is_judge: false };
         self.members.extend(plan.agents().iter().map(member));
         self.rounds.push(plan);
     }
@@ -275,7 +271,8 @@ impl RunState {
             return None;
         }
         // A judge no weaker than anyone it judges.
-        let strongest = candidates.iter().filter_map(|index| self.members.get(*index)).max_by_key(|member| member.agent.level)?;
+        let strongest =
+            candidates.iter().filter_map(|index| self.members.get(*index)).max_by_key(|member| member.agent.level)?;
         let agent = PlannedAgent {
             id: self.free_id("judge"),
             base: self.judge_role.clone(),
@@ -298,8 +295,13 @@ impl RunState {
     }
 
     fn aggregate_round(&self, round: usize) -> Aggregation {
-        let nothing =
-            Aggregation { rule: AnswerRule::Last, candidates: Vec::new(), chosen: None, answer: None, as_written: false };
+        let nothing = Aggregation {
+            rule: AnswerRule::Last,
+            candidates: Vec::new(),
+            chosen: None,
+            answer: None,
+            as_written: false,
+        };
         let Some(plan) = round.checked_sub(1).and_then(|index| self.rounds.get(index)) else {
             return self.aggregate_leftovers().unwrap_or(nothing);
         };
@@ -322,7 +324,9 @@ impl RunState {
     fn aggregate_leftovers(&self) -> Option<Aggregation> {
         let done = self.done(&(0..self.members.len()).collect::<Vec<_>>());
         let read = |index: usize| {
-            done.iter().filter_map(|reader| self.members.get(*reader)).any(|reader| reader.agent.parents.contains(&index))
+            done.iter()
+                .filter_map(|reader| self.members.get(*reader))
+                .any(|reader| reader.agent.parents.contains(&index))
         };
         let last = done.iter().rev().find(|index| !read(**index))?;
         let candidates = self.answers(&[*last]);
@@ -349,7 +353,9 @@ impl RunState {
 
     fn answer_of(&self, index: usize) -> Option<String> {
         match self.standing(index)? {
-            Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => Some(extract_or_all(reply)),
+            Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
+                Some(extract_or_all(reply))
+            }
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! The server: routes, keys, and the steps of an answer carried out.
 
+use crate::clock;
 use crate::seen::{InFlight, Seen};
 use crate::wire::{self, Answer, Http, Step};
 use crate::{Behaviour, ChatRequest, SeenRequest};
@@ -224,11 +225,11 @@ fn authorization(headers: &HeaderMap) -> Option<String> {
     headers.get(header::AUTHORIZATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Even the shortest sleep takes a millisecond; no pause is to take none, but let what was sent leave.
+/// No pause takes no time, but lets what was sent leave.
 async fn wait(time: Duration) {
     match time.is_zero() {
         true => tokio::task::yield_now().await,
-        false => tokio::time::sleep(time).await,
+        false => clock::sleep(time).await,
     }
 }
 

@@ -16,6 +16,7 @@
 //! ```
 
 mod behaviour;
+mod clock;
 mod endpoint;
 mod request;
 mod seen;

@@ -208,6 +208,9 @@ impl Check<'_, '_> {
         let own = self.draft.agents.iter().take(readable).filter_map(|agent| agent.id.as_ref());
         let mut candidates: Vec<&str> = own.map(|id| id.value.as_str()).collect();
         candidates.extend(self.earlier.iter().map(String::as_str));
+        // An id used twice is a fault of its own; here it is one name.
+        candidates.sort_unstable();
+        candidates.dedup();
         let hint = match did_you_mean(&item.value, candidates.iter().copied()) {
             Some(hint) => hint,
             None if item.value == "task" => "every agent sees the task; leave it out".to_owned(),

@@ -303,6 +303,8 @@ pub enum FailureKind {
     Unauthorized,
     /// The request was refused (other 4xx).
     Refused,
+    /// The request was refused while it asked for a reply that obeys a schema; it is tried again without.
+    SchemaRefused,
     /// The body ended early.
     CutShort,
     /// The reply is not what the protocol says.

@@ -33,6 +33,7 @@ names!(FailureKind:
     ServerError => "server_error",
     Unauthorized => "unauthorized",
     Refused => "refused",
+    SchemaRefused => "schema_refused",
     CutShort => "cut_short",
     Malformed => "malformed",
     Empty => "empty",

@@ -19,7 +19,7 @@ impl Trace {
     fn write_to(&self, out: &mut String) -> fmt::Result {
         let summary = self.summary();
         let header = &self.header;
-        writeln!(out, "{} · {} · {} workers · seed {}", header.run_id, header.task_id, header.workers, header.seed)?;
+        writeln!(out, "{}", text::heading(header))?;
         writeln!(out, "question  {}", text::line(&header.question, WIDTH))?;
         let answer = summary.answer.as_deref().map_or_else(|| "–".to_owned(), |answer| text::line(answer, WIDTH));
         writeln!(out, "answer    {answer}  ({})", summary.stop_reason.map_or("still running", StopReason::as_str))?;

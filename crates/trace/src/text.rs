@@ -1,6 +1,6 @@
 //! How numbers and long texts are written for people: the same on the terminal, in pictures and on the page.
 
-use crate::{AgentSummary, Metrics};
+use crate::{AgentSummary, Header, Metrics};
 use lemon_spec::AnswerRule;
 
 /// `1234567` as `1,234,567`.
@@ -40,10 +40,11 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// An amount of money; small ones keep two significant digits.
+/// An amount of money; small ones keep two significant digits. Nothing is `–`: a trace does not tell what is free from what
+/// has no price.
 pub fn usd(amount: f64) -> String {
     match amount {
-        0.0 => "$0".to_owned(),
+        0.0 => "–".to_owned(),
         x if x.abs() < 0.1 => format!("${}", significant(x, 2)),
         x => format!("${x:.2}"),
     }
@@ -52,6 +53,13 @@ pub fn usd(amount: f64) -> String {
 fn significant(x: f64, digits: i32) -> String {
     let places = (digits - 1 - x.abs().log10().floor() as i32).clamp(0, 9) as usize;
     format!("{x:.places$}")
+}
+
+/// What was run, in one line. A task without a name of its own goes by the run's.
+pub fn heading(header: &Header) -> String {
+    let task = Some(&header.task_id).filter(|task| **task != header.run_id);
+    let task = task.map(|task| format!(" · {task}")).unwrap_or_default();
+    format!("{}{task} · {} workers · seed {}", header.run_id, header.workers, header.seed)
 }
 
 /// At most `chars` characters; what was longer ends in `…`.
@@ -129,7 +137,7 @@ mod tests {
         check(200.0, "3 min 20 s");
         check(119.7, "2 min 00 s");
         let check = |x, expected: &str| assert_eq!(usd(x), expected);
-        check(0.0, "$0");
+        check(0.0, "–");
         check(0.000_012_3, "$0.000012");
         check(0.0456, "$0.046");
         check(12.345, "$12.35");

@@ -58,26 +58,34 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Fault> {
     match command {
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
         BenchCommand::Serve { latency_ms } => {
-            let behaviour = lemon_fakes::Behaviour::text("A fake reply. Answer: 42").latency_ms(*latency_ms).without_record();
+            let behaviour =
+                lemon_fakes::Behaviour::text("A fake reply.\nAnswer: 42").latency_ms(*latency_ms).without_record();
             lemon_fakes::run_forever(0, behaviour).map_err(Fault::new)?;
             Ok(0)
         }
-        BenchCommand::Scenario { base_url, teams, width } => {
-            println(&serde_json::to_string(&runtime()?.block_on(scenario(base_url, *teams, *width))?).unwrap_or_default())
-        }
+        BenchCommand::Scenario { base_url, teams, width, warm } => println(
+            &serde_json::to_string(&runtime()?.block_on(scenario(base_url, *teams, *width, *warm))?)
+                .unwrap_or_default(),
+        ),
     }
 }
 
 fn compare(latency_ms: u64, teams: usize, width: usize, json: bool) -> Result<u8, Fault> {
     let server = Server::start(latency_ms)?;
     let path_s = f64::from(PATH) * latency_ms as f64 / 1000.0;
-    let row = |what, teams: usize, width: usize| -> Result<Row, Fault> {
+    let row = |what, teams: usize, width: usize, warm: usize| -> Result<Row, Fault> {
         eprintln!("{what}: {teams} teams of {CALLS} agents, {width} at a time, {latency_ms} ms a call");
-        let measured = measure(&server.base_url, teams, width)?;
+        let measured = measure(&server.base_url, teams, width, warm)?;
         let critical_path_s = path_s * teams.div_ceil(width) as f64;
         Ok(Row { what, ratio: measured.makespan_s / critical_path_s, critical_path_s, measured })
     };
-    let rows = [row("one at a time", 20, 1)?, row("wide", teams, width)?, row("a thousand at once", 1000, 1000)?];
+    // Cold, every call of the first moment opens a connection; warm, connections are open, as they are in any longer run.
+    let rows = [
+        row("one at a time", 20, 1, 1)?,
+        row("wide, cold", teams, width, 0)?,
+        row("wide, warm", teams, width, width)?,
+        row("a thousand at once", 1000, 1000, 0)?,
+    ];
     let parse_us = parse_and_validate_us();
     if json {
         return println(&to_json(&serde_json::json!({ "teams": rows, "parse_and_validate_64_agents_us": parse_us })));
@@ -100,22 +108,21 @@ fn compare(latency_ms: u64, teams: usize, width: usize, json: bool) -> Result<u8
 }
 
 /// Runs one scenario in a process of its own.
-fn measure(base_url: &str, teams: usize, width: usize) -> Result<Measured, Fault> {
+fn measure(base_url: &str, teams: usize, width: usize, warm: usize) -> Result<Measured, Fault> {
     let output = this_program()?
         .args(["bench", "scenario", "--base-url", base_url])
-        .args(["--teams", &teams.to_string(), "--width", &width.to_string()])
+        .args(["--teams", &teams.to_string(), "--width", &width.to_string(), "--warm", &warm.to_string()])
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| Fault::new(format!("the measurement cannot be started: {error}")))?;
     serde_json::from_slice(&output.stdout).map_err(|error| Fault::new(format!("the measurement failed: {error}")))
 }
 
-async fn scenario(base_url: &str, teams: usize, width: usize) -> Result<Measured, Fault> {
+async fn scenario(base_url: &str, teams: usize, width: usize, warm: usize) -> Result<Measured, Fault> {
     let folder = std::env::temp_dir().join(format!("lemon-bench-{}", fresh_id()));
     let store = Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?);
     let runner = runner(base_url, store)?;
-    // One team first: connections, caches and the allocator warm up outside the measurement.
-    run_teams(&runner, 1, 1).await?;
+    run_teams(&runner, warm, warm.max(1)).await?;
     let (cpu, began) = (cpu_seconds(), Instant::now());
     run_teams(&runner, teams, width).await?;
     let makespan_s = began.elapsed().as_secs_f64();
@@ -124,7 +131,13 @@ async fn scenario(base_url: &str, teams: usize, width: usize) -> Result<Measured
     // Only a temporary folder; what cannot be removed now is removed by the system.
     let _ = std::fs::remove_dir_all(&folder);
     let calls = (teams * CALLS) as f64;
-    Ok(Measured { teams, width, makespan_s, cpu_ms_per_call: cpu.map(|cpu| cpu * 1000.0 / calls), peak_mib: peak_mib() })
+    Ok(Measured {
+        teams,
+        width,
+        makespan_s,
+        cpu_ms_per_call: cpu.map(|cpu| cpu * 1000.0 / calls),
+        peak_mib: peak_mib(),
+    })
 }
 
 fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
@@ -137,7 +150,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         send_seed: true,
     };
     let language = Arc::new(Language::default());
-    let level = |name: &String| Level { gate: Arc::new(Semaphore::new(4096)), ..Level::new(name) };
+    let level = |name: &String| Level { gate: Arc::new(Semaphore::new(1024)), ..Level::new(name) };
     let worker = OpenAi::new(vec![endpoint; language.capacities.len()]).map_err(Fault::new)?;
     Ok(Runner {
         backend: Backend {
@@ -238,7 +251,9 @@ impl Drop for Server {
 }
 
 fn this_program() -> Result<Command, Fault> {
-    std::env::current_exe().map(Command::new).map_err(|error| Fault::new(format!("this program cannot be found: {error}")))
+    std::env::current_exe()
+        .map(Command::new)
+        .map_err(|error| Fault::new(format!("this program cannot be found: {error}")))
 }
 
 /// Processor time of this process so far. `None` where the system does not tell it this way.

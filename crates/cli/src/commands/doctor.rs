@@ -20,7 +20,7 @@ struct Finding {
     capacity: String,
     base_url: String,
     model: String,
-    reachable: bool,
+    reachable: Option<bool>,
     key_works: Option<bool>,
     replies: bool,
     returns_usage: Option<bool>,
@@ -55,7 +55,7 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
         capacity: name.to_owned(),
         base_url: capacity.base_url.clone(),
         model: capacity.model.clone(),
-        reachable: false,
+        reachable: None,
         key_works: None,
         replies: false,
         returns_usage: None,
@@ -69,7 +69,7 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
         Err(fault) => return Finding { fact: Some(fault.fact), hint: fault.hint, ..finding },
     };
     let began = Instant::now();
-    let plain = worker.ask(&request(name, None)).await;
+    let plain = worker.ask(&request(name, "Reply with one word: ready.", None)).await;
     finding.seconds = began.elapsed().as_secs_f64();
     let (usage, failure) = match plain {
         Ok(reply) => (Some(reply.usage), None),
@@ -84,19 +84,25 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
     finding.returns_usage = usage.map(|usage| !usage.counted);
     if let Some(failure) = failure {
         let has_key = capacity.api_key_env.is_some();
-        finding.reachable = failure.kind != FailureKind::Unreachable;
+        finding.reachable = Some(failure.kind != FailureKind::Unreachable);
         finding.key_works = (failure.kind == FailureKind::Unauthorized).then_some(false);
         finding.hint = advice(failure.kind, capacity, has_key);
         finding.fact = Some(failure.message);
         return finding;
     }
-    finding.reachable = true;
+    finding.reachable = Some(true);
     finding.key_works = capacity.api_key_env.as_ref().map(|_| true);
     let schema = json!({
         "type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": false
     });
-    let structured = worker.ask(&request(name, Some(Arc::new(schema)))).await;
-    finding.structured_output = structured.ok().map(|reply| serde_json::from_str::<serde_json::Value>(&reply.text).is_ok());
+    // The words do not ask for JSON: a reply that is JSON all the same was made so by the endpoint.
+    let structured = worker.ask(&request(name, "Say hello.", Some(Arc::new(schema)))).await;
+    let obeys =
+        |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value["ok"].is_boolean());
+    finding.structured_output = match structured {
+        Ok(reply) => Some(obeys(&reply.text)),
+        Err(error) => (error.failure.kind == FailureKind::SchemaRefused).then_some(false),
+    };
     if finding.returns_usage == Some(false) {
         finding.hint = Some("token counts are made here with another vocabulary; they are close, not exact".into());
     }
@@ -109,12 +115,12 @@ fn worker(name: &str, capacity: &Capacity) -> Result<OpenAi, Fault> {
     OpenAi::new(vec![Endpoint { timeout, ..endpoint }]).map_err(Fault::new)
 }
 
-fn request(name: &str, schema: Option<Arc<serde_json::Value>>) -> Request {
+fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> Request {
     Request {
         agent: "doctor".into(),
         level: 0,
         capacity: name.to_owned(),
-        messages: vec![ChatMessage::user("Reply with the JSON object {\"ok\": true} and nothing else.")],
+        messages: vec![ChatMessage::user(words)],
         max_tokens: 64,
         temperature: None,
         seed: 0,
@@ -143,7 +149,7 @@ fn describe(finding: &Finding) -> String {
     };
     let Finding { capacity, model, base_url, seconds, .. } = finding;
     let mut text = format!("{}  {model} at {base_url}\n", console::style(capacity).bold());
-    text += &format!("  reachable          {}\n", mark(Some(finding.reachable)));
+    text += &format!("  reachable          {}\n", mark(finding.reachable));
     text += &format!("  key works          {}\n", mark(finding.key_works));
     text += &format!("  replies            {} ({seconds:.2} s)\n", mark(Some(finding.replies)));
     text += &format!("  returns usage      {}\n", mark(finding.returns_usage));

@@ -16,6 +16,9 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
     let plan = match lemon_spec::validate(&text, &language) {
         Ok(plan) => plan,
         Err(rejection) => {
+            if args.json {
+                println(&to_json(&json!({ "edits": [], "diagnostics": rejection.diagnostics })))?;
+            }
             let name = args.file.display().to_string();
             eprintln!("{}", explain(&rejection.diagnostics, &text, &name, console::colors_enabled_stderr()).trim_end());
             return Ok(1);

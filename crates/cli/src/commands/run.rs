@@ -28,17 +28,13 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
                 None => runtime.block_on(resume(&config, args, store, name, &cancel)),
             }
         }
-        (None, Some(file), _) => {
-            let store = setup::store(&config, cli.store.as_deref())?;
-            runtime.block_on(tasks::run(&config, args, store, file, &cancel))
-        }
+        (None, Some(file), _) => runtime.block_on(tasks::run(cli, &config, args, file, &cancel)),
         (None, None, Some(task)) => {
             let question = if task == "-" { super::read_input("-".as_ref())? } else { task.clone() };
             if question.trim().is_empty() {
                 return Err(Fault::new("the task is empty"));
             }
-            let store = setup::store(&config, cli.store.as_deref())?;
-            runtime.block_on(one(&config, args, store, question.trim(), &cancel))
+            runtime.block_on(one(cli, &config, args, question.trim(), &cancel))
         }
         (None, None, None) => Err(Fault::new("there is no task")
             .hint("give it as a word: lemon run \"What is …?\"; or --tasks FILE, or --resume RUN")),
@@ -48,6 +44,7 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
 /// What the parts of this command share.
 pub struct Prepared {
     pub runner: Runner,
+    pub store: Arc<Store>,
     pub language: Arc<Language>,
     pub levels: Vec<(String, Capacity)>,
     pub kind: WorkerKind,
@@ -64,11 +61,15 @@ pub struct Before {
 }
 
 /// Everything a run needs, from configuration, flags, and what it was begun with.
-pub fn prepare(config: &Config, args: &RunArgs, store: Arc<Store>, before: Before) -> Result<Prepared, Fault> {
+pub fn prepare(
+    config: &Config,
+    args: &RunArgs,
+    before: Before,
+    store: impl FnOnce() -> Result<Arc<Store>, Fault>,
+) -> Result<Prepared, Fault> {
     let kind = match before.workers.as_deref() {
-        Some(name) if args.workers.is_none() => {
-            <WorkerKind as clap::ValueEnum>::from_str(name, true).map_err(|_| Fault::new(format!("no workers are called `{name}`")))?
-        }
+        Some(name) if args.workers.is_none() => <WorkerKind as clap::ValueEnum>::from_str(name, true)
+            .map_err(|_| Fault::new(format!("no workers are called `{name}`")))?,
         _ => setup::worker_kind(config, args)?,
     };
     let mut args = RunArgs {
@@ -98,18 +99,20 @@ pub fn prepare(config: &Config, args: &RunArgs, store: Arc<Store>, before: Befor
     let settings = setup::settings(config, &args, kind)?;
     let orchestrator = setup::orchestrator(config, spec.as_deref(), &language)?;
     let meta = RunMeta { spec, budget: settings.budget, worker_file, ..RunMeta::default() };
-    let runner = Runner { backend, orchestrator, language: language.clone(), store: Some(store), settings };
-    Ok(Prepared { runner, language, levels: setup::capacities(config, &args.endpoints), kind, meta })
+    // Last, so that a run that cannot begin leaves no store behind.
+    let store = store()?;
+    let runner = Runner { backend, orchestrator, language: language.clone(), store: Some(store.clone()), settings };
+    Ok(Prepared { runner, store, language, levels: setup::capacities(config, &args.endpoints), kind, meta })
 }
 
 async fn one(
+    cli: &Cli,
     config: &Config,
     args: &RunArgs,
-    store: Arc<Store>,
     question: &str,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
-    let prepared = prepare(config, args, store, Before::default())?;
+    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref()))?;
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
         task_id: run_id.clone(),
@@ -140,7 +143,7 @@ async fn resume(
         workers: Some(trace.header.workers.clone()),
         worker_file: meta.worker_file,
     };
-    let prepared = prepare(config, args, store, before)?;
+    let prepared = prepare(config, args, before, || Ok(store))?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
     let talk = Talk::start(args.quiet, &prepared);
     talk.catch_up(&trace);
@@ -188,11 +191,17 @@ fn explain_rejection(trace: &Trace) {
 fn advice(reason: StopReason) -> Option<&'static str> {
     Some(match reason {
         StopReason::Answered => return None,
-        StopReason::TokenBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-tokens N",
+        StopReason::TokenBudget => {
+            "the answer, if any, is made of what existed; go on with --resume RUN --budget-tokens N"
+        }
         StopReason::TimeBudget => "the answer, if any, is made of what existed; go on with --resume RUN --timeout S",
         StopReason::CostBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-usd X",
-        StopReason::CallBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-calls N",
-        StopReason::AnswerAgentsFailed => "the answer is what other agents gave; `lemon trace show` says who failed and why",
+        StopReason::CallBudget => {
+            "the answer, if any, is made of what existed; go on with --resume RUN --budget-calls N"
+        }
+        StopReason::AnswerAgentsFailed => {
+            "the answer is what other agents gave; `lemon trace show` says who failed and why"
+        }
         StopReason::AllAgentsFailed => "`lemon trace show` says why each failed; `lemon doctor` checks the endpoints",
         StopReason::Cancelled => "nothing is lost; go on with --resume RUN",
         StopReason::Rejected => "mend the specification; `lemon validate FILE` checks it",

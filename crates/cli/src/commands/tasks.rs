@@ -1,10 +1,11 @@
 //! `lemon run --tasks`: many tasks at a time, in the order of the file, resumable.
 
 use super::run::{Before, Prepared, prepare};
-use crate::args::RunArgs;
+use crate::args::{Cli, RunArgs};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::result::RunResult;
+use crate::setup;
 use futures::stream::{self, StreamExt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_exec::store::{BatchRow, BatchTask, RunMeta, Store};
@@ -32,9 +33,9 @@ struct BatchMeta {
 }
 
 pub async fn run(
+    cli: &Cli,
     config: &Config,
     args: &RunArgs,
-    store: Arc<Store>,
     file: &Path,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
@@ -46,7 +47,7 @@ pub async fn run(
         return Err(Fault::new(format!("{} has no usable task", file.display()))
             .hint(r#"one JSON object a line: {"id": "t1", "question": "What is …?"}"#));
     }
-    let prepared = prepare(config, args, store.clone(), Before::default())?;
+    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref()))?;
     let meta = BatchMeta {
         spec: prepared.meta.spec.clone(),
         budget: prepared.meta.budget,
@@ -57,8 +58,9 @@ pub async fn run(
     };
     let batch = format!("b-{}", fresh_id());
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
-    store.begin_batch(&batch, unix_ms(), serde_json::to_string(&meta).unwrap_or_default(), rows).wait().await?;
-    work(args, &prepared, &store, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
+    let record = serde_json::to_string(&meta).unwrap_or_default();
+    prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
+    work(args, &prepared, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
 }
 
 pub async fn resume(
@@ -72,14 +74,13 @@ pub async fn resume(
         .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
     let before =
         Before { spec: meta.spec, budget: meta.budget, workers: Some(meta.workers), worker_file: meta.worker_file };
-    let prepared = prepare(config, args, store.clone(), before)?;
-    work(args, &prepared, &store, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
+    let prepared = prepare(config, args, before, || Ok(store))?;
+    work(args, &prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
 }
 
 async fn work(
     args: &RunArgs,
     prepared: &Prepared,
-    store: &Store,
     batch: &BatchRow,
     seed: u64,
     width: usize,
@@ -88,7 +89,7 @@ async fn work(
     let progress = Progress::start(args.quiet, batch);
     let one = |(position, task): (usize, &'_ BatchTask)| {
         let task = task.clone();
-        async move { run_task(prepared, store, &batch.batch, position, &task, seed, cancel).await }
+        async move { run_task(prepared, &batch.batch, position, &task, seed, cancel).await }
     };
     // `buffered` keeps the order of the file: the same tasks give the same lines in the same order.
     let mut results = stream::iter(batch.tasks.iter().enumerate()).map(one).buffered(width.max(1));
@@ -117,13 +118,13 @@ async fn work(
 /// Runs a task, goes on with it, or reads what it came to. `None`: not begun, because the batch was cancelled.
 async fn run_task(
     prepared: &Prepared,
-    store: &Store,
     batch: &str,
     position: usize,
     task: &BatchTask,
     seed: u64,
     cancel: &CancellationToken,
 ) -> Result<Option<Trace>, Fault> {
+    let store = &prepared.store;
     let meta = RunMeta { batch: Some((batch.to_owned(), position)), ..prepared.meta.clone() };
     if let Some(run_id) = store.run_of_task(batch, position)? {
         store.meta(&run_id)?;
@@ -170,7 +171,9 @@ fn read_tasks(text: &str) -> (Vec<BatchTask>, Vec<String>) {
 }
 
 fn read_task(line: &str, number: usize) -> Result<BatchTask, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
+    // The parser sees one line and calls it line 1.
+    let value: Value = serde_json::from_str(line)
+        .map_err(|error| format!("not JSON: {}", error.to_string().replace(" at line 1 column", " at column")))?;
     let object = value.as_object().ok_or("not a JSON object")?;
     let question = match object.get("question") {
         Some(Value::String(question)) if !question.trim().is_empty() => question.trim().to_owned(),
@@ -200,12 +203,16 @@ impl Progress {
             return Progress::Silent;
         }
         let all = batch.tasks.len();
-        eprintln!("{}: {all} tasks; go on after an interruption with `lemon run --resume {}`", batch.batch, batch.batch);
+        eprintln!(
+            "{}: {all} tasks; go on after an interruption with `lemon run --resume {}`",
+            batch.batch, batch.batch
+        );
         if !console::Term::stderr().features().is_attended() {
             return Progress::Lines { all };
         }
         let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:32.yellow/dim} {pos}/{len} tasks · {msg} · {elapsed} · {eta} left");
+        let style =
+            ProgressStyle::with_template("{bar:32.yellow/dim} {pos}/{len} tasks · {msg} · {elapsed} · {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message("0 tokens");
         bar.enable_steady_tick(std::time::Duration::from_millis(200));
@@ -217,7 +224,10 @@ impl Progress {
             Progress::Silent => {}
             Progress::Lines { all } => {
                 let reason = result.stop_reason.unwrap_or("unfinished");
-                eprintln!("{} of {all}: {reason}, {} tokens, {:.1} s", result.task_id, result.tokens.total, result.wall_s);
+                eprintln!(
+                    "{} of {all}: {reason}, {} tokens, {:.1} s",
+                    result.task_id, result.tokens.total, result.wall_s
+                );
             }
             Progress::Bar(bar) => {
                 bar.set_message(format!("{tokens} tokens"));

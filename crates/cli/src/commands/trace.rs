@@ -128,7 +128,13 @@ async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
         }
     }
     let response = request.send().await.map_err(|error| {
-        Fault::new(format!("{url} cannot be reached: {error}")).hint("is a collector listening there for OTLP over HTTP?")
+        // The outer layers of this error only say that something failed.
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        let fault = Fault::new(format!("{url} cannot be reached: {cause}"));
+        Fault { code: 1, ..fault.hint("is a collector listening there for OTLP over HTTP?") }
     })?;
     let status = response.status();
     if !status.is_success() {

@@ -10,6 +10,7 @@ pub fn line(event: &Event) -> Option<String> {
         EventKind::Decision { round, by, .. } => format!("round {round}: the team is written ({by})"),
         EventKind::Rejection { diagnostics, failure, .. } => match failure {
             Some(failure) => format!("no specification: {}", failure.message),
+            None if diagnostics.len() == 1 => "the specification is refused: 1 fault".into(),
             None => format!("the specification is refused: {} faults", diagnostics.len()),
         },
         EventKind::Delegate { to, .. } if to != ORCHESTRATOR => format!("{to} begins"),

@@ -83,16 +83,21 @@ impl TeamView {
                 agent.tokens += event.spend.tokens();
                 agent.note = format!("attempt {attempt} failed ({}), again in {wait_s:.1} s", failure.kind.as_str());
             }),
-            EventKind::Return { status, answer, failure, reused, .. } => self.update(&event.agent, |agent| {
+            EventKind::Return { status, reply, answer, failure, reused, .. } => self.update(&event.agent, |agent| {
                 agent.standing = Standing::Ended(*status);
                 agent.seconds = event.spend.seconds;
                 agent.tokens += event.spend.tokens();
-                let said = answer.as_deref().map(|answer| answer.split_whitespace().collect::<Vec<_>>().join(" "));
+                let said = answer.as_ref().or(reply.as_ref());
+                let said = said.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
                 let why = failure.as_ref().map(|failure| failure.message.clone());
                 let reused = if *reused { "(reused) " } else { "" };
-                agent.note = format!("{reused}{}", said.or(why).unwrap_or_default());
+                agent.note = format!("{reused}{}", why.or(said).unwrap_or_default());
             }),
             EventKind::Stop { reason, .. } => self.stop = Some(*reason),
+            EventKind::Resume { lost_tokens, .. } => {
+                self.spent.tokens_in += lost_tokens;
+                self.stop = None;
+            }
             _ => {}
         }
     }
@@ -108,7 +113,8 @@ impl TeamView {
         let room = if last { usize::MAX } else { rows.saturating_sub(4).max(3) };
         let mut lines = vec![self.head()];
         let shown = self.shown(room);
-        let width = |of: fn(&AgentView) -> &str| self.agents.iter().map(|a| measure_text_width(of(a))).max().unwrap_or(0);
+        let width =
+            |of: fn(&AgentView) -> &str| self.agents.iter().map(|a| measure_text_width(of(a))).max().unwrap_or(0);
         let (ids, capacities) = (width(|agent| &agent.id).min(24), width(|agent| &agent.capacity).min(12));
         let tick = (now / 0.08) as usize;
         lines.extend(shown.iter().map(|agent| self.agent_line(agent, ids, capacities, now, tick)));
@@ -119,7 +125,7 @@ impl TeamView {
             let spinner = SPINNER.get(tick % SPINNER.len()).copied().unwrap_or_default();
             lines.push(format!("  {} writing the team", Style::new().for_stderr().yellow().apply_to(spinner)));
         }
-        lines.push(self.totals());
+        lines.push(self.totals_at(if self.stop.is_some() { self.t } else { self.t.max(now) }));
         lines.into_iter().map(|line| truncate_str(&line, columns.saturating_sub(1).max(20), "…").into_owned()).collect()
     }
 
@@ -144,7 +150,8 @@ impl TeamView {
     }
 
     fn rest_line(&self, shown: usize) -> String {
-        let count = |standing: fn(Standing) -> bool| self.agents.iter().filter(|agent| standing(agent.standing)).count();
+        let count =
+            |standing: fn(Standing) -> bool| self.agents.iter().filter(|agent| standing(agent.standing)).count();
         let text = format!(
             "  … {} more; of all {}: {} done, {} running, {} waiting",
             self.agents.len() - shown,
@@ -196,11 +203,16 @@ impl TeamView {
         )
     }
 
-    /// What was spent, and what is left.
+    /// What was spent, of how much.
     pub fn totals(&self) -> String {
-        let of = |spent: String, limit: Option<String>| limit.map_or(spent.clone(), |limit| format!("{spent} of {limit}"));
+        self.totals_at(self.t)
+    }
+
+    fn totals_at(&self, t: f64) -> String {
+        let of =
+            |spent: String, limit: Option<String>| limit.map_or(spent.clone(), |limit| format!("{spent} of {limit}"));
         let tokens = of(self.spent.tokens().to_string(), self.budget.tokens.map(|limit| limit.to_string()));
-        let seconds = of(format!("{:.1}", self.t), self.budget.seconds.map(|limit| limit.to_string()));
+        let seconds = of(format!("{t:.1}"), self.budget.seconds.map(|limit| limit.to_string()));
         let mut text = format!("{tokens} tokens · {seconds} s");
         if self.spent.usd > 0.0 || self.budget.usd.is_some() {
             let usd = of(format!("{:.6}", self.spent.usd), self.budget.usd.map(|limit| limit.to_string()));
@@ -218,3 +230,6 @@ fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(measure_text_width(&text));
     format!("{text}{}", " ".repeat(missing))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,15 @@
 
 mod owner;
 mod read;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use read::{BatchRow, BatchTask, RunRow};
 pub use writer::Durable;
 
 use crate::worker::Reply;
-use lemon_trace::{Event, Header, Summary};
+use lemon_trace::{Header, Summary};
 use owner::Owner;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -47,7 +49,10 @@ pub enum StoreError {
     /// There is none.
     #[error("there is no store at {0}")]
     Missing(PathBuf),
-    /// No run, or more than one, goes by this name.
+    /// It is somebody else's.
+    #[error("{0} is a database of another program")]
+    Foreign(PathBuf),
+    /// No run goes by this name.
     #[error("no run is called `{0}`")]
     NoSuchRun(String),
     /// More than one run goes by this name.
@@ -107,19 +112,21 @@ pub struct RunMeta {
 }
 
 const SCHEMA_VERSION: i64 = 1;
+/// What tells our files from other databases: `LEMN`.
+const APPLICATION: i64 = 0x4c45_4d4e;
 
+// Rows are appended, and runs are numbered in the order they begin: what many runs write at the same time lies on the same
+// few pages. Keyed by the runs' random names, every event would dirty a page of its own.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS runs (
-        run_id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, owner TEXT NOT NULL,
+        run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, started_at_ms INTEGER NOT NULL, owner TEXT NOT NULL,
         header TEXT NOT NULL, meta TEXT NOT NULL, batch TEXT, position INTEGER,
         stop_reason TEXT, answer TEXT, tokens INTEGER, usd REAL, wall_s REAL, agents INTEGER
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS runs_by_start ON runs (started_at_ms);
-    CREATE INDEX IF NOT EXISTS runs_by_batch ON runs (batch, position);
-    CREATE TABLE IF NOT EXISTS events (
-        run_id TEXT NOT NULL, id INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY (run_id, id)
-    ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID;
+    );
+    CREATE INDEX IF NOT EXISTS runs_by_batch ON runs (batch, position) WHERE batch IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS events (run INTEGER NOT NULL, id INTEGER NOT NULL, event TEXT NOT NULL);
+    CREATE UNIQUE INDEX IF NOT EXISTS events_by_run ON events (run, id);
+    CREATE TABLE IF NOT EXISTS replies (key BLOB NOT NULL UNIQUE, reply TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS batches (batch TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, meta TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS tasks (
         batch TEXT NOT NULL, position INTEGER NOT NULL, task_id TEXT NOT NULL, question TEXT NOT NULL,
@@ -142,14 +149,25 @@ impl Store {
             Sync::Normal => "NORMAL",
             Sync::Full => "FULL",
         };
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // The first look into the file: here shows what is none of ours.
+        connection
+            .pragma_update(None, "journal_mode", "WAL")
+            .map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
         connection.pragma_update(None, "synchronous", level)?;
+        // Moving the log into the file is the one thing that flushes the disk: 16 MiB at a time, not 4.
+        connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
         let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+        let application: i64 = transaction.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        if tables > 0 && application != APPLICATION {
+            return Err(StoreError::Foreign(path.to_owned()));
+        }
         let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if found > SCHEMA_VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
         }
         transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         transaction.commit()?;
         Ok(Store {
@@ -175,20 +193,21 @@ impl Store {
     ///
     /// # Errors
     /// No lock file can be written beside the store.
-    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<Durable, StoreError> {
-        Ok(self.writer.send(Op::BeginRun {
+    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<(), StoreError> {
+        self.writer.send_and_forget(Op::BeginRun {
             run_id: header.run_id.clone(),
             started_at_ms: header.started_at_ms,
             owner: self.owner()?.id().to_owned(),
             header: to_json(header),
             meta: to_json(meta),
             batch: meta.batch.clone(),
-        }))
+        });
+        Ok(())
     }
 
-    /// Enters an event.
-    pub fn append(&self, run_id: &str, event: &Event) -> Durable {
-        self.writer.send(Op::Event { run_id: run_id.to_owned(), id: event.id, event: to_json(event) })
+    /// Enters events, by number and as JSON.
+    pub(crate) fn append(&self, run_id: &str, events: Vec<(u32, String)>) -> Durable {
+        self.writer.send(Op::Events { run_id: run_id.to_owned(), events })
     }
 
     /// Enters how a run ended, for listings; the events say it too.
@@ -205,8 +224,8 @@ impl Store {
     }
 
     /// Keeps a reply for whoever makes the same call.
-    pub fn remember(&self, key: [u8; 32], reply: &Reply) -> Durable {
-        self.writer.send(Op::Reply { key, reply: to_json(reply) })
+    pub fn remember(&self, key: [u8; 32], reply: &Reply) {
+        self.writer.send_and_forget(Op::Reply { key, reply: to_json(reply) });
     }
 
     /// The reply to this very call, if one is on record.
@@ -237,12 +256,13 @@ impl Store {
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let connection = Connection::open(path).map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
+    let connection =
+        Connection::open(path).map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
     connection.busy_timeout(std::time::Duration::from_secs(30))?;
     Ok(connection)
 }
 
-fn to_json(value: &impl Serialize) -> String {
+pub(crate) fn to_json(value: &impl Serialize) -> String {
     // Our own plain types always serialise; were one not to, reading it back would say so.
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -3,6 +3,9 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
+/// How the name of a lock file ends until it is locked.
+const NOT_LOCKED_YET: &str = ".new";
+
 /// This process, as the owner of runs.
 pub struct Owner {
     id: String,
@@ -18,9 +21,12 @@ impl Owner {
         std::fs::create_dir_all(&folder)?;
         clear(&folder);
         let id = crate::fresh_id();
-        let path = folder.join(&id);
-        let file = File::create(&path)?;
+        // Locked under another name first: under its own and unlocked, another process would clear it away.
+        let fresh = folder.join(format!("{id}{NOT_LOCKED_YET}"));
+        let file = File::create(&fresh)?;
         file.lock()?;
+        let path = folder.join(&id);
+        std::fs::rename(&fresh, &path)?;
         Ok(Owner { id, path, _file: file })
     }
 
@@ -48,6 +54,9 @@ fn folder(store: &Path) -> PathBuf {
 
 fn clear(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().ends_with(NOT_LOCKED_YET) {
+            continue;
+        }
         let dead = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if dead {
             let _ = std::fs::remove_file(entry.path());

@@ -69,8 +69,7 @@ impl Store {
     /// The database says no.
     pub fn runs(&self, most: usize) -> Result<Vec<RunRow>, StoreError> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut statement =
-            reader.prepare(&format!("SELECT {RUN_COLUMNS} ORDER BY started_at_ms DESC, run_id DESC LIMIT ?1"))?;
+        let mut statement = reader.prepare(&format!("SELECT {RUN_COLUMNS} ORDER BY run DESC LIMIT ?1"))?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let rows = statement.query_map([most], |row| self.run_row(row))?.collect::<Result<Vec<_>, _>>()?;
         Ok(rows)
@@ -82,7 +81,7 @@ impl Store {
     /// There is none, or more than one.
     pub fn find_run(&self, name: &str) -> Result<String, StoreError> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = "SELECT run_id FROM runs ORDER BY started_at_ms DESC, run_id DESC LIMIT 1";
+        let newest = "SELECT run_id FROM runs ORDER BY run DESC LIMIT 1";
         if name == "last" {
             let found = reader.query_row(newest, [], |row| row.get(0)).optional()?;
             return found.ok_or_else(|| StoreError::NoSuchRun(name.to_owned()));
@@ -110,7 +109,9 @@ impl Store {
         let header: Option<String> =
             reader.query_row("SELECT header FROM runs WHERE run_id = ?1", [run_id], |row| row.get(0)).optional()?;
         let header: Header = from_json(&header.ok_or_else(|| StoreError::NoSuchRun(run_id.to_owned()))?)?;
-        let mut statement = reader.prepare_cached("SELECT event FROM events WHERE run_id = ?1 ORDER BY id")?;
+        let mut statement = reader.prepare_cached(
+            "SELECT event FROM events WHERE run = (SELECT run FROM runs WHERE run_id = ?1) ORDER BY id",
+        )?;
         let events = statement.query_map([run_id], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         let events = events.iter().map(|event| from_json::<Event>(event)).collect::<Result<_, _>>()?;
         Ok(Trace { header, events })

@@ -2,12 +2,19 @@
 
 use super::StoreError;
 use rusqlite::{Connection, TransactionBehavior, params};
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Operations in one transaction at most, so that the first does not wait for ever.
 const MOST_TOGETHER: usize = 4_096;
+
+/// More operations at once than this come from many runs.
+const BUSY: usize = 8;
+/// How long to gather more of them.
+const LINGER: Duration = Duration::from_micros(300);
 
 pub(super) enum Op {
     BeginRun {
@@ -18,10 +25,9 @@ pub(super) enum Op {
         meta: String,
         batch: Option<(String, usize)>,
     },
-    Event {
+    Events {
         run_id: String,
-        id: u32,
-        event: String,
+        events: Vec<(u32, String)>,
     },
     FinishRun {
         run_id: String,
@@ -44,7 +50,7 @@ pub(super) enum Op {
     },
 }
 
-type Ack = oneshot::Sender<Result<(), StoreError>>;
+type Ack = Option<oneshot::Sender<Result<(), StoreError>>>;
 
 /// The promise that something written becomes durable. Dropping it only means not to wait.
 pub struct Durable(Option<oneshot::Receiver<Result<(), StoreError>>>);
@@ -91,17 +97,27 @@ pub(super) struct Writer {
 impl Writer {
     pub fn start(connection: Connection) -> Result<Self, StoreError> {
         let (sender, receiver) = channel();
-        let thread = std::thread::Builder::new().name("store".into()).spawn(move || write_all(connection, &receiver))?;
+        let thread =
+            std::thread::Builder::new().name("store".into()).spawn(move || write_all(connection, &receiver))?;
         Ok(Writer { sender: Some(sender), thread: Some(thread) })
     }
 
     pub fn send(&self, op: Op) -> Durable {
         let (ack, receiver) = oneshot::channel();
+        self.post(op, Some(ack));
+        Durable(Some(receiver))
+    }
+
+    /// For what nobody waits for by itself: whatever is sent after it is not durable before it.
+    pub fn send_and_forget(&self, op: Op) {
+        self.post(op, None);
+    }
+
+    fn post(&self, op: Op, ack: Ack) {
         // A send fails only when the thread is gone; the dropped `ack` then tells the waiter.
         if let Some(sender) = &self.sender {
             let _ = sender.send((op, ack));
         }
-        Durable(Some(receiver))
     }
 }
 
@@ -115,7 +131,13 @@ impl Drop for Writer {
 }
 
 fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>) {
+    let mut busy = false;
+    let mut numbers = HashMap::new();
     while let Ok((first, ack)) = receiver.recv() {
+        if busy {
+            // Many runs write at once: a moment's wait saves most of the commits, and nobody notices it.
+            std::thread::sleep(LINGER);
+        }
         let mut ops = vec![first];
         let mut acks = vec![ack];
         while ops.len() < MOST_TOGETHER
@@ -124,38 +146,65 @@ fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>) {
             ops.push(op);
             acks.push(ack);
         }
-        let result = commit(&mut connection, &ops);
-        for ack in acks {
-            // Nobody may be waiting.
-            let _ = ack.send(result.clone());
+        busy = ops.len() > BUSY;
+        let together = commit(&mut connection, &ops, &mut numbers);
+        for (op, ack) in ops.iter().zip(acks) {
+            // What failed together is tried one by one: the fault of one run is not that of others.
+            let result = together.clone().or_else(|_| commit(&mut connection, std::slice::from_ref(op), &mut numbers));
+            settle(op, &result, &mut numbers);
+            if let Some(ack) = ack {
+                // Nobody may be waiting.
+                let _ = ack.send(result);
+            }
         }
     }
 }
 
-fn commit(connection: &mut Connection, ops: &[Op]) -> Result<(), StoreError> {
+/// The numbers of the runs under way, by their names; or why nothing more of a run is written: its record would have a gap.
+type Numbers = HashMap<String, Result<i64, StoreError>>;
+
+fn settle(op: &Op, result: &Result<(), StoreError>, numbers: &mut Numbers) {
+    match (op, result) {
+        (Op::BeginRun { run_id, .. } | Op::Events { run_id, .. }, Err(error)) => {
+            numbers.insert(run_id.clone(), Err(error.clone()));
+        }
+        (Op::FinishRun { run_id, .. }, Ok(())) => {
+            numbers.remove(run_id);
+        }
+        _ => {}
+    }
+}
+
+fn commit(connection: &mut Connection, ops: &[Op], numbers: &mut Numbers) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for op in ops {
-        write(&transaction, op)?;
+        write(&transaction, op, numbers)?;
     }
     Ok(transaction.commit()?)
 }
 
-fn write(connection: &Connection, op: &Op) -> Result<(), StoreError> {
+fn write(connection: &Connection, op: &Op, numbers: &mut Numbers) -> Result<(), StoreError> {
     match op {
         Op::BeginRun { run_id, started_at_ms, owner, header, meta, batch } => {
             let (batch, position) = batch.as_ref().map(|(batch, position)| (batch, *position as i64)).unzip();
-            connection
+            let number = connection
                 .prepare_cached(
                     "INSERT INTO runs (run_id, started_at_ms, owner, header, meta, batch, position)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                     ON CONFLICT (run_id) DO UPDATE SET owner = ?3, meta = ?5, stop_reason = NULL",
+                     ON CONFLICT (run_id) DO UPDATE SET owner = ?3, meta = ?5, stop_reason = NULL
+                     RETURNING run",
                 )?
-                .execute(params![run_id, *started_at_ms as i64, owner, header, meta, batch, position])?;
+                .query_row(params![run_id, *started_at_ms as i64, owner, header, meta, batch, position], |row| {
+                    row.get(0)
+                })?;
+            numbers.insert(run_id.clone(), Ok(number));
         }
-        Op::Event { run_id, id, event } => {
-            connection
-                .prepare_cached("INSERT INTO events (run_id, id, event) VALUES (?1, ?2, ?3)")?
-                .execute(params![run_id, id, event])?;
+        Op::Events { run_id, events } => {
+            let number = numbers.get(run_id).cloned().unwrap_or_else(|| Err(StoreError::NoSuchRun(run_id.clone())))?;
+            let mut insert = connection.prepare_cached("INSERT INTO events (run, id, event) VALUES (?1, ?2, ?3)")?;
+            for (id, event) in events {
+                insert.execute(params![number, id, event])?;
+            }
         }
         Op::FinishRun { run_id, stop_reason, answer, tokens, usd, wall_s, agents } => {
             connection

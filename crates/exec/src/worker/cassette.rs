@@ -10,7 +10,7 @@ use lemon_trace::FailureKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -121,8 +121,10 @@ impl Replay {
     pub fn open(path: &Path) -> Result<Self, CassetteError> {
         let io = |source| CassetteError::Io { path: path.to_owned(), source };
         let malformed = |line, fact: String| CassetteError::Malformed { path: path.to_owned(), line, fact };
-        let lines = BufReader::new(File::open(path).map_err(io)?).lines().collect::<Result<Vec<_>, _>>().map_err(io)?;
-        let header = lines.first().and_then(|line| serde_json::from_str::<CassetteHeader>(line).ok());
+        // Bytes and not text: a line cut short may end within a character.
+        let bytes = std::fs::read(path).map_err(io)?;
+        let lines: Vec<&[u8]> = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n').collect();
+        let header = lines.first().and_then(|line| serde_json::from_slice::<CassetteHeader>(line).ok());
         match header {
             None => return Err(malformed(1, "this is not a cassette".into())),
             Some(header) if header.cassette > VERSION => {
@@ -132,7 +134,7 @@ impl Replay {
         }
         let mut takes: HashMap<_, VecDeque<_>> = HashMap::new();
         for (at, line) in lines.iter().enumerate().skip(1) {
-            match serde_json::from_str::<Take>(line) {
+            match serde_json::from_slice::<Take>(line) {
                 Ok(take) => takes.entry(take.key).or_default().push_back(take.result),
                 Err(error) if error.is_eof() && at + 1 == lines.len() => {}
                 Err(error) => return Err(malformed(at + 1, error.to_string())),
@@ -163,7 +165,8 @@ impl Worker for Replay {
                 Err(AskError::free(FailureKind::NotRecorded, message))
             }
             Some(Ok(reply)) if reply.usage.tokens_out > request.max_tokens => {
-                let message = format!("the recorded reply is longer than the {} tokens left for it", request.max_tokens);
+                let message =
+                    format!("the recorded reply is longer than the {} tokens left for it", request.max_tokens);
                 Err(AskError::free(FailureKind::Truncated, message))
             }
             Some(Ok(reply)) => Ok(reply),

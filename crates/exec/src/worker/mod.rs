@@ -158,7 +158,8 @@ impl AskError {
             | FailureKind::ServerError
             | FailureKind::CutShort
             | FailureKind::Malformed
-            | FailureKind::Empty => true,
+            | FailureKind::Empty
+            | FailureKind::SchemaRefused => true,
             // The same request would meet the same end.
             FailureKind::Unauthorized
             | FailureKind::Refused

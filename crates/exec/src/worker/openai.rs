@@ -74,18 +74,20 @@ impl OpenAi {
         // Writing a value that was just built cannot fail; an empty body would be refused by the endpoint.
         let bytes = serde_json::to_vec(body).unwrap_or_default();
         let sent = self.client.post(url).headers(state.headers.clone()).body(bytes).send().await;
-        sent.map_err(|error| AskError::free(FailureKind::Unreachable, describe(&error)))
+        // Only where no connection came about is it certain that no model was at work.
+        sent.map_err(|error| match error.is_connect() {
+            true => AskError::free(FailureKind::Unreachable, describe(&error)),
+            false => AskError::unknown_cost(FailureKind::Unreachable, describe(&error)),
+        })
     }
 
     async fn ask_once(&self, request: &Request, state: &EndpointState, schema: bool) -> Result<Reply, AskError> {
         let response = self.post(state, &body(request, &state.endpoint, schema)).await?;
         if !response.status().is_success() {
-            return Err(refusal(response, state.endpoint.api_key.as_ref()).await);
+            return Err(refusal(response).await);
         }
-        let streamed = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let streamed =
+            response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let completion = if streamed { read_stream(response, request).await? } else { read_whole(response).await? };
         completion.into_reply(request)
     }
@@ -98,21 +100,13 @@ impl Worker for OpenAi {
             return Err(AskError::free(FailureKind::Refused, format!("no endpoint serves `{}`", request.capacity)));
         };
         let schema = request.schema.is_some() && !state.refuses_schema.load(Ordering::Relaxed);
-        let call = async {
-            match self.ask_once(request, state, schema).await {
-                Err(error) if schema && error.failure.kind == FailureKind::Refused => {
-                    let again = self.ask_once(request, state, false).await;
-                    state.refuses_schema.store(again.is_ok(), Ordering::Relaxed);
-                    again
-                }
-                other => other,
-            }
-        };
+        let call = self.ask_once(request, state, schema);
         let timeout = state.endpoint.timeout;
-        tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
+        let result = tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
             let message = format!("no complete reply within {} s", timeout.as_secs_f64());
             Err(AskError::unknown_cost(FailureKind::Timeout, message))
-        })
+        });
+        result.map_err(|error| state.presentable(state.without_schema(error, schema)))
     }
 }
 
@@ -121,12 +115,38 @@ impl EndpointState {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(ApiKey(secret)) = &endpoint.api_key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
-                .map_err(|_| format!("the API key for {} has characters that no header can carry", endpoint.base_url))?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| {
+                format!("the API key for {} has characters that no header can carry", endpoint.base_url)
+            })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
         Ok(EndpointState { endpoint, headers, refuses_schema: AtomicBool::new(false) })
+    }
+
+    /// A request refused with a schema may be taken without one. The next attempt has none: it is the driver's to make,
+    /// because every request counts as a call.
+    fn without_schema(&self, mut error: AskError, schema: bool) -> AskError {
+        if schema && error.failure.kind == FailureKind::Refused {
+            self.refuses_schema.store(true, Ordering::Relaxed);
+            error.failure.kind = FailureKind::SchemaRefused;
+            error.retry_after = Some(Duration::ZERO);
+        }
+        error
+    }
+
+    /// An error fit to be put on record: without the key, which some endpoints quote, and not too long. In this order,
+    /// because half a key would not be found any more.
+    fn presentable(&self, mut error: AskError) -> AskError {
+        if let Some(ApiKey(secret)) = self.endpoint.api_key.as_ref().filter(|key| !key.0.is_empty()) {
+            for text in std::iter::once(&mut error.failure.message).chain(&mut error.partial) {
+                *text = text.replace(secret, "***");
+            }
+        }
+        if let Some((cut, _)) = error.failure.message.char_indices().nth(MAX_ERROR_CHARS) {
+            error.failure.message.truncate(cut);
+        }
+        error
     }
 }
 
@@ -213,7 +233,8 @@ impl Completion {
         }
         if let Some(choice) = body.choices.into_iter().next() {
             self.text.push_str(choice.message.content.as_deref().unwrap_or_default());
-            self.tool_calls |= choice.message.tool_calls.is_some_and(|calls| calls.as_array().is_none_or(|c| !c.is_empty()));
+            self.tool_calls |=
+                choice.message.tool_calls.is_some_and(|calls| calls.as_array().is_none_or(|c| !c.is_empty()));
             self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
         self.usage = body.usage.filter(|usage| !usage.is_null()).or(self.usage.take());
@@ -325,8 +346,9 @@ async fn read_stream(response: Response, request: &Request) -> Result<Completion
 }
 
 fn read_event(data: &[u8], completion: &mut Completion) -> Result<(), AskError> {
-    let parsed: ChatBody = serde_json::from_slice(data)
-        .map_err(|error| AskError::unknown_cost(FailureKind::Malformed, format!("a piece of the stream is not JSON: {error}")))?;
+    let parsed: ChatBody = serde_json::from_slice(data).map_err(|error| {
+        AskError::unknown_cost(FailureKind::Malformed, format!("a piece of the stream is not JSON: {error}"))
+    })?;
     completion.add(parsed)
 }
 
@@ -357,7 +379,7 @@ impl Body {
 }
 
 /// What a status other than success means.
-async fn refusal(response: Response, key: Option<&ApiKey>) -> AskError {
+async fn refusal(response: Response) -> AskError {
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
     let mut body = Body { response, read: 0 };
@@ -371,12 +393,7 @@ async fn refusal(response: Response, key: Option<&ApiKey>) -> AskError {
     let text = String::from_utf8_lossy(&text);
     let said = match serde_json::from_str::<Value>(&text) {
         Ok(value) => error_message(value.get("error").unwrap_or(&value)),
-        Err(_) => text.trim().chars().take(MAX_ERROR_CHARS).collect(),
-    };
-    let said = match key {
-        // Some endpoints quote the key they refuse.
-        Some(ApiKey(secret)) if !secret.is_empty() => said.replace(secret.as_str(), "***"),
-        _ => said,
+        Err(_) => text.trim().to_owned(),
     };
     let kind = match status {
         StatusCode::TOO_MANY_REQUESTS => FailureKind::RateLimited,
@@ -385,13 +402,13 @@ async fn refusal(response: Response, key: Option<&ApiKey>) -> AskError {
         status if status.is_server_error() => FailureKind::ServerError,
         _ => FailureKind::Refused,
     };
-    AskError { retry_after, ..AskError::free(kind, format!("HTTP {}: {said}", status.as_u16())) }
+    let said = if said.is_empty() { said } else { format!(": {said}") };
+    AskError { retry_after, ..AskError::free(kind, format!("HTTP {}{said}", status.as_u16())) }
 }
 
 fn error_message(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).or(error.as_str());
-    let message = message.map_or_else(|| error.to_string(), str::to_owned);
-    message.chars().take(MAX_ERROR_CHARS).collect()
+    message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
 /// Seconds or an HTTP date.

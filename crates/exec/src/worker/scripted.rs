@@ -114,7 +114,10 @@ impl Worker for Scripted {
             let usage = Usage { tokens_out: request.max_tokens, ..usage };
             return Err(AskError {
                 cost: super::FailedCost::Known(usage),
-                ..AskError::free(FailureKind::Truncated, format!("the reply was cut off at {} tokens", request.max_tokens))
+                ..AskError::free(
+                    FailureKind::Truncated,
+                    format!("the reply was cut off at {} tokens", request.max_tokens),
+                )
             });
         }
         Ok(Reply { text, usage, model: Some("scripted".into()) })

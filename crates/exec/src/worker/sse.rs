@@ -6,12 +6,15 @@ pub struct SseReader {
     buffer: Vec<u8>,
     /// Where the next unread line begins.
     at: usize,
+    /// Up to where no line end was found, so that a long line is not searched again with every piece of it.
+    searched: usize,
 }
 
 impl SseReader {
     /// Adds bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.at);
+        self.searched = self.searched.saturating_sub(self.at);
         self.at = 0;
         self.buffer.extend_from_slice(bytes);
     }
@@ -19,13 +22,16 @@ impl SseReader {
     /// The next whole `data:` payload, if its line has ended. Chat endpoints write one line per event.
     pub fn next_data(&mut self) -> Option<&[u8]> {
         loop {
-            let rest = self.buffer.get(self.at..)?;
-            let length = rest.iter().position(|byte| *byte == b'\n')?;
-            let start = self.at;
-            self.at += length + 1;
+            let unsearched = self.buffer.get(self.searched..)?;
+            let Some(length) = unsearched.iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.buffer.len();
+                return None;
+            };
+            let (start, end) = (self.at, self.searched + length);
+            (self.at, self.searched) = (end + 1, end + 1);
             // The slice is re-taken from the buffer because of the borrow; the range was just found in it.
-            if data_of(self.buffer.get(start..start + length)?).is_some() {
-                return data_of(self.buffer.get(start..start + length)?);
+            if data_of(self.buffer.get(start..end)?).is_some() {
+                return data_of(self.buffer.get(start..end)?);
             }
         }
     }

@@ -46,12 +46,9 @@ fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
         .map_or_else(|| "<p class=\"none\">no answer</p>".to_owned(), |answer| format!("<p>{}</p>", escape(answer)));
     let _ = write!(
         page,
-        "<header>\n<p class=\"run\"><b>LEMON</b> {} · {} · {} workers · seed {}</p>\n<h1>{}</h1>\n\
+        "<header>\n<p class=\"run\"><b>LEMON</b> {}</p>\n<h1>{}</h1>\n\
          <div class=\"answer\">{answer}<span class=\"reason {class}\">{}</span></div>\n<dl class=\"facts\">",
-        escape(&header.run_id),
-        escape(&header.task_id),
-        escape(&header.workers),
-        header.seed,
+        escape(&text::heading(header)),
         escape(&header.question),
         reason.replace('_', " "),
     );
@@ -202,7 +199,9 @@ fn agent_facts(html: &mut String, agent: &AgentSummary) {
     facts.extend(agent.model.clone());
     facts.push(text::plural(agent.tokens(), "token"));
     facts.push(text::seconds(agent.seconds));
-    facts.push(text::usd(agent.usd));
+    if agent.usd > 0.0 {
+        facts.push(text::usd(agent.usd));
+    }
     if agent.attempts > 1 {
         facts.push(text::plural(agent.attempts.into(), "attempt"));
     }

@@ -1,0 +1,72 @@
+//! The key goes to the endpoint and nowhere else.
+
+use crate::common::Folder;
+use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
+
+const KEY: &str = "sk-live-7f3a9c51e2d84b60";
+
+fn folder(endpoint: &FakeEndpoint) -> Folder {
+    let url = endpoint.base_url();
+    let level = |name| format!("[capacity.{name}]\nbase_url = '{url}'\nmodel = 'm'\napi_key_env = 'TEST_KEY'\n");
+    Folder::with_pair().file("lemon.toml", level("small") + &level("medium") + "[run.retry]\nfirst_wait_s = 0.01\n")
+}
+
+/// Runs commands that print and write all there is, and looks for the key in every byte of it.
+#[track_caller]
+fn check(endpoint: &FakeEndpoint, code: i32) {
+    let folder = folder(endpoint);
+    let variables = [("TEST_KEY", KEY)];
+    let task = "What is 2 + 2?";
+    let mut output = String::new();
+    let mut run = |args: &[&str], code: i32| {
+        let ran = folder.lemon_with(&variables, args).code(code);
+        output += &ran.exchange();
+    };
+    run(&["run", task, "--spec", "pair.yaml", "--record", "tape.jsonl"], code);
+    run(&["run", task, "--spec", "pair.yaml", "--json", "--no-reuse"], code);
+    run(&["run", task, "--json"], code);
+    run(&["doctor"], code);
+    run(&["doctor", "--json"], code);
+    run(&["trace", "show"], 0);
+    run(&["trace", "list", "--json"], 0);
+    for format in ["schema", "jsonl", "otlp", "svg", "html"] {
+        let out = format!("export.{format}");
+        run(&["trace", "export", "--format", format, "--content", "--out", &out], 0);
+    }
+    assert!(!output.contains(KEY), "{output}");
+    let files = folder.all_bytes();
+    for name in ["lemon.db", "tape.jsonl", "export.otlp", "export.html"] {
+        assert!(files.iter().any(|(path, _)| path.ends_with(name)), "no {name} was written");
+    }
+    for (path, bytes) in &files {
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "the key is in {}", path.display());
+    }
+    let requests = endpoint.requests();
+    let sent = requests.iter().filter(|request| request.authorization == Some(format!("Bearer {KEY}")));
+    assert_eq!(sent.count(), requests.len());
+    assert!(requests.len() >= 6, "it was sent");
+}
+
+#[test]
+fn with_an_endpoint_that_takes_it() {
+    check(&FakeEndpoint::start(Behaviour::text("Answer: 4").api_key(KEY)).unwrap(), 0);
+}
+
+#[test]
+fn with_an_endpoint_that_refuses_it() {
+    check(&FakeEndpoint::start(Behaviour::text("Answer: 4").api_key("another")).unwrap(), 1);
+}
+
+/// Some endpoints quote the key they refuse.
+#[test]
+fn with_an_endpoint_that_repeats_it() {
+    let body = format!("{{\"error\": {{\"message\": \"the key {KEY} is no good\"}}}}");
+    let quotes = FakeReply::Status { code: 401, retry_after: None, body };
+    check(&FakeEndpoint::start(Behaviour::script([quotes])).unwrap(), 1);
+}
+
+#[test]
+fn with_an_endpoint_whose_pages_repeat_it() {
+    let quotes = FakeReply::Status { code: 503, retry_after: None, body: format!("<p>Bearer {KEY}</p>") };
+    check(&FakeEndpoint::start(Behaviour::script([quotes])).unwrap(), 1);
+}

@@ -1,0 +1,19 @@
+//! The command line as people and scripts use it: the real binary, in a folder of its own, against loopback endpoints.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
+
+mod bench;
+mod budget;
+mod common;
+mod configuration;
+mod doctor;
+mod export;
+mod interrupted;
+mod key;
+mod live;
+mod prompted;
+mod recorded;
+mod results;
+mod send;
+mod specs;
+mod tasks;
+mod usage;

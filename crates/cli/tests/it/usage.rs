@@ -1,0 +1,159 @@
+//! The words of the command line, and what it says to those who get them wrong.
+
+use crate::common::{Folder, PAIR};
+use crate::snapshot;
+
+#[test]
+fn help() {
+    snapshot!("help", Folder::new().exchange(&["--help"]));
+    snapshot!("run_help", Folder::new().exchange(&["run", "--help"]));
+}
+
+#[test]
+fn every_command_has_help() {
+    let folder = Folder::new();
+    for command in ["init", "doctor", "validate", "schema", "edits", "trace", "bench", "completions"] {
+        let help = folder.lemon(&[command, "--help"]).ok();
+        assert!(help.stdout.contains("Usage: lemon") && help.stderr.is_empty(), "{command}");
+    }
+    assert!(!folder.lemon(&["bench", "--help"]).stdout.contains("serve"), "what is hidden is not shown");
+}
+
+#[test]
+fn unknown_words_are_bad_usage() {
+    let folder = Folder::new();
+    let check = |args: &[&str]| {
+        let ran = folder.lemon(args).code(2);
+        assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error: "), "{}", ran.exchange());
+    };
+    check(&["--nonsense"]);
+    check(&["fly"]);
+    check(&["run", "--nonsense", "task"]);
+    check(&["run", "task", "--workers", "elves"]);
+    check(&["run", "task", "--budget-usd", "-1"]);
+    check(&["run", "task", "--budget-tokens", "many"]);
+    check(&["run", "task", "--timeout", "NaN"]);
+    check(&["run", "task", "--seed", "-1"]);
+    check(&["run", "task", "--resume", "last"]);
+    check(&["run", "--tasks", "file", "--resume", "last"]);
+    check(&["trace", "export", "--format", "pdf"]);
+    check(&["trace", "export"]);
+    check(&["trace", "export", "--format", "otlp", "--send", "http://localhost", "--out", "file"]);
+    check(&["completions", "tcl"]);
+    assert_eq!(folder.lemon(&[]).code(2).stdout, "");
+}
+
+#[test]
+fn init() {
+    let folder = Folder::new();
+    let first = folder.exchange(&["init"]);
+    let template = folder.read("lemon.toml");
+    let folder = folder.file("lemon.toml", "# mine");
+    let second = folder.exchange(&["init"]);
+    assert_eq!(folder.read("lemon.toml"), "# mine");
+    let forced = folder.exchange(&["init", "--force"]);
+    assert_eq!(folder.read("lemon.toml"), template);
+    snapshot!("init", format!("{first}\n{second}\n{forced}"));
+    // What it writes is a configuration that works: it only lacks a server.
+    folder.file("pair.yaml", PAIR).lemon(&["validate", "pair.yaml"]).ok();
+}
+
+#[test]
+fn completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = Folder::new().lemon(&["completions", shell]).ok().stdout;
+        for word in ["lemon", "doctor", "budget-tokens"] {
+            assert!(script.contains(word), "{shell} does not know {word}");
+        }
+    }
+}
+
+#[test]
+fn runs_that_cannot_begin() {
+    let folder = Folder::with_pair().file("garbage.yaml", [0xff, 0xfe, 0x00, 0x80]).file("empty.jsonl", "\n");
+    let mut text = String::new();
+    let mut add = |args: &[&str]| text += &(folder.exchange(args) + "\n");
+    add(&["run", "What is 2 + 2?"]);
+    add(&["run"]);
+    add(&["run", ""]);
+    add(&["run", " \n ", "--workers", "scripted"]);
+    add(&["run", "-", "--workers", "scripted"]);
+    add(&["run", "task", "--workers", "scripted", "--spec", "nowhere.yaml"]);
+    add(&["run", "task", "--workers", "scripted", "--spec", "garbage.yaml"]);
+    add(&["run", "task", "--workers", "scripted", "--script", "nowhere.toml"]);
+    add(&["run", "task", "--workers", "scripted", "--script", "pair.yaml"]);
+    add(&["run", "task", "--workers", "replay"]);
+    add(&["run", "task", "--workers", "replay", "--cassette", "pair.yaml"]);
+    add(&["run", "task", "--workers", "replay", "--cassette", "nowhere.jsonl"]);
+    add(&["run", "task", "--workers", "scripted", "--record", "pair.yaml"]);
+    add(&["run", "task", "--budget-usd", "1", "--base-url", "http://localhost:1/v1", "--model", "m"]);
+    add(&["run", "task", "--base-url", "localhost:1", "--model", "m"]);
+    add(&["run", "--tasks", "nowhere.jsonl", "--workers", "scripted"]);
+    add(&["run", "--tasks", "empty.jsonl", "--workers", "scripted"]);
+    add(&["run", "--config", "nowhere.toml", "task"]);
+    snapshot!("runs_that_cannot_begin", text);
+    let spec = "pair.yaml";
+    let broken = folder.lemon(&["run", "task", "--spec", spec, "--store", "pair.yaml/store.db"]);
+    assert_ne!(broken.code, Some(0));
+}
+
+#[test]
+fn runs_that_cannot_go_on() {
+    let folder = Folder::with_pair();
+    folder.lemon(&["run", "--resume", "last"]).code(2).complains(&["there is no store", "hint: "]);
+    folder.lemon(&["run", "task", "--workers", "scripted", "--script", "script.toml", "--spec", "pair.yaml"]).ok();
+    folder.lemon(&["run", "--resume", "nope"]).code(2).complains(&["no run is called `nope`", "hint: "]);
+    folder.lemon(&["run", "--resume", ""]).code(2).complains(&["no run is called ``"]);
+    folder.lemon(&["run", "--resume", "r"]).ok();
+}
+
+#[test]
+fn bad_configurations() {
+    let mut text = String::new();
+    let mut add = |toml: &str| {
+        let folder = Folder::new().file("lemon.toml", toml);
+        text += &folder.exchange(&["run", "task", "--workers", "scripted"]);
+        text += "\n";
+    };
+    let level = "[capacity.small]\nbase_url = 'http://localhost:1/v1'\nmodel = 'm'\n";
+    add("colour = 'yellow'\n");
+    add(&format!("{level}modle = 'm'\n"));
+    add("[budget]\ntokens = 'many'\n");
+    add("[budget]\nusd = -0.5\n");
+    add(&format!("{level}price = {{ input = -1, output = 0 }}\n"));
+    add("[capacity.small]\nbase_url = 'localhost:11434/v1'\nmodel = 'm'\n");
+    add("[capacity.small]\nbase_url = 'http://localhost/v1'\n");
+    add(&format!("{level}max_concurrency = 0\n"));
+    add(&format!("{level}max_tokens = 0\n"));
+    add(&format!("{level}timeout_s = 0\n"));
+    add("[run]\nworkers = 'elves'\n[capacity\n");
+    add("[orchestrator]\nkind = 'clever'\n");
+    add("[orchestrator]\nkind = 'fixed'\n");
+    add("[orchestrator]\ncapacity = 'huge'\n");
+    add("[roles]\nfolder = 'nowhere'\n");
+    snapshot!("bad_configurations", text);
+    let folder = Folder::new().file("lemon.toml", "[run]\nworkers = 'elves'\n");
+    folder.lemon(&["run", "task"]).code(2).complains(&["`elves`", "scripted"]);
+    let folder = Folder::new().file("lemon.toml", [0x80]);
+    folder.lemon(&["run", "task"]).code(2).complains(&["not UTF-8"]);
+}
+
+#[test]
+fn a_key_that_is_not_set() {
+    let toml = "[capacity.small]\nbase_url = 'http://localhost:1/v1'\nmodel = 'm'\napi_key_env = 'NO_SUCH_KEY'\n";
+    let folder = Folder::with_pair().file("lemon.toml", toml);
+    snapshot!("a_key_that_is_not_set", folder.exchange(&["run", "task"]));
+    folder.lemon_with(&[("NO_SUCH_KEY", " ")], &["run", "task"]).code(2).complains(&["NO_SUCH_KEY"]);
+    folder.lemon_with(&[("NO_SUCH_KEY", "a\nb")], &["run", "task"]).code(2).complains(&["API key", "header"]);
+}
+
+#[test]
+fn a_file_that_is_no_store() {
+    let folder =
+        Folder::with_pair().file("no.db", "This is not a database, and long enough to be sure of it.".repeat(40));
+    for args in [&["trace", "list"][..], &["trace", "show"], &["run", "task", "--workers", "scripted"]] {
+        let args = [args, &["--store", "no.db"]].concat();
+        folder.lemon(&args).code(2).complains(&["the store failed"]);
+    }
+    assert!(folder.read("no.db").starts_with("This is not a database"), "it is left as it is");
+}

@@ -1,0 +1,131 @@
+//! Having a round written: draft, check, one repair, a fallback, all on record.
+
+use crate::call::CallEnd;
+use crate::driver::{Run, stop_reason};
+use crate::orchestrator::{Brief, Draft, Refused, RoundResult, specification_in};
+use crate::state::{Member, RunState, Standing};
+use crate::store::StoreError;
+use lemon_spec::{Plan, Rejection, validate_round};
+use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReason};
+
+impl Run<'_> {
+    /// Has the next round written, checked, repaired once, or replaced.
+    pub(crate) async fn write_round(&self, state: &RunState) -> Result<Written, StoreError> {
+        let brief = self.brief(state);
+        let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
+        let name = if matches!(draft, Draft::Text(_)) { "fixed" } else { "prompted" };
+        let refused = match self.try_draft(draft, name, &brief, state).await? {
+            Tried::Plan(plan) => return Ok(Written::Plan(plan)),
+            Tried::Halt(reason) => return Ok(Written::Halt(reason)),
+            Tried::Refused(rejection) => Some(rejection),
+            Tried::NoText => None,
+        };
+        let repair = refused.as_ref().and_then(|rejection| {
+            let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
+            self.runner.orchestrator.repair(&brief, &refused)
+        });
+        if let Some(draft) = repair {
+            match self.try_draft(draft, "repair", &brief, state).await? {
+                Tried::Plan(plan) => return Ok(Written::Plan(plan)),
+                Tried::Halt(reason) => return Ok(Written::Halt(reason)),
+                Tried::Refused(_) | Tried::NoText => {}
+            }
+        }
+        let Some(text) = self.runner.orchestrator.fallback(&brief) else { return Ok(Written::Nobody) };
+        match self.try_draft(Draft::Text(text), "fallback", &brief, state).await? {
+            Tried::Plan(plan) => Ok(Written::Plan(plan)),
+            Tried::Halt(reason) => Ok(Written::Halt(reason)),
+            Tried::Refused(_) | Tried::NoText => Ok(Written::Nobody),
+        }
+    }
+
+    /// Gets a text, by asking if need be, and checks it. The decision is durable before anyone acts on it.
+    async fn try_draft(
+        &self,
+        draft: Draft,
+        by: &str,
+        brief: &Brief<'_>,
+        state: &RunState,
+    ) -> Result<Tried, StoreError> {
+        let round = brief.round;
+        let (text, model, spend) = match draft {
+            Draft::Text(text) => (text, None, Spend::default()),
+            Draft::Ask { level, messages, schema } => {
+                let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
+                match self.call(request, &format!("write round {round}")).await? {
+                    CallEnd::Replied { reply, spend, .. } => {
+                        (specification_in(&reply.text).to_owned(), reply.model, spend)
+                    }
+                    CallEnd::Failed { error, spend, .. } => {
+                        let kind =
+                            EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(error.failure) };
+                        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
+                        return Ok(Tried::NoText);
+                    }
+                    CallEnd::Refused { limit, needed, left, .. } => {
+                        self.recorder.note(ORCHESTRATOR, EventKind::Budget { limit, needed, left }, Spend::default());
+                        return Ok(Tried::Halt(stop_reason(limit)));
+                    }
+                }
+            }
+        };
+        let kind = EventKind::Decision { round, by: by.to_owned(), model, text: text.clone() };
+        self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
+        match validate_round(&text, &self.runner.language, &state.ids()) {
+            Ok(plan) => Ok(Tried::Plan(Box::new(plan))),
+            Err(rejection) => {
+                let diagnostics = rejection.diagnostics.clone();
+                let kind = EventKind::Rejection { round, diagnostics, failure: None };
+                self.recorder.note(ORCHESTRATOR, kind, Spend::default());
+                Ok(Tried::Refused(rejection))
+            }
+        }
+    }
+
+    /// Puts on record that nobody will see the end of what was being written.
+    pub(crate) fn abandon_writing(&self, reason: StopReason, round: u32) {
+        let message = match reason {
+            StopReason::TimeBudget => "the time was up while the team was being written",
+            _ => "the run was cancelled while the team was being written",
+        };
+        let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
+        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(failure) };
+        let spend = self.forfeit(ORCHESTRATOR);
+        self.recorder.note(ORCHESTRATOR, kind, spend);
+    }
+
+    fn brief<'s>(&'s self, state: &'s RunState) -> Brief<'s> {
+        let result = |member: &'s Member| match &member.standing {
+            Standing::Ended(outcome) => Some(RoundResult {
+                agent: &member.agent.id,
+                role: &member.agent.role,
+                status: outcome.status,
+                reply: outcome.reply.as_deref(),
+            }),
+            Standing::Waiting | Standing::Running => None,
+        };
+        Brief {
+            question: state.question(),
+            round: state.round() + 1,
+            results: state.members().iter().filter_map(result).collect(),
+            language: &self.runner.language,
+            tokens_left: self.ledger().tokens_left(),
+        }
+    }
+}
+
+/// What came of having a round written.
+pub(crate) enum Written {
+    Plan(Box<Plan>),
+    /// Nobody writes such a round, or nothing valid came of it.
+    Nobody,
+    Halt(StopReason),
+}
+
+/// What came of one draft.
+enum Tried {
+    Plan(Box<Plan>),
+    Refused(Rejection),
+    NoText,
+    Halt(StopReason),
+}

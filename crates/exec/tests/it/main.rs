@@ -1,0 +1,17 @@
+//! The executor against real sockets, scripted workers and random teams.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
+
+mod budget;
+mod cassette;
+mod common;
+mod crash;
+mod faults;
+mod orchestrators;
+mod random_teams;
+mod recovery;
+mod reuse;
+mod same_seed;
+mod schedule;
+mod state;
+mod state_random;
+mod store;
