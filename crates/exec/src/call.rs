@@ -144,7 +144,10 @@ impl Run<'_> {
         }
         let spread = draw(self.recorder.header().seed, &[&request.agent, "wait", &attempt.to_string()]);
         let retry = &self.runner.settings.retry;
-        let Some(wait) = retry.wait(attempt, error.retry_after, spread) else {
+        // Without its schema it is another request, which has not failed yet.
+        let schema_refused = error.failure.kind == FailureKind::SchemaRefused;
+        let wait = schema_refused.then_some(Duration::ZERO).or_else(|| retry.wait(attempt, error.retry_after, spread));
+        let Some(wait) = wait else {
             return Err(Some(match error.retry_after {
                 Some(asked) if attempt < retry.attempts => {
                     format!("it asks to be left alone for {} s, longer than this run waits", asked.as_secs())

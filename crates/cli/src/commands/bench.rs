@@ -121,7 +121,7 @@ fn measure(base_url: &str, teams: usize, width: usize, warm: usize) -> Result<Me
 async fn scenario(base_url: &str, teams: usize, width: usize, warm: usize) -> Result<Measured, Fault> {
     let folder = std::env::temp_dir().join(format!("lemon-bench-{}", fresh_id()));
     let store = Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?);
-    let runner = runner(base_url, store)?;
+    let runner = Arc::new(runner(base_url, store)?);
     run_teams(&runner, warm, warm.max(1)).await?;
     let (cpu, began) = (cpu_seconds(), Instant::now());
     run_teams(&runner, teams, width).await?;
@@ -165,21 +165,22 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
     })
 }
 
-async fn run_teams(runner: &Runner, teams: usize, width: usize) -> Result<(), Fault> {
+async fn run_teams(runner: &Arc<Runner>, teams: usize, width: usize) -> Result<(), Fault> {
     let cancel = CancellationToken::new();
-    let mut ends = stream::iter(0..teams)
-        .map(|number| {
-            let cancel = cancel.clone();
-            async move {
-                let run_id = format!("bench-{}", fresh_id());
-                // Every question differs, so that no reply is reused.
-                let question = format!("Question {number} of {run_id}: what is the answer?");
-                let job = Job { task_id: run_id.clone(), run_id, question, seed: 0, meta: RunMeta::default() };
-                runner.run(&job, &cancel, None).await.map(|trace| trace.summary().stop_reason)
-            }
+    let team = |number: usize| {
+        let (runner, cancel) = (runner.clone(), cancel.clone());
+        // A task of its own, as each run of a batch is.
+        tokio::spawn(async move {
+            let run_id = format!("bench-{}", fresh_id());
+            // Every question differs, so that no reply is reused.
+            let question = format!("Question {number} of {run_id}: what is the answer?");
+            let job = Job { task_id: run_id.clone(), run_id, question, seed: 0, meta: RunMeta::default() };
+            runner.run(&job, &cancel, None).await.map(|trace| trace.summary().stop_reason)
         })
-        .buffer_unordered(width);
+    };
+    let mut ends = stream::iter(0..teams).map(team).buffer_unordered(width);
     while let Some(end) = ends.next().await {
+        let end = end.map_err(|error| Fault::new(format!("a team broke off: {error}")))?;
         if end? != Some(StopReason::Answered) {
             return Err(Fault { code: 1, ..Fault::new("a team did not answer: the measurement is void") });
         }

@@ -13,7 +13,7 @@ use lemon_exec::{Budget, Job, fresh_id, unix_ms};
 use lemon_trace::{StopReason, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ pub async fn run(
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
     let record = serde_json::to_string(&meta).unwrap_or_default();
     prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
-    work(args, &prepared, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
+    work(args, prepared, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
 }
 
 pub async fn resume(
@@ -75,44 +75,76 @@ pub async fn resume(
     let before =
         Before { spec: meta.spec, budget: meta.budget, workers: Some(meta.workers), worker_file: meta.worker_file };
     let prepared = prepare(config, args, before, || Ok(store))?;
-    work(args, &prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
+    work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
 }
 
 async fn work(
     args: &RunArgs,
-    prepared: &Prepared,
+    prepared: Prepared,
     batch: &BatchRow,
     seed: u64,
     width: usize,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
     let progress = Progress::start(args.quiet, batch);
-    let one = |(position, task): (usize, &'_ BatchTask)| {
-        let task = task.clone();
-        async move { run_task(prepared, &batch.batch, position, &task, seed, cancel).await }
+    let prepared = Arc::new(prepared);
+    let one = |(position, task): (usize, &BatchTask)| {
+        let (prepared, batch, task, cancel) = (prepared.clone(), batch.batch.clone(), task.clone(), cancel.clone());
+        // A task of its own for the runtime: woken alone, not with all the others.
+        let run = tokio::spawn(async move {
+            let trace = run_task(&prepared, &batch, position, &task, seed, &cancel).await?;
+            Ok(trace.map(|trace| RunResult::new(&trace, &prepared.language, &prepared.levels)))
+        });
+        async move { (position, run.await.unwrap_or_else(|error| Err(Fault::new(format!("a run broke off: {error}"))))) }
     };
-    // `buffered` keeps the order of the file: the same tasks give the same lines in the same order.
-    let mut results = stream::iter(batch.tasks.iter().enumerate()).map(one).buffered(width.max(1));
-    let mut counts: HashMap<&'static str, usize> = HashMap::new();
-    let (mut tokens, mut unfinished) = (0, 0);
-    while let Some(trace) = results.next().await {
-        let Some(trace) = trace? else {
-            unfinished += 1;
-            continue;
-        };
-        let result = RunResult::new(&trace, &prepared.language, &prepared.levels);
-        *counts.entry(result.stop_reason.unwrap_or("unfinished")).or_default() += 1;
-        tokens += result.tokens.total;
-        progress.add(&result, tokens);
-        if args.json {
-            crate::println(&serde_json::to_string(&result).unwrap_or_default())?;
-        } else {
-            crate::println(&format!("{}\t{}", result.task_id, one_line(result.answer.as_deref().unwrap_or("-"))))?;
+    let mut ends = stream::iter(batch.tasks.iter().enumerate()).map(one).buffer_unordered(width.max(1));
+    let mut totals = Totals::default();
+    // Results wait here for those before them: the same tasks give the same lines in the same order.
+    let (mut waiting, mut next) = (BTreeMap::new(), 0);
+    while let Some((position, result)) = ends.next().await {
+        let result = result?;
+        totals.add(result.as_ref());
+        if let Some(result) = &result {
+            progress.add(result, totals.tokens);
+        }
+        waiting.insert(position, result);
+        while let Some(result) = waiting.remove(&next) {
+            next += 1;
+            result.map_or(Ok(0), |result| print_result(args, &result))?;
         }
     }
-    progress.finish(&counts, tokens, unfinished, batch);
-    let answered = counts.get("answered").copied().unwrap_or(0);
-    Ok(u8::from(answered < batch.tasks.len()))
+    progress.finish(&totals, batch);
+    Ok(u8::from(totals.count("answered") < batch.tasks.len()))
+}
+
+fn print_result(args: &RunArgs, result: &RunResult) -> Result<u8, Fault> {
+    if args.json {
+        return crate::println(&serde_json::to_string(result).unwrap_or_default());
+    }
+    crate::println(&format!("{}\t{}", result.task_id, one_line(result.answer.as_deref().unwrap_or("-"))))
+}
+
+/// What became of the tasks so far.
+#[derive(Default)]
+struct Totals {
+    by_end: BTreeMap<&'static str, usize>,
+    tokens: u64,
+    not_begun: usize,
+}
+
+impl Totals {
+    fn add(&mut self, result: Option<&RunResult>) {
+        let Some(result) = result else {
+            self.not_begun += 1;
+            return;
+        };
+        *self.by_end.entry(result.stop_reason.unwrap_or("unfinished")).or_default() += 1;
+        self.tokens += result.tokens.total;
+    }
+
+    fn count(&self, end: &str) -> usize {
+        self.by_end.get(end).copied().unwrap_or(0)
+    }
 }
 
 /// Runs a task, goes on with it, or reads what it came to. `None`: not begun, because the batch was cancelled.
@@ -236,19 +268,17 @@ impl Progress {
         }
     }
 
-    fn finish(&self, counts: &HashMap<&'static str, usize>, tokens: u64, unfinished: usize, batch: &BatchRow) {
+    fn finish(&self, totals: &Totals, batch: &BatchRow) {
         if let Progress::Bar(bar) = self {
             bar.finish_and_clear();
         }
         if matches!(self, Progress::Silent) {
             return;
         }
-        let mut counts: Vec<_> = counts.iter().collect();
-        counts.sort();
-        let counts = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ");
-        eprintln!("{}: {counts}; {tokens} tokens", batch.batch);
-        if unfinished > 0 {
-            eprintln!("{unfinished} not begun; go on with `lemon run --resume {}`", batch.batch);
+        let ends = totals.by_end.iter().map(|(end, count)| format!("{count} {end}")).collect::<Vec<_>>().join(", ");
+        eprintln!("{}: {ends}; {} tokens", batch.batch, totals.tokens);
+        if totals.not_begun > 0 {
+            eprintln!("{} not begun; go on with `lemon run --resume {}`", totals.not_begun, batch.batch);
         }
     }
 }

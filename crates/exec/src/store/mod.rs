@@ -4,8 +4,10 @@
 //! copy that could disagree. One thread writes; what many runs hand it at the same time becomes durable in one
 //! transaction. With `sync: normal` a committed event survives the death of the process; with `full`, of the machine.
 
+mod checkpoint;
 mod owner;
 mod read;
+mod replies;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -14,8 +16,10 @@ pub use read::{BatchRow, BatchTask, RunRow};
 pub use writer::Durable;
 
 use crate::worker::Reply;
+use checkpoint::Checkpointer;
 use lemon_trace::{Header, Summary};
 use owner::Owner;
+use replies::KnownReplies;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -28,6 +32,7 @@ pub struct Store {
     writer: Writer,
     // A std mutex around one connection, and not a pool: reads are single look-ups of microseconds.
     reader: Mutex<Connection>,
+    replies: KnownReplies,
     /// Taken with the first run, so that looking at traces leaves no files behind.
     owner: OnceLock<Owner>,
 }
@@ -145,35 +150,25 @@ impl Store {
                 .map_err(|error| StoreError::Database(format!("{}: {error}", folder.display())))?;
         }
         let mut connection = connect(path)?;
+        check_ours(&connection, path)?;
         let level = match sync {
             Sync::Normal => "NORMAL",
             Sync::Full => "FULL",
         };
-        // The first look into the file: here shows what is none of ours.
-        connection
-            .pragma_update(None, "journal_mode", "WAL")
-            .map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", level)?;
-        // Moving the log into the file is the one thing that flushes the disk: 16 MiB at a time, not 4.
-        connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
+        // The checkpointer's work, not the writer's.
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-        let application: i64 = transaction.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        if tables > 0 && application != APPLICATION {
-            return Err(StoreError::Foreign(path.to_owned()));
-        }
-        let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found > SCHEMA_VERSION {
-            return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
-        }
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         transaction.commit()?;
         Ok(Store {
             path: path.to_owned(),
-            writer: Writer::start(connection)?,
+            writer: Writer::start(connection, Checkpointer::start(connect(path)?)?)?,
             reader: Mutex::new(connect(path)?),
+            replies: KnownReplies::default(),
             owner: OnceLock::new(),
         })
     }
@@ -225,12 +220,16 @@ impl Store {
 
     /// Keeps a reply for whoever makes the same call.
     pub fn remember(&self, key: [u8; 32], reply: &Reply) {
+        self.replies.add(&key);
         self.writer.send_and_forget(Op::Reply { key, reply: to_json(reply) });
     }
 
     /// The reply to this very call, if one is on record.
     pub fn recall(&self, key: &[u8; 32]) -> Option<Reply> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.replies.may_have(key, &reader) {
+            return None;
+        }
         let mut statement = reader.prepare_cached("SELECT reply FROM replies WHERE key = ?1").ok()?;
         let reply: String = statement.query_row([&key[..]], |row| row.get(0)).ok()?;
         serde_json::from_str(&reply).ok()
@@ -253,6 +252,23 @@ impl Store {
         let fresh = Owner::new(&self.path)?;
         Ok(self.owner.get_or_init(|| fresh))
     }
+}
+
+/// Looks into the file before anything is written to it.
+fn check_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let number = |query: &str| {
+        let found = connection.query_row(query, [], |row| row.get::<_, i64>(0));
+        found.map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))
+    };
+    let tables = number("SELECT count(*) FROM sqlite_master")?;
+    if tables > 0 && number("PRAGMA application_id")? != APPLICATION {
+        return Err(StoreError::Foreign(path.to_owned()));
+    }
+    let found = number("PRAGMA user_version")?;
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    Ok(())
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {

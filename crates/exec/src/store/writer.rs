@@ -1,6 +1,7 @@
 //! The one thread that writes. Whatever waits is committed together.
 
 use super::StoreError;
+use super::checkpoint::Checkpointer;
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +15,7 @@ const MOST_TOGETHER: usize = 4_096;
 /// More operations at once than this come from many runs.
 const BUSY: usize = 8;
 /// How long to gather more of them.
-const LINGER: Duration = Duration::from_micros(300);
+const LINGER: Duration = Duration::from_micros(500);
 
 pub(super) enum Op {
     BeginRun {
@@ -48,6 +49,18 @@ pub(super) enum Op {
         meta: String,
         tasks: Vec<(String, String)>,
     },
+}
+
+impl Op {
+    /// Its length, more or less.
+    fn bytes(&self) -> usize {
+        match self {
+            Op::Events { events, .. } => events.iter().map(|(_, event)| event.len()).sum(),
+            Op::Reply { reply, .. } => reply.len(),
+            Op::BeginRun { header, meta, .. } => header.len() + meta.len(),
+            Op::FinishRun { .. } | Op::BeginBatch { .. } => 0,
+        }
+    }
 }
 
 type Ack = Option<oneshot::Sender<Result<(), StoreError>>>;
@@ -95,10 +108,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn start(connection: Connection) -> Result<Self, StoreError> {
+    pub fn start(connection: Connection, checkpointer: Checkpointer) -> Result<Self, StoreError> {
         let (sender, receiver) = channel();
-        let thread =
-            std::thread::Builder::new().name("store".into()).spawn(move || write_all(connection, &receiver))?;
+        let thread = std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || write_all(connection, &receiver, checkpointer))?;
         Ok(Writer { sender: Some(sender), thread: Some(thread) })
     }
 
@@ -130,7 +144,7 @@ impl Drop for Writer {
     }
 }
 
-fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>) {
+fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>, mut checkpointer: Checkpointer) {
     let mut busy = false;
     let mut numbers = HashMap::new();
     while let Ok((first, ack)) = receiver.recv() {
@@ -157,6 +171,7 @@ fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>) {
                 let _ = ack.send(result);
             }
         }
+        checkpointer.note(ops.iter().map(Op::bytes).sum());
     }
 }
 

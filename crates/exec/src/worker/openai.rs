@@ -1,13 +1,13 @@
 //! Any OpenAI-compatible chat endpoint: vLLM, SGLang, Ollama, llama.cpp, a cloud.
 
 use super::sse::SseReader;
-use super::{AskError, FailedCost, Reply, Request, Usage, Worker};
+use super::{AskError, ChatMessage, FailedCost, Reply, Request, Usage, Worker};
 use crate::tokens;
 use async_trait::async_trait;
 use lemon_trace::FailureKind;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Response, StatusCode};
-use serde::Deserialize;
+use reqwest::{Response, StatusCode, Url};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -53,6 +53,8 @@ pub struct OpenAi {
 
 struct EndpointState {
     endpoint: Endpoint,
+    /// Where its chat completions are.
+    url: Url,
     headers: HeaderMap,
     /// Set once the endpoint refuses a request because of its schema, so that later calls do not try again.
     refuses_schema: AtomicBool,
@@ -69,11 +71,8 @@ impl OpenAi {
         Ok(OpenAi { client, levels })
     }
 
-    async fn post(&self, state: &EndpointState, body: &Value) -> Result<Response, AskError> {
-        let url = format!("{}/chat/completions", state.endpoint.base_url.trim_end_matches('/'));
-        // Writing a value that was just built cannot fail; an empty body would be refused by the endpoint.
-        let bytes = serde_json::to_vec(body).unwrap_or_default();
-        let sent = self.client.post(url).headers(state.headers.clone()).body(bytes).send().await;
+    async fn post(&self, state: &EndpointState, body: Vec<u8>) -> Result<Response, AskError> {
+        let sent = self.client.post(state.url.clone()).headers(state.headers.clone()).body(body).send().await;
         // Only where no connection came about is it certain that no model was at work.
         sent.map_err(|error| match error.is_connect() {
             true => AskError::free(FailureKind::Unreachable, describe(&error)),
@@ -82,7 +81,7 @@ impl OpenAi {
     }
 
     async fn ask_once(&self, request: &Request, state: &EndpointState, schema: bool) -> Result<Reply, AskError> {
-        let response = self.post(state, &body(request, &state.endpoint, schema)).await?;
+        let response = self.post(state, body(request, &state.endpoint, schema)).await?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
@@ -121,7 +120,9 @@ impl EndpointState {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        Ok(EndpointState { endpoint, headers, refuses_schema: AtomicBool::new(false) })
+        let url = format!("{}/chat/completions", endpoint.base_url.trim_end_matches('/'));
+        let url = Url::parse(&url).map_err(|error| format!("{} is no address: {error}", endpoint.base_url))?;
+        Ok(EndpointState { endpoint, url, headers, refuses_schema: AtomicBool::new(false) })
     }
 
     /// A request refused with a schema may be taken without one. The next attempt has none: it is the driver's to make,
@@ -160,31 +161,49 @@ pub fn http_client() -> Result<reqwest::Client, String> {
     reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)
+        // A redirected request would carry its key to somebody else.
+        .redirect(reqwest::redirect::Policy::none())
+        // Trying again is the driver's to decide: every request counts.
+        .retry(reqwest::retry::never())
         .build()
         .map_err(|error| format!("no HTTP client: {}", describe(&error)))
 }
 
-fn body(request: &Request, endpoint: &Endpoint, schema: bool) -> Value {
-    let mut body = json!({
-        "model": endpoint.model,
-        "messages": request.messages,
-        "max_tokens": request.max_tokens,
-    });
-    if endpoint.stream {
-        body["stream"] = json!(true);
-        body["stream_options"] = json!({"include_usage": true});
-    }
-    if let Some(temperature) = request.temperature {
-        body["temperature"] = json!(temperature);
-    }
-    if endpoint.send_seed {
-        body["seed"] = json!(request.seed);
-    }
-    if let (true, Some(schema)) = (schema, &request.schema) {
-        let format = json!({"name": "team", "strict": true, "schema": schema});
-        body["response_format"] = json!({"type": "json_schema", "json_schema": format});
-    }
-    body
+/// The body of a request, written straight from what it is made of.
+#[derive(Serialize)]
+struct ChatRequest<'a> {
+    model: &'a str,
+    messages: &'a [ChatMessage],
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+}
+
+fn body(request: &Request, endpoint: &Endpoint, schema: bool) -> Vec<u8> {
+    let schema = request.schema.as_ref().filter(|_| schema);
+    let body = ChatRequest {
+        model: &endpoint.model,
+        messages: &request.messages,
+        max_tokens: request.max_tokens,
+        stream: endpoint.stream.then_some(true),
+        stream_options: endpoint.stream.then(|| json!({"include_usage": true})),
+        temperature: request.temperature,
+        seed: endpoint.send_seed.then_some(request.seed),
+        response_format: schema.map(|schema| {
+            let named = json!({"name": "team", "strict": true, "schema": schema});
+            json!({"type": "json_schema", "json_schema": named})
+        }),
+    };
+    // Plain values always serialise; an empty body would be refused by the endpoint.
+    serde_json::to_vec(&body).unwrap_or_default()
 }
 
 /// What an endpoint's reply says, whole or collected piece by piece.
