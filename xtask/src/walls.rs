@@ -16,8 +16,14 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-spec", uses: &[], tests_use: &[] },
     Wall { package: "lemon-trace", uses: &["lemon-spec"], tests_use: &[] },
     Wall { package: "lemon-exec", uses: &["lemon-spec", "lemon-trace"], tests_use: &["lemon-fakes"] },
+    Wall { package: "lemon-task", uses: &[], tests_use: &[] },
+    Wall { package: "lemon-sandbox", uses: &[], tests_use: &[] },
     Wall { package: "lemon-fakes", uses: &[], tests_use: &[] },
-    Wall { package: "lemon-cli", uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-fakes"], tests_use: &[] },
+    Wall {
+        package: "lemon-cli",
+        uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-sandbox", "lemon-fakes"],
+        tests_use: &[],
+    },
     Wall { package: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -39,6 +39,11 @@ pub enum Command {
     /// Look at runs: list, show, export, diff
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Look at task sets: which are in a folder, and are they whole
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// Grade replies made elsewhere
+    Grade(GradeArgs),
     /// Measure this program on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -256,6 +261,42 @@ pub enum Format {
     Svg,
     /// One self-contained page
     Html,
+}
+
+/// `lemon data`
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Read everything in a folder and say what is there: records, checksums, faults
+    Check {
+        /// The folder, laid out as gsm8k/test.jsonl, mmlu/val/*.csv and so on
+        dir: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `lemon grade`
+#[derive(Debug, Args)]
+pub struct GradeArgs {
+    /// The task set: mmlu, gsm8k, aqua, multiarith, svamp, humaneval, humaneval-py
+    #[arg(long, value_name = "NAME")]
+    pub set: String,
+    /// The folder of task sets [default: the sample that ships with this program]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The split
+    #[arg(long, default_value = "test", value_name = "NAME")]
+    pub split: String,
+    /// The replies: a file of JSON lines {"item", "reply"}, item = position in the set from 0
+    #[arg(long, value_name = "FILE")]
+    pub replies: PathBuf,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `lemon bench`

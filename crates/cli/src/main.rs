@@ -35,6 +35,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Schema(args) => commands::schema::schema(cli, args),
         Command::Edits(args) => commands::edits::edits(cli, args),
         Command::Trace(command) => commands::trace::trace(cli, command),
+        Command::Data(command) => commands::data::data(command),
+        Command::Grade(args) => commands::grade::grade(args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,8 +1,10 @@
 //! One command, one file, one function.
 
 pub mod bench;
+pub mod data;
 pub mod doctor;
 pub mod edits;
+pub mod grade;
 pub mod init;
 pub mod run;
 pub mod schema;

@@ -57,7 +57,9 @@ impl Folder {
     }
 
     pub fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
-        std::fs::write(self.path(name), text).unwrap();
+        let path = self.path(name);
+        path.parent().into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        std::fs::write(path, text).unwrap();
         self
     }
 

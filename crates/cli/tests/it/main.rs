@@ -7,6 +7,7 @@ mod common;
 mod configuration;
 mod doctor;
 mod export;
+mod grading;
 mod interrupted;
 mod key;
 mod live;

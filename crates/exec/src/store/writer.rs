@@ -15,7 +15,7 @@ const MOST_TOGETHER: usize = 4_096;
 /// More operations at once than this come from many runs.
 const BUSY: usize = 8;
 /// How long to gather more of them.
-const LINGER: Duration = Duration::from_micros(500);
+const LINGER: Duration = Duration::from_micros(150);
 
 pub(super) enum Op {
     BeginRun {

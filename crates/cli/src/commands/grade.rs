@@ -1,0 +1,123 @@
+//! `lemon grade`: grade replies made elsewhere.
+
+use crate::args::GradeArgs;
+use crate::fault::{Fault, read_file};
+use crate::{print, println, to_json};
+use lemon_sandbox::{Limits, Policy, Sandbox, SandboxError};
+use lemon_task::{Item, Program, SetName, Source, TaskSet, Verdict, grade as grade_reply, load};
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize)]
+struct Reply {
+    item: usize,
+    reply: String,
+}
+
+/// One graded reply. The field names are an interface.
+#[derive(Serialize)]
+struct Graded {
+    item: usize,
+    correct: bool,
+    legacy: bool,
+    extracted: Option<String>,
+}
+
+#[derive(Default, Serialize)]
+struct Totals {
+    graded: usize,
+    correct: usize,
+    legacy: usize,
+    /// Lines that are no replies to an item of the set.
+    skipped: usize,
+}
+
+pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
+    let set: SetName = args.set.parse().map_err(Fault::new)?;
+    let source = args.data.clone().map_or(Source::Sample, Source::Folder);
+    let tasks = load(&source, set, &args.split).map_err(Fault::new)?;
+    let sandbox = match set {
+        SetName::HumanEval | SetName::HumanEvalPy => Some(sandbox(args)?),
+        _ => None,
+    };
+    let name = args.replies.display();
+    let (mut items, mut totals) = (Vec::new(), Totals::default());
+    for (at, line) in read_file(&args.replies)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match grade_line(&tasks, line, sandbox.as_ref())? {
+            Ok(graded) => {
+                totals.add(&graded);
+                items.push(graded);
+            }
+            Err(fact) => {
+                eprintln!("warning: {name}, line {}: {fact}; skipped", at + 1);
+                totals.skipped += 1;
+            }
+        }
+    }
+    if items.is_empty() {
+        return Err(Fault::new(format!("{name} has no reply to an item of {set}")).hint(
+            r#"one JSON object a line: {"item": 0, "reply": "… Answer: 42"}, item = position in the set from 0"#,
+        ));
+    }
+    if args.json {
+        return println(&to_json(&serde_json::json!({ "items": items, "totals": totals })));
+    }
+    for Graded { item, correct, legacy, extracted } in &items {
+        let word = |right: &bool| if *right { "right" } else { "wrong" };
+        let extracted = extracted.as_deref().unwrap_or("-").split_whitespace().collect::<Vec<_>>().join(" ");
+        let short: String = extracted.chars().take(60).collect();
+        print(&format!("{item:>6}  {}  legacy {}  {short}\n", word(correct), word(legacy)))?;
+    }
+    let Totals { graded, correct, legacy, skipped } = totals;
+    println(&format!("{correct} of {graded} right (legacy rule: {legacy}); {skipped} lines skipped"))
+}
+
+/// A graded line, or why it is none.
+fn grade_line(tasks: &TaskSet, line: &str, sandbox: Option<&Sandbox>) -> Result<Result<Graded, String>, Fault> {
+    let Reply { item, reply } = match serde_json::from_str(line) {
+        Ok(reply) => reply,
+        Err(error) => return Ok(Err(format!("not {{item, reply}}: {error}"))),
+    };
+    let Some(task) = tasks.at(item) else { return Ok(Err(format!("the split has no item {item}"))) };
+    let grade = grade_reply(task, &reply);
+    let decide = |verdict, program: fn(&Item, &str) -> Option<Program>| match verdict {
+        Verdict::Right => Ok(true),
+        Verdict::Wrong => Ok(false),
+        Verdict::MustRun => {
+            program(task, &reply).zip(sandbox).map_or(Ok(false), |(program, sandbox)| run(sandbox, program))
+        }
+    };
+    let correct = decide(grade.verdict, Program::new)?;
+    let legacy = decide(grade.legacy, Program::legacy)?;
+    Ok(Ok(Graded { item, correct, legacy, extracted: grade.extracted }))
+}
+
+fn run(sandbox: &Sandbox, program: Program) -> Result<bool, Fault> {
+    let Program { entry_point, code, test, prompt } = program;
+    let program = lemon_sandbox::Program { prompt_and_code: code, test, entry_point, prompt };
+    sandbox.run_python(&program, &Limits::default()).map(|verdict| verdict.passed()).map_err(refusal)
+}
+
+fn sandbox(args: &GradeArgs) -> Result<Sandbox, Fault> {
+    let policy = if args.unsafe_no_sandbox { Policy::UnsafeNoSandbox } else { Policy::Isolated };
+    Sandbox::new(policy).map_err(refusal)
+}
+
+/// Code that cannot be contained is not run.
+fn refusal(error: SandboxError) -> Fault {
+    let hint = match &error {
+        SandboxError::Unavailable { .. } => {
+            "--unsafe-no-sandbox runs the code all the same, on your own responsibility"
+        }
+        SandboxError::Python { .. } => "grading code needs Python 3",
+        _ => return Fault::new(error),
+    };
+    Fault::new(error).hint(hint)
+}
+
+impl Totals {
+    fn add(&mut self, graded: &Graded) {
+        self.graded += 1;
+        self.correct += usize::from(graded.correct);
+        self.legacy += usize::from(graded.legacy);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the test programs share.
+#![allow(dead_code)] // each test program uses its part
+
+use std::{
+    fs,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use lemon_sandbox::{FailureKind, Limits, Policy, Program, Sandbox, SandboxError, Verdict};
+
+/// The sandbox, or nothing where the machine cannot isolate; then the tests say so and check nothing.
+pub fn sandbox() -> Option<&'static Sandbox> {
+    static SANDBOX: OnceLock<Option<Sandbox>> = OnceLock::new();
+    SANDBOX
+        .get_or_init(|| match Sandbox::new(Policy::Isolated) {
+            Ok(sandbox) => Some(sandbox),
+            Err(error @ (SandboxError::Unavailable { .. } | SandboxError::Python { .. })) => {
+                // A machine that is meant to isolate must not skip silently.
+                assert!(std::env::var_os("LEMON_REQUIRE_SANDBOX").is_none(), "{error}");
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        })
+        .as_ref()
+}
+
+/// Short limits, for programs that run into them.
+pub fn limits() -> Limits {
+    Limits { wall: Duration::from_secs(20), cpu_s: 2, memory_bytes: 256 << 20, ..Limits::default() }
+}
+
+/// A program with a function `f` that should double its argument.
+pub fn doubling(code: &str) -> Program {
+    Program {
+        prompt_and_code: code.into(),
+        test: "def check(candidate):\n    assert True\n    assert candidate(1) == 2\n    assert candidate(21) == 42\n"
+            .into(),
+        entry_point: "f".into(),
+        prompt: "def f(x):\n    \"\"\"Twice x.\"\"\"\n".into(),
+    }
+}
+
+/// While it is held, no other test of this program runs anything.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program while nothing else runs, and sees that nothing is left of it.
+pub fn run(program: &Program, limits: &Limits) -> Option<Verdict> {
+    let sandbox = sandbox()?;
+    let _alone = alone();
+    let verdict = sandbox.run_python(program, limits).unwrap();
+    assert_nothing_left();
+    Some(verdict)
+}
+
+/// Runs `code` and compares how it fails, or None for a pass.
+pub fn check(code: &str, expected: Option<FailureKind>) {
+    if let Some(verdict) = run(&doubling(code), &limits()) {
+        assert_eq!(verdict.failure(), expected, "{code}\n{verdict:?}");
+    }
+}
+
+/// Runs `code`, which must not pass; how it fails may depend on the version of Python.
+pub fn check_fails(code: &str) {
+    if let Some(verdict) = run(&doubling(code), &limits()) {
+        assert!(!verdict.passed(), "{code}\n{verdict:?}");
+    }
+}
+
+/// As `check`, for a body that tries something before it returns the right answer.
+pub fn check_before_answer(body: &str, expected: Option<FailureKind>) {
+    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    check(&format!("import os, sys\ndef f(x):\n{body}    return 2 * x\n"), expected);
+}
+
+/// No process of ours is alive, and no directory of ours is left.
+pub fn assert_nothing_left() {
+    let label = format!("lemon-sandbox:{}:", std::process::id());
+    for command in command_lines() {
+        assert!(!command.contains(&label), "{command}");
+    }
+    // The first process of a namespace shows our own command line; it would be our child.
+    for task in fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        assert_eq!(children, "", "children are left");
+    }
+    let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("lemon-sandbox-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Of all processes.
+pub fn command_lines() -> Vec<String> {
+    let commands = fs::read_dir("/proc").unwrap().flatten().map(|entry| fs::read(entry.path().join("cmdline")));
+    commands.flatten().map(|command| String::from_utf8_lossy(&command).into_owned()).collect()
+}
