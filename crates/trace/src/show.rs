@@ -22,7 +22,7 @@ impl Trace {
         writeln!(out, "{}", text::heading(header))?;
         writeln!(out, "question  {}", text::line(&header.question, WIDTH))?;
         let answer = summary.answer.as_deref().map_or_else(|| "–".to_owned(), |answer| text::line(answer, WIDTH));
-        writeln!(out, "answer    {answer}  ({})", summary.stop_reason.map_or("still running", StopReason::as_str))?;
+        writeln!(out, "answer    {answer}  ({})", summary.stop_reason.map_or("no end on record", StopReason::as_str))?;
         for round in 1..=summary.rounds {
             writeln!(out, "\nround {round}  {}", self.round_notes(round))?;
             write_team(out, &summary, round)?;

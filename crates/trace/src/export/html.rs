@@ -38,7 +38,7 @@ pub fn html(trace: &Trace) -> String {
 
 fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
     let header = &trace.header;
-    let reason = summary.stop_reason.map_or("still running", StopReason::as_str);
+    let reason = summary.stop_reason.map_or("no end on record", StopReason::as_str);
     let class = if summary.stop_reason == Some(StopReason::Answered) { "good" } else { "odd" };
     let answer = summary
         .answer
