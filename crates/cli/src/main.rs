@@ -62,6 +62,11 @@ fn println(text: &str) -> Result<u8, Fault> {
     print(&format!("{text}\n"))
 }
 
+/// A text on one line: every run of white space becomes a space.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// A value as JSON, over several lines.
 fn to_json(value: &impl serde::Serialize) -> String {
     // Our own plain types always serialise.

@@ -155,11 +155,6 @@ impl Ledger {
         self.calls += calls;
     }
 
-    /// The limits.
-    pub fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
     /// Tokens neither spent nor reserved, if they are limited.
     pub fn tokens_left(&self) -> Option<u64> {
         let held: u64 = self.open.iter().map(Reservation::tokens).sum();

@@ -3,7 +3,7 @@
 use crate::args::{Cli, EditsArgs};
 use crate::config::Config;
 use crate::fault::Fault;
-use crate::{print, println, setup, to_json};
+use crate::{one_line, print, println, setup, to_json};
 use lemon_spec::diagnostic::explain;
 use lemon_spec::edit::{Edit, Edited, apply, edits as all_edits};
 use lemon_spec::{Plan, Span};
@@ -42,7 +42,7 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
         let before = edited.before.map_or("", |span| span.of(plan.source()));
         let after = edited.after.of(edited.plan.source());
         if edited.withhold.is_none() {
-            print(&format!("             - {}\n             + {}\n", one_line(before), one_line(after)))?;
+            print(&format!("             - {}\n             + {}\n", shortened(before), shortened(after)))?;
         }
     }
     eprintln!("{} edits", applied.len());
@@ -60,8 +60,8 @@ fn row(plan: &Plan, edit: &Edit, edited: &Edited) -> Value {
     row
 }
 
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+fn shortened(text: &str) -> String {
+    let line = one_line(text);
     let short: String = line.chars().take(88).collect();
     match short.len() < line.len() {
         true => short + "…",

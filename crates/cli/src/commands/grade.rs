@@ -2,7 +2,7 @@
 
 use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
-use crate::{print, println, to_json};
+use crate::{one_line, print, println, to_json};
 use lemon_sandbox::{Limits, Policy, Sandbox, SandboxError};
 use lemon_task::{Item, Program, SetName, Source, TaskSet, Verdict, grade as grade_reply, load};
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
     }
     for Graded { item, correct, legacy, extracted } in &items {
         let word = |right: &bool| if *right { "right" } else { "wrong" };
-        let extracted = extracted.as_deref().unwrap_or("-").split_whitespace().collect::<Vec<_>>().join(" ");
+        let extracted = one_line(extracted.as_deref().unwrap_or("-"));
         let short: String = extracted.chars().take(60).collect();
         print(&format!("{item:>6}  {}  legacy {}  {short}\n", word(correct), word(legacy)))?;
     }

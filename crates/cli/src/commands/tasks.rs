@@ -121,7 +121,7 @@ fn print_result(args: &RunArgs, result: &RunResult) -> Result<u8, Fault> {
     if args.json {
         return crate::println(&serde_json::to_string(result).unwrap_or_default());
     }
-    crate::println(&format!("{}\t{}", result.task_id, one_line(result.answer.as_deref().unwrap_or("-"))))
+    crate::println(&format!("{}\t{}", result.task_id, crate::one_line(result.answer.as_deref().unwrap_or("-"))))
 }
 
 /// What became of the tasks so far.
@@ -281,10 +281,6 @@ impl Progress {
             eprintln!("{} not begun; go on with `lemon run --resume {}`", totals.not_begun, batch.batch);
         }
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

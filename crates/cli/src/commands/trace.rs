@@ -4,7 +4,7 @@ use crate::args::{Cli, Endpoints, Format, TraceCommand};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::result::RunResult;
-use crate::{print, println, runtime, setup, to_json};
+use crate::{one_line, print, println, runtime, setup, to_json};
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::http_client;
 use lemon_trace::Trace;
@@ -68,7 +68,7 @@ fn list(runs: &[RunRow]) -> Result<u8, Fault> {
             (None, true) => "running",
             (None, false) => "interrupted",
         };
-        let question: String = run.question.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
+        let question: String = one_line(&run.question).chars().take(60).collect();
         let tokens = run.tokens.map(|tokens| format!("{tokens} tok")).unwrap_or_default();
         let seconds = run.wall_s.map(|seconds| format!("{seconds:.1} s")).unwrap_or_default();
         let id = &run.run_id;

@@ -1,5 +1,6 @@
 //! The team as it stands, drawn as lines of text. Pure: events in, lines out.
 
+use crate::one_line;
 use console::{Style, measure_text_width, truncate_str};
 use lemon_exec::Budget;
 use lemon_trace::{AgentStatus, Event, EventKind, Header, ORCHESTRATOR, Spend, StopReason};
@@ -56,7 +57,7 @@ impl TeamView {
     pub fn note(&mut self, header: &Header, event: &Event) {
         if self.run_id.is_empty() {
             self.run_id.clone_from(&header.run_id);
-            self.question = header.question.split_whitespace().collect::<Vec<_>>().join(" ");
+            self.question = one_line(&header.question);
         }
         self.spent += event.spend;
         self.t = event.t;
@@ -88,7 +89,7 @@ impl TeamView {
                 agent.seconds = event.spend.seconds;
                 agent.tokens += event.spend.tokens();
                 let said = answer.as_ref().or(reply.as_ref());
-                let said = said.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+                let said = said.map(|text| one_line(text));
                 let why = failure.as_ref().map(|failure| failure.message.clone());
                 let reused = if *reused { "(reused) " } else { "" };
                 agent.note = format!("{reused}{}", why.or(said).unwrap_or_default());

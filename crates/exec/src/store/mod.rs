@@ -240,11 +240,6 @@ impl Store {
         self.writer.send(Op::BeginBatch { batch: batch.to_owned(), started_at_ms, meta, tasks })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn owner(&self) -> Result<&Owner, StoreError> {
         if let Some(owner) = self.owner.get() {
             return Ok(owner);
