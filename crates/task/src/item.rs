@@ -30,6 +30,52 @@ pub struct Item {
     pub(crate) gold: Gold,
 }
 
+/// What the right answer is, for worlds that have to make replies up. Workers that answer by themselves never see it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Key<'a> {
+    /// A number, as it is written.
+    Number(String),
+    /// One of these options, by position.
+    Choice {
+        /// All of them.
+        options: &'a [String],
+        /// The right one.
+        answer: usize,
+    },
+    /// A text.
+    Text(&'a str),
+    /// A program.
+    Code {
+        /// The function asked for.
+        entry_point: &'a str,
+        /// The beginning of the program.
+        prompt: &'a str,
+        /// What completes it, where the set says.
+        solution: Option<&'a str>,
+    },
+}
+
+impl Item {
+    /// The set it comes from.
+    pub fn set(&self) -> SetName {
+        self.set
+    }
+
+    /// The right answer.
+    pub fn key(&self) -> Key<'_> {
+        match &self.gold {
+            Gold::Number(number) => Key::Number(number.to_string()),
+            Gold::Choice { options, answer } => Key::Choice { options, answer: *answer },
+            Gold::Text(text) => Key::Text(text),
+            Gold::Code(problem) => Key::Code {
+                entry_point: &problem.entry_point,
+                prompt: &problem.prompt,
+                solution: problem.solution.as_deref(),
+            },
+        }
+    }
+}
+
 #[derive(Clone, PartialEq)]
 pub(crate) enum Gold {
     Number(Quantity),

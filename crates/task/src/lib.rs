@@ -22,12 +22,14 @@ mod record;
 mod sample;
 mod set;
 mod shuffle;
+mod sources;
 mod split;
 
 pub use code::{Program, pass_at_k};
 pub use grade::{Grade, Verdict, gold_reply, grade};
-pub use item::{Item, Task};
+pub use item::{Item, Key, Task};
 pub use load::{FileInfo, RecordFault, SetReport, TaskSet, check, load, load_jsonl};
 pub use read::{Source, TaskError};
 pub use set::SetName;
+pub use sources::{Mismatch, SourceFile, SourcesError, Verifier, parse_sources, sources};
 pub use split::{Split, splits};

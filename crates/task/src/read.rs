@@ -77,7 +77,7 @@ pub enum TaskError {
 }
 
 /// Bounds the memory that a small compressed file can claim.
-const MAX_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// A file's unpacked content, and the checksum of the file as it lies there.
 pub(crate) struct RawFile {
@@ -171,7 +171,7 @@ fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

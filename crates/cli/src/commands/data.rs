@@ -1,4 +1,8 @@
-//! `lemon data`: what a folder of task sets holds.
+//! `lemon data`: what a folder of task sets holds, and where it comes from.
+
+mod download;
+mod fetch;
+mod progress;
 
 use crate::args::DataCommand;
 use crate::fault::Fault;
@@ -7,12 +11,13 @@ use lemon_task::{SetReport, check};
 use serde_json::json;
 use std::path::Path;
 
-/// How many skipped records of one set are named; the rest is counted.
+/// How many skipped records of one set, or missing files, are named; the rest is counted.
 const MOST_NAMED: usize = 10;
 
 pub fn data(command: &DataCommand) -> Result<u8, Fault> {
     match command {
         DataCommand::Check { dir, json } => check_folder(dir, *json),
+        DataCommand::Fetch(args) => fetch::fetch(args),
     }
 }
 
