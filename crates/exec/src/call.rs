@@ -2,10 +2,11 @@
 
 use crate::driver::Run;
 use crate::ledger::{Reservation, Verdict, Want};
-use crate::store::StoreError;
-use crate::worker::{AskError, FailedCost, Level, Reply, Request};
+use crate::store::{Store, StoreError};
+use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
 use crate::{draw, tokens};
 use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, Spend};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ impl Run<'_> {
         let key = self.reuse_key(&request, level);
         if let Some(reply) = self.reusable(key.as_ref()) {
             drop(self.announce(&request, duty, 0));
-            let spend = Spend { seconds: began.elapsed().as_secs_f64(), ..Spend::default() };
+            let spend = Spend { seconds: self.seconds_since(began), ..Spend::default() };
             return Ok(CallEnd::Replied { reply, attempts: 0, reused: true, spend });
         }
         let mut attempt = 0;
@@ -61,19 +62,19 @@ impl Run<'_> {
             let mut spend = self.settle(&request.agent, level, reservation, &result);
             match result {
                 Ok(reply) => {
-                    if let (Some(key), Some(store)) = (key, &self.runner.store) {
-                        store.remember(key, &reply);
+                    if let Some(key) = key {
+                        self.remember(key, &reply);
                     }
-                    spend.seconds = began.elapsed().as_secs_f64();
+                    spend.seconds = reply.simulated_s.unwrap_or_else(|| self.seconds_since(began));
                     return Ok(CallEnd::Replied { reply, attempts: attempt, reused: false, spend });
                 }
                 Err(error) => match self.wait_before_next(&request, attempt, &error) {
                     Err(why) => {
-                        spend.seconds = began.elapsed().as_secs_f64();
+                        spend.seconds = self.seconds_since(began);
                         return Ok(CallEnd::Failed { error: with_reason(error, why), attempts: attempt, spend });
                     }
                     Ok(wait) => {
-                        spend.seconds = asked.elapsed().as_secs_f64();
+                        spend.seconds = self.seconds_since(asked);
                         let wait_s = wait.as_secs_f64();
                         let kind = EventKind::Retry { attempt, failure: error.failure, wait_s };
                         drop(self.recorder.record(&request.agent, kind, spend));
@@ -82,6 +83,14 @@ impl Run<'_> {
                     }
                 },
             }
+        }
+    }
+
+    /// Seconds by our clock; none by a simulated one, on which only replies take time.
+    fn seconds_since(&self, began: Instant) -> f64 {
+        match self.runner.backend.clock {
+            Clock::Real => began.elapsed().as_secs_f64(),
+            Clock::Simulated => 0.0,
         }
     }
 
@@ -163,12 +172,27 @@ impl Run<'_> {
     }
 
     fn reusable(&self, key: Option<&[u8; 32]>) -> Option<Reply> {
-        self.runner.store.as_ref()?.recall(key?)
+        let key = key?;
+        let remembered = self.runner.memory.as_ref().and_then(|memory| memory.get(key));
+        remembered.or_else(|| self.reusing_store()?.recall(key))
+    }
+
+    fn remember(&self, key: [u8; 32], reply: &Reply) {
+        if let Some(store) = self.reusing_store() {
+            store.remember(key, reply);
+        }
+        if let Some(memory) = &self.runner.memory {
+            memory.add(key, reply);
+        }
+    }
+
+    fn reusing_store(&self) -> Option<&Arc<Store>> {
+        self.runner.store.as_ref().filter(|_| self.runner.settings.reuse)
     }
 
     /// Everything that determines a reply, as a key; `None` where replies are not reused.
     fn reuse_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
-        if !self.runner.settings.reuse || self.runner.store.is_none() {
+        if self.reusing_store().is_none() && self.runner.memory.is_none() {
             return None;
         }
         let parts = (

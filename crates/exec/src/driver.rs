@@ -2,13 +2,14 @@
 
 use crate::call::CallEnd;
 use crate::ledger::{Ledger, Reservation};
+use crate::memory::Memory;
 use crate::orchestrator::Orchestrator;
 use crate::recorder::{Observer, Recorder};
 use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::{Outcome, RunState, Standing, Step};
 use crate::store::{RunMeta, Store, StoreError};
-use crate::worker::{Backend, ChatMessage, Request};
+use crate::worker::{Backend, ChatMessage, Clock, Request, Usage};
 use crate::write::Written;
 use crate::{draw, tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -33,6 +34,8 @@ pub struct Runner {
     pub language: Arc<Language>,
     /// Where everything is kept; without one, nothing is.
     pub store: Option<Arc<Store>>,
+    /// Replies that these runs share, whatever the settings say about those on record.
+    pub memory: Option<Arc<Memory>>,
     /// How runs are carried out.
     pub settings: Settings,
 }
@@ -140,7 +143,7 @@ impl Runner {
             (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
         let run = Run {
             runner: self,
-            recorder: Recorder::new(trace, self.store.clone(), observer),
+            recorder: Recorder::new(trace, self.backend.clock, self.store.clone(), observer),
             ledger_changed: Notify::new(),
             ledger: Mutex::new(Ledger::new(self.settings.budget)),
             in_flight: Mutex::default(),
@@ -242,23 +245,24 @@ impl Run<'_> {
         let (id, duty, level) =
             agent.map(|agent| (agent.id.clone(), agent.duty.clone(), agent.level)).unwrap_or_default();
         let round = state.members().get(index).map_or(0, |member| member.round);
-        for delivery in deliveries {
+        for delivery in &deliveries {
             let Some(from) = state.members().get(delivery.from).map(|member| &member.agent.id) else { continue };
-            if let Some(content) = delivery.content
+            if let Some(content) = &delivery.content
                 && !self.recorder.has_message(from, &id)
             {
                 let kind = EventKind::Message {
                     from: from.clone(),
                     to: id.clone(),
                     share: delivery.share,
-                    tokens: tokens::estimate(&content),
+                    tokens: tokens::estimate(content),
                     content: content.to_string(),
                     delivered: delivery.delivered,
                 };
                 self.recorder.note(from, kind, Spend::default());
             }
         }
-        let request = self.request(&id, level, messages, &round.to_string(), None);
+        let mut request = self.request(&id, level, messages, &round.to_string(), None);
+        request.brief = state.brief(index, &deliveries).map(Arc::new);
         self.ask(index, request, duty)
     }
 
@@ -300,6 +304,7 @@ impl Run<'_> {
             temperature: known.and_then(|level| level.temperature),
             seed,
             schema,
+            brief: None,
         }
     }
 
@@ -339,6 +344,8 @@ impl Run<'_> {
         }
         let time_up = async {
             match self.seconds_left() {
+                // A simulated clock stands still while we wait: the look before was enough.
+                Some(_) if self.runner.backend.clock == Clock::Simulated => std::future::pending().await,
                 // A limit too far off to count is none.
                 Some(left) => match Duration::try_from_secs_f64(left.max(0.0)) {
                     Ok(left) => tokio::time::sleep(left).await,
@@ -450,7 +457,13 @@ fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
             let outcome = Outcome::done(reply.text);
-            (returned(&outcome, reply.model, attempts, reused), outcome, spend)
+            let mut kind = returned(&outcome, reply.model, attempts, reused);
+            if let EventKind::Return { saved, .. } = &mut kind {
+                let Usage { tokens_in, tokens_out, counted } = reply.usage;
+                let cost = Spend { tokens_in, tokens_out, usd: 0.0, seconds: spend.seconds, counted };
+                *saved = reused.then_some(cost);
+            }
+            (kind, outcome, spend)
         }
         CallEnd::Failed { error, attempts, spend } => {
             let outcome = Outcome::without_reply(AgentStatus::Failed, error.failure);
@@ -482,6 +495,7 @@ fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: boo
         model,
         attempts,
         reused,
+        saved: None,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod answer;
 mod call;
 mod driver;
 mod ledger;
+mod memory;
 pub mod orchestrator;
 mod prompt;
 mod recorder;
@@ -21,11 +22,12 @@ mod write;
 
 pub use driver::{Job, RunError, Runner};
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
+pub use memory::Memory;
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
 pub use settings::{OnParentFailure, Retry, Settings};
 pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
-pub use worker::{Backend, Level, Worker};
+pub use worker::{Backend, Clock, Level, Worker};
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

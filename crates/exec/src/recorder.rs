@@ -1,6 +1,7 @@
 //! Writes the trace as the run goes: numbers events, finds their causes, hands them to the store and to whoever watches.
 
 use crate::store::{Durable, Store};
+use crate::worker::Clock;
 use lemon_trace::{Edge, EdgeKind, Event, EventKind, Header, ORCHESTRATOR, Spend, Trace};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ pub type Observer = Arc<dyn Fn(&Header, &Event) + Send + Sync>;
 /// The trace of one run, growing.
 pub struct Recorder {
     header: Header,
+    clock: Clock,
     began: Instant,
     /// Seconds the run had taken before this process took it up.
     before: f64,
@@ -27,6 +29,14 @@ struct Log {
     marks: Marks,
     /// Events the store has not been sent yet, by number.
     unsent: Vec<(u32, String)>,
+}
+
+impl Log {
+    /// When the last of these causes came; causes are numbered from 1 in the order of the events.
+    fn time_of(&self, causes: &[Edge]) -> f64 {
+        let time = |edge: &Edge| Some(self.events.get((edge.src as usize).checked_sub(1)?)?.t);
+        causes.iter().filter_map(time).fold(0.0, f64::max)
+    }
 }
 
 /// The events that later ones point back to.
@@ -45,19 +55,26 @@ struct Marks {
 
 impl Recorder {
     /// A trace that begins with the events of an earlier process, if there are any.
-    pub fn new(trace: Trace, store: Option<Arc<Store>>, observer: Option<Observer>) -> Self {
+    pub fn new(trace: Trace, clock: Clock, store: Option<Arc<Store>>, observer: Option<Observer>) -> Self {
         let mut log = Log::default();
-        let before = trace.events.last().map_or(0.0, |event| event.t);
+        let before = trace.events.iter().map(|event| event.t).fold(0.0, f64::max);
         for event in trace.events {
             log.marks.note(&event);
             log.events.push(event);
         }
-        Recorder { header: trace.header, began: Instant::now(), before, store, observer, log: Mutex::new(log) }
+        let header = trace.header;
+        Recorder { header, clock, began: Instant::now(), before, store, observer, log: Mutex::new(log) }
     }
 
     /// Seconds the run has taken.
     pub fn now(&self) -> f64 {
-        self.before + self.began.elapsed().as_secs_f64()
+        match self.clock {
+            Clock::Real => self.before + self.began.elapsed().as_secs_f64(),
+            Clock::Simulated => {
+                let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+                log.events.iter().map(|event| event.t).fold(0.0, f64::max)
+            }
+        }
     }
 
     /// What is run.
@@ -70,8 +87,12 @@ impl Recorder {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let edges = log.marks.edges_to(agent, &kind);
         let id = log.events.len() as u32 + 1;
+        let t = match self.clock {
+            Clock::Real => self.before + self.began.elapsed().as_secs_f64(),
+            Clock::Simulated => log.time_of(&edges) + spend.seconds,
+        };
         // Microseconds are enough, and shorter to write and read.
-        let t = (self.now() * 1e6).round() / 1e6;
+        let t = (t * 1e6).round() / 1e6;
         let event = Event { id, t, agent: agent.to_owned(), kind, spend, edges };
         log.marks.note(&event);
         if self.store.is_some() {
@@ -140,7 +161,7 @@ impl Marks {
             EventKind::ToolCall { .. } | EventKind::ToolResult { .. } => {
                 edge(EdgeKind::Cause, self.called.get(agent)).into_iter().collect()
             }
-            EventKind::Resume { .. } => Vec::new(),
+            EventKind::Resume { .. } | EventKind::Score { .. } | EventKind::Credit { .. } => Vec::new(),
         }
     }
 
@@ -173,7 +194,9 @@ impl Marks {
             | EventKind::ToolCall { .. }
             | EventKind::ToolResult { .. }
             | EventKind::Stop { .. }
-            | EventKind::Resume { .. } => {}
+            | EventKind::Resume { .. }
+            | EventKind::Score { .. }
+            | EventKind::Credit { .. } => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::answer::{extract_or_all, vote_key};
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
-use crate::worker::ChatMessage;
+use crate::worker::{Brief, ChatMessage};
 use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use std::sync::Arc;
@@ -194,6 +194,19 @@ impl RunState {
         prompt::conversation(&reader.agent, &self.question, &readings)
     }
 
+    /// What that conversation is made of.
+    pub fn brief(&self, index: usize, deliveries: &[Delivery]) -> Option<Brief> {
+        let agent = &self.members.get(index)?.agent;
+        let seen = deliveries.iter().filter(|delivery| delivery.delivered);
+        Some(Brief {
+            question: self.question.clone(),
+            base: agent.base.name.clone(),
+            role: agent.role.clone(),
+            duty: agent.duty.clone(),
+            readings: seen.filter_map(|delivery| delivery.content.clone()).collect(),
+        })
+    }
+
     /// Enters how `index` ended. A finished agent stays finished.
     pub fn end(&mut self, index: usize, outcome: Outcome) {
         if let Some(member) = self.members.get_mut(index)
@@ -260,6 +273,19 @@ impl RunState {
     /// The task.
     pub fn question(&self) -> &str {
         &self.question
+    }
+
+    /// The answer this team would give had its agents replied so, without asking anybody: what a rule makes of given
+    /// replies. A judge is an agent too, and what it would say is not known.
+    pub fn answer_with<'r>(&self, reply: impl Fn(&str) -> Option<&'r str>) -> Option<String> {
+        let mut state = self.clone();
+        for index in 0..state.members.len() {
+            let given = state.members.get(index).and_then(|member| reply(&member.agent.id));
+            if let Some(given) = given {
+                state.set(index, Standing::Ended(Outcome::done(given)));
+            }
+        }
+        state.aggregate().answer
     }
 
     /// Adds the agent that decides, if the round asks for one and there is something to decide.

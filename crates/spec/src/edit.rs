@@ -35,6 +35,40 @@ pub enum Family {
     Message,
 }
 
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 8] = [
+        Family::Dependency,
+        Family::Duty,
+        Family::Capacity,
+        Family::Agent,
+        Family::Share,
+        Family::Answer,
+        Family::Stop,
+        Family::Message,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::Dependency => "dependency",
+            Family::Duty => "duty",
+            Family::Capacity => "capacity",
+            Family::Agent => "agent",
+            Family::Share => "share",
+            Family::Answer => "answer",
+            Family::Stop => "stop",
+            Family::Message => "message",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
 /// The five decisions an orchestrator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

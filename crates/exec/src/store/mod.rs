@@ -17,7 +17,7 @@ pub use writer::Durable;
 
 use crate::worker::Reply;
 use checkpoint::Checkpointer;
-use lemon_trace::{Header, Summary};
+use lemon_trace::{Event, EventKind, Header, ORCHESTRATOR, Spend, Summary, Trace};
 use owner::Owner;
 use replies::KnownReplies;
 use rusqlite::Connection;
@@ -203,6 +203,20 @@ impl Store {
     /// Enters events, by number and as JSON.
     pub(crate) fn append(&self, run_id: &str, events: Vec<(u32, String)>) -> Durable {
         self.writer.send(Op::Events { run_id: run_id.to_owned(), events })
+    }
+
+    /// Adds to a finished run what was measured afterwards: scores and credit.
+    pub fn annotate(&self, trace: &mut Trace, kinds: impl IntoIterator<Item = EventKind>) -> Durable {
+        let t = trace.events.iter().map(|event| event.t).fold(0.0, f64::max);
+        let mut added = Vec::new();
+        for kind in kinds {
+            let id = trace.events.last().map_or(0, |event| event.id) + 1;
+            let (agent, spend) = (ORCHESTRATOR.to_owned(), Spend::default());
+            let event = Event { id, t, agent, kind, spend, edges: Vec::new() };
+            added.push((id, to_json(&event)));
+            trace.events.push(event);
+        }
+        self.append(&trace.header.run_id, added)
     }
 
     /// Enters how a run ended, for listings; the events say it too.

@@ -43,6 +43,24 @@ pub struct Request {
     pub seed: u64,
     /// The JSON Schema the reply should obey, where the endpoint can enforce one.
     pub schema: Option<Arc<serde_json::Value>>,
+    /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
+    /// sent to an endpoint.
+    pub brief: Option<Arc<Brief>>,
+}
+
+/// What an agent's conversation was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Brief {
+    /// The task.
+    pub question: Arc<str>,
+    /// The base role.
+    pub base: String,
+    /// Who the agent is.
+    pub role: String,
+    /// What it must do.
+    pub duty: String,
+    /// What it reads, in order.
+    pub readings: Vec<Arc<str>>,
 }
 
 /// One message of a conversation.
@@ -84,7 +102,7 @@ impl ChatMessage {
 }
 
 /// A complete, usable reply: not empty, not cut short.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text.
     pub text: String,
@@ -92,6 +110,9 @@ pub struct Reply {
     pub usage: Usage,
     /// The model that answered, as the endpoint names it.
     pub model: Option<String>,
+    /// The seconds it took in a simulated world, whose clock then runs instead of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_s: Option<f64>,
 }
 
 /// Tokens of one call.
@@ -181,6 +202,18 @@ pub struct Backend {
     pub name: String,
     /// The levels, weakest first, as in [`lemon_spec::Language::capacities`].
     pub levels: Vec<Level>,
+    /// Whose time passes in a run.
+    pub clock: Clock,
+}
+
+/// Whose time passes in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Clock {
+    /// Ours.
+    #[default]
+    Real,
+    /// That of a simulated world: an event comes as soon as its causes allow, and a reply takes the time it says.
+    Simulated,
 }
 
 /// One level of model.

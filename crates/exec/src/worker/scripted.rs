@@ -120,6 +120,6 @@ impl Worker for Scripted {
                 )
             });
         }
-        Ok(Reply { text, usage, model: Some("scripted".into()) })
+        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None })
     }
 }

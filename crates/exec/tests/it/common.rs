@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{Store, Sync};
 use lemon_exec::worker::{AskError, Endpoint, OpenAi, Reply, Request, Script, Scripted, Usage};
-use lemon_exec::{Backend, Budget, Job, Level, Orchestrator, Price, Retry, Runner, Settings, Worker};
+use lemon_exec::{Backend, Budget, Clock, Job, Level, Orchestrator, Price, Retry, Runner, Settings, Worker};
 use lemon_fakes::FakeEndpoint;
 use lemon_spec::Language;
 use lemon_trace::{AgentSummary, Event, EventKind, Header, StopReason, Trace, VERSION};
@@ -35,8 +35,8 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
     let language = Language::default();
     let level = |name: &String| Level { price: PRICE, ..Level::new(name) };
     let levels = language.capacities.iter().map(level).collect();
-    let backend = Backend { worker, name: "test".into(), levels };
-    Runner { backend, orchestrator, language: Arc::new(language), store: None, settings: settings() }
+    let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real };
+    Runner { backend, orchestrator, language: Arc::new(language), store: None, memory: None, settings: settings() }
 }
 
 /// Every level at one fake endpoint.
@@ -122,7 +122,8 @@ impl<F: Fn(&Request) -> Result<Reply, AskError> + Send + std::marker::Sync> Work
 
 /// A reply of ten tokens in and ten out.
 pub fn ten(text: impl Into<String>) -> Result<Reply, AskError> {
-    Ok(Reply { text: text.into(), usage: Usage { tokens_in: 10, tokens_out: 10, counted: false }, model: None })
+    let usage = Usage { tokens_in: 10, tokens_out: 10, counted: false };
+    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None })
 }
 
 #[track_caller]

@@ -12,6 +12,7 @@ mod recovery;
 mod reuse;
 mod same_seed;
 mod schedule;
+mod simulated_clock;
 mod state;
 mod state_random;
 mod store;

@@ -1,0 +1,24 @@
+//! Workers without an endpoint: a simulated world calibrated on recorded models, and the recorded replies themselves.
+//!
+//! Only a world knows the right answers, because it has to make replies up; the executor, the store and the orchestrator see
+//! texts and nothing else.
+
+mod check;
+mod draws;
+mod features;
+mod fit;
+mod item;
+pub mod outcomes;
+mod preset;
+mod replay;
+mod sim;
+mod skill;
+mod text;
+
+pub use check::{Check, Figure, check};
+pub use features::{Difficulty, features};
+pub use fit::fit as fit_to_record;
+pub use preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset, Revision};
+pub use replay::Recorded;
+pub use sim::{Luck, World};
+pub use skill::{Family, Fit, SKILLS, Skill, fit, needs};

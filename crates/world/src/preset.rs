@@ -1,0 +1,208 @@
+//! The figures of a world: those fitted on recorded models, and those chosen because nothing is on record.
+
+use crate::features::Difficulty;
+use crate::skill::Family;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// The levels of model the record knows, weakest first.
+pub const LEVELS: [&str; 3] = ["small", "medium", "large"];
+
+/// What was fitted; see `docs/world.md` for the equations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    /// Word problems.
+    pub reckoning: FamilyFit,
+    /// Questions of knowledge.
+    pub knowing: FamilyFit,
+    /// Programs.
+    pub coding: FamilyFit,
+}
+
+/// What was fitted for one kind of task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FamilyFit {
+    /// What items' own residuals are drawn from.
+    pub salt: u64,
+    /// From features to difficulty.
+    pub difficulty: Difficulty,
+    /// How an agent revises after reading answers.
+    pub revision: Revision,
+    /// The levels, weakest first.
+    pub levels: Vec<LevelFit>,
+}
+
+/// How likely an agent is right that has read answers: the logistic of a sum.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revision {
+    /// The constant.
+    pub constant: f64,
+    /// Its own attempt was right.
+    pub own: f64,
+    /// Support, between -1 (all it read is wrong, and much of it) and 1.
+    pub support: f64,
+    /// Both at once.
+    pub own_support: f64,
+    /// The level's ability: the log-odds of its accuracy.
+    pub ability: f64,
+    /// Where nobody in the room has the right answer, a second look finds it with so much of the probability that a first
+    /// one would have: what is hard stays hard, however often it is looked at.
+    pub second_look: f64,
+}
+
+/// What was fitted for one level of model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LevelFit {
+    /// Its name.
+    pub name: String,
+    /// Its accuracy on record.
+    pub accuracy: f64,
+    /// Log-odds of being right at difficulty 0.
+    pub level: f64,
+    /// What a unit of difficulty takes off.
+    pub slope: f64,
+    /// What a unit above 0 takes off besides.
+    pub bend: f64,
+    /// Spread of the items' residuals that all levels share.
+    pub shared: f64,
+    /// Spread of those of this level alone.
+    pub own: f64,
+    /// How often a wrong answer is the item's favourite wrong one.
+    pub favourite: f64,
+    /// Added to the level, by field of knowledge.
+    #[serde(default)]
+    pub fields: BTreeMap<String, f64>,
+    /// Mean length of a reply, in characters.
+    pub characters: f64,
+    /// Spread of the logarithm of that length.
+    pub spread: f64,
+}
+
+impl LevelFit {
+    /// Log-odds of being right at a difficulty, without residuals and fields.
+    pub fn at(&self, difficulty: f64) -> f64 {
+        self.level - self.slope * difficulty - self.bend * difficulty.max(0.0)
+    }
+}
+
+/// What was chosen, because no record says it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choices {
+    /// Added to every level.
+    pub level_shift: f64,
+    /// A duty or role that names what the task needs adds this, one that names something else takes it off.
+    pub duty: f64,
+    /// The same for a plan or test cases that an agent reads.
+    pub plan: f64,
+    /// Added to the own attempt of a critic or verifier that has something to check.
+    pub check: f64,
+    /// Added to such an agent's trust in its own attempt.
+    pub check_trust: f64,
+    /// Added to the own attempt of a judge.
+    pub judge: f64,
+    /// What an agent loses whose role is not made for the kind of task.
+    pub wrong_role: f64,
+    /// What a word problem loses that is answered without working.
+    pub without_working: f64,
+    /// What word problems with options lose: AQuA is harder than it looks.
+    pub options: f64,
+    /// The weight of a bare answer against one with its reasoning.
+    pub bare_answer: f64,
+    /// Tokens a second, by level.
+    pub speed: [f64; 3],
+}
+
+/// The worlds that come with the project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// Workers as they are on record.
+    #[default]
+    Calibrated,
+    /// A choice, not a record: weaker workers and useful critics, for studies of teams.
+    Teams,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Preset; 2] = [Preset::Calibrated, Preset::Teams];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Preset::Calibrated => "calibrated",
+            Preset::Teams => "teams",
+        }
+    }
+
+    /// Its chosen figures.
+    pub fn choices(self) -> Choices {
+        let calibrated = Choices {
+            level_shift: 0.0,
+            duty: 0.25,
+            plan: 0.25,
+            check: 0.0,
+            check_trust: 0.0,
+            judge: 0.0,
+            wrong_role: 0.5,
+            without_working: 1.0,
+            options: 1.3,
+            bare_answer: 0.8,
+            speed: [150.0, 90.0, 50.0],
+        };
+        match self {
+            Preset::Calibrated => calibrated,
+            Preset::Teams => Choices {
+                level_shift: -1.0,
+                duty: 0.6,
+                plan: 0.6,
+                check: 1.0,
+                check_trust: 2.5,
+                judge: 0.5,
+                ..calibrated
+            },
+        }
+    }
+}
+
+impl Fitted {
+    /// The figures that come with the project.
+    pub fn shipped() -> &'static Self {
+        static SHIPPED: OnceLock<Fitted> = OnceLock::new();
+        // The file is ours and a test reads it; an unreadable one would give an empty world, which fails loudly.
+        SHIPPED.get_or_init(|| toml::from_str(include_str!("fitted.toml")).unwrap_or_else(|_| Fitted::empty()))
+    }
+
+    /// Figures of one's own, as fitting prints them.
+    ///
+    /// # Errors
+    /// The text is not TOML of this shape.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// The figures of one kind of task.
+    pub fn family(&self, family: Family) -> &FamilyFit {
+        match family {
+            Family::Reckoning => &self.reckoning,
+            Family::Knowing => &self.knowing,
+            Family::Coding => &self.coding,
+        }
+    }
+
+    fn empty() -> Self {
+        let family = FamilyFit {
+            salt: 0,
+            difficulty: Difficulty { mean: Vec::new(), deviation: Vec::new(), weight: Vec::new() },
+            revision: Revision::default(),
+            levels: Vec::new(),
+        };
+        Fitted { reckoning: family.clone(), knowing: family.clone(), coding: family }
+    }
+}

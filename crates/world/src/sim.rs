@@ -1,0 +1,299 @@
+//! Simulated workers: an explicit model of frozen language models. `docs/world.md` has the equations.
+
+use crate::check::ability;
+use crate::draws::{Draws, logistic};
+use crate::item::{Known, Proposal, WorldItem};
+use crate::preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset};
+use crate::skill::{Family, Fit, fit};
+use crate::text::{self, Manner};
+use async_trait::async_trait;
+use lemon_exec::worker::{AskError, Brief, FailedCost, Reply, Request, Usage};
+use lemon_exec::{Backend, Clock, Level, Worker};
+use lemon_task::Item;
+use lemon_trace::FailureKind;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A world: the items it knows and how its workers fare on them.
+pub struct World {
+    items: HashMap<Arc<str>, WorldItem>,
+    fitted: Fitted,
+    choices: Choices,
+    preset: Preset,
+    luck: Luck,
+    /// Items no reply can be made up for.
+    skipped: usize,
+}
+
+/// What an agent's luck depends on, beside the task, the agent and the seed. The probabilities are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Luck {
+    /// On everything it is told and reads: an agent whose inputs changed draws afresh, as a language model does.
+    #[default]
+    Fresh,
+    /// On nothing else: an agent whose inputs changed keeps its luck, so that a changed team differs from the original only
+    /// as far as the change made it. Common random numbers, which only a simulation can have.
+    Kept,
+}
+
+impl World {
+    /// The same world with another kind of luck.
+    #[must_use]
+    pub fn with_luck(self, luck: Luck) -> Self {
+        World { luck, ..self }
+    }
+
+    /// A world of these items.
+    pub fn new<'a>(preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
+        World::with_figures(Fitted::shipped().clone(), preset, items)
+    }
+
+    /// A world of these items with figures of one's own.
+    pub fn with_figures<'a>(fitted: Fitted, preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
+        let mut world =
+            World { items: HashMap::new(), fitted, choices: preset.choices(), preset, luck: Luck::Fresh, skipped: 0 };
+        let items: Vec<&Item> = items.into_iter().collect();
+        let mut known = Known::default();
+        items.iter().for_each(|item| known.add(item));
+        for item in items {
+            match WorldItem::new(item, &world.fitted, &known) {
+                Some(made) => drop(world.items.insert(item.task.question.trim().into(), made)),
+                None => world.skipped += 1,
+            }
+        }
+        world
+    }
+
+    /// Items no reply can be made up for: programs without a published solution.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// The probability that one agent of a level is right alone; `None` for a question the world does not know.
+    pub fn solo(&self, question: &str, level: usize) -> Option<f64> {
+        let item = self.items.get(question.trim())?;
+        item.log_odds(self.fit(item), &self.choices, level).map(logistic)
+    }
+
+    /// The difficulty of a question, from its features; `None` for a question the world does not know.
+    pub fn difficulty(&self, question: &str) -> Option<f64> {
+        Some(self.items.get(question.trim())?.difficulty)
+    }
+
+    /// The workers of this world.
+    pub fn backend(self) -> Backend {
+        let level = |name: &str| Level { identity: format!("sim/{}/{name}", self.preset.as_str()), ..Level::new(name) };
+        Backend {
+            name: format!("sim ({})", self.preset.as_str()),
+            levels: LEVELS.map(level).to_vec(),
+            worker: Arc::new(self),
+            clock: Clock::Simulated,
+        }
+    }
+
+    fn fit(&self, item: &WorldItem) -> &FamilyFit {
+        self.fitted.family(item.family)
+    }
+}
+
+#[async_trait]
+impl Worker for World {
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        let unknown = |fact: &str| AskError::free(FailureKind::NotRecorded, fact);
+        let brief = request.brief.as_ref().ok_or_else(|| unknown("a simulated worker cannot write specifications"))?;
+        let item = self.items.get(brief.question.trim());
+        let item = item.ok_or_else(|| unknown("the simulated world does not know this task"))?;
+        let agent = Asked::new(self, item, brief, request);
+        let agent = agent.ok_or_else(|| unknown("the world has no figures for this kind of task"))?;
+        let speed = self.choices.speed;
+        let speed = speed.get(request.level).or(speed.last()).copied().unwrap_or(50.0);
+        finish(request, agent.reply(), format!("sim-{}", request.capacity), speed)
+    }
+}
+
+/// Counts, times and cuts a reply as an endpoint would that writes `speed` tokens a second.
+pub(crate) fn finish(request: &Request, text: String, model: String, speed: f64) -> Result<Reply, AskError> {
+    let tokens = |text: &str| (text.len() as u64).div_ceil(4);
+    let tokens_in = request.messages.iter().map(|message| tokens(&message.content) + 4).sum();
+    let tokens_out = tokens(&text);
+    let usage = |tokens_out| Usage { tokens_in, tokens_out, counted: true };
+    if tokens_out > request.max_tokens {
+        let cut: String = text.chars().take(4 * request.max_tokens as usize).collect();
+        let error = AskError::free(FailureKind::Truncated, "the reply did not fit into max_tokens");
+        let cost = FailedCost::Known(usage(request.max_tokens));
+        return Err(AskError { cost, partial: Some(cut), ..error });
+    }
+    let seconds = 0.2 + tokens_in as f64 / 4000.0 + tokens_out as f64 / speed;
+    Ok(Reply { text, usage: usage(tokens_out), model: Some(model), simulated_s: Some(seconds) })
+}
+
+/// One agent, asked.
+struct Asked<'a> {
+    item: &'a WorldItem,
+    fit: &'a FamilyFit,
+    figures: &'a LevelFit,
+    choices: &'a Choices,
+    brief: &'a Brief,
+    /// Log-odds of its own attempt.
+    odds: f64,
+    proposals: Vec<(Proposal, f64)>,
+    seed: u64,
+    capacity: &'a str,
+    luck: Luck,
+}
+
+impl<'a> Asked<'a> {
+    fn new(world: &'a World, item: &'a WorldItem, brief: &'a Brief, request: &'a Request) -> Option<Self> {
+        let fit = world.fit(item);
+        let choices = &world.choices;
+        let weight = |text: &str| if text.len() > 80 { 1.0 } else { choices.bare_answer };
+        let read = |text: &Arc<str>| item.proposal(text).map(|proposal| (proposal, weight(text)));
+        Some(Asked {
+            item,
+            fit,
+            figures: fit.levels.get(request.level.min(fit.levels.len().saturating_sub(1)))?,
+            choices,
+            brief,
+            odds: item.log_odds(fit, choices, request.level)?,
+            proposals: brief.readings.iter().filter_map(read).collect(),
+            seed: request.seed,
+            capacity: &request.capacity,
+            luck: world.luck,
+        })
+    }
+
+    /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless luck is kept, by everything it is
+    /// told and reads.
+    fn draws(&self, purpose: &str) -> Draws {
+        let Brief { question, base, role, duty, readings } = self.brief;
+        let mut parts = vec![purpose, question.as_ref()];
+        if self.luck == Luck::Fresh {
+            parts.extend([self.capacity, base, role, duty]);
+            parts.extend(readings.iter().map(AsRef::as_ref));
+        }
+        Draws::new(self.seed, &parts)
+    }
+
+    fn reply(&self) -> String {
+        let mut words = self.draws("words");
+        let spread = self.figures.spread;
+        // The mean of a log-normal draw is the figure on record.
+        let length = self.figures.characters * (spread * words.normal() - spread * spread / 2.0).exp();
+        if text::hands_on_notes(&self.brief.base, self.item.family) {
+            let good = self.draws("plan").chance(logistic(self.own_odds() + 1.0));
+            return text::plan(self.item, good, length * 0.6, &mut words);
+        }
+        let answer = self.answer();
+        let manner = match self.brief.base.as_str() {
+            "critic" | "verifier" | "tester" if self.has_read() => Manner::Check,
+            "judge" | "summariser" if self.has_read() => Manner::Decide,
+            _ => Manner::Solve,
+        };
+        let length = if text::asks_for_answer_alone(&self.brief.duty) { 0.0 } else { length };
+        text::reply(self.item, &self.brief.question, &manner, &answer, length, &mut words)
+    }
+
+    fn has_read(&self) -> bool {
+        !self.proposals.is_empty()
+    }
+
+    /// Log-odds of its own attempt, before it considers what others propose.
+    fn own_odds(&self) -> f64 {
+        let choices = self.choices;
+        let bears = |text: &str, weight: f64| match fit(&self.item.needs, text) {
+            Fit::Helps => weight,
+            Fit::Neutral => 0.0,
+            Fit::Misses => -weight,
+        };
+        let Brief { base, role, duty, readings, .. } = self.brief;
+        let notes = readings.iter().filter(|text| self.item.proposal(text).is_none());
+        let notes: f64 = notes.map(|text| bears(text, choices.plan)).sum();
+        let role_bonus = match base.as_str() {
+            "critic" | "verifier" if self.has_read() => choices.check,
+            "judge" => choices.judge,
+            "programmer" if self.item.family != Family::Coding => -choices.wrong_role,
+            "solver" | "expert" if self.item.family == Family::Coding => -choices.wrong_role,
+            _ => 0.0,
+        };
+        let alone = self.item.family == Family::Reckoning && text::asks_for_answer_alone(duty);
+        let alone = if alone { choices.without_working } else { 0.0 };
+        let duty = bears(&format!("{role} {duty}"), choices.duty);
+        self.odds + duty + notes.clamp(-choices.plan, choices.plan) + role_bonus - alone
+    }
+
+    /// The answer it arrives at.
+    fn answer(&self) -> String {
+        if self.brief.base == "summariser" && self.has_read() {
+            return self.most_proposed();
+        }
+        // A stream for each purpose, so that what one takes does not shift another.
+        let own_right = self.draws("attempt").chance(logistic(self.own_odds()));
+        let own = match own_right {
+            true => Proposal::Right,
+            false => Proposal::Wrong(self.item.wrong_answer(self.figures.favourite, &mut self.draws("slip"))),
+        };
+        if !self.has_read() {
+            return self.stated(&own);
+        }
+        match self.draws("revision").chance(self.revised(own_right)) {
+            true => self.item.right.clone(),
+            false => self.wrong_among(&own, &mut self.draws("choice")),
+        }
+    }
+
+    /// How likely it is right after reading: the debate record's logistic.
+    fn revised(&self, own_right: bool) -> f64 {
+        let weight: f64 = self.proposals.iter().map(|(_, weight)| weight).sum();
+        let signed = |(proposal, weight): &(Proposal, f64)| match proposal {
+            Proposal::Right => *weight,
+            Proposal::Wrong(_) => -weight,
+        };
+        let support = self.proposals.iter().map(signed).sum::<f64>() / (weight + 1.0);
+        let checks = matches!(self.brief.base.as_str(), "critic" | "verifier");
+        let trust = if checks { self.choices.check_trust } else { 0.0 };
+        let revision = &self.fit.revision;
+        let own = f64::from(u8::from(own_right));
+        // Trust works both ways: a checker that is wrong is wrong more firmly.
+        let trust = if own_right { trust } else { -trust / 2.0 };
+        let ability = ability(self.figures.accuracy) + self.choices.level_shift;
+        let either_right = own_right || self.proposals.iter().any(|(proposal, _)| *proposal == Proposal::Right);
+        match (either_right, self.brief.base.as_str()) {
+            (true, _) => logistic(revision.log_odds(own, support, ability) + trust),
+            // A judge chooses and does not look again.
+            (false, "judge") => 0.0,
+            (false, _) => revision.second_look * logistic(self.own_odds()),
+        }
+    }
+
+    fn stated(&self, proposal: &Proposal) -> String {
+        match proposal {
+            Proposal::Right => self.item.right.clone(),
+            Proposal::Wrong(answer) => answer.clone(),
+        }
+    }
+
+    /// A wrong answer of those in the room, or a new one.
+    fn wrong_among(&self, own: &Proposal, draws: &mut Draws) -> String {
+        let all = self.proposals.iter().map(|(proposal, _)| proposal).chain([own]);
+        let wrong: Vec<&String> = all
+            .filter_map(|proposal| match proposal {
+                Proposal::Wrong(answer) => Some(answer),
+                Proposal::Right => None,
+            })
+            .collect();
+        match draws.pick(&wrong) {
+            Some(answer) if !self.item.is_code() => (*answer).clone(),
+            _ => self.item.wrong_answer(self.figures.favourite, draws),
+        }
+    }
+
+    fn most_proposed(&self) -> String {
+        let count = |wanted: &Proposal| self.proposals.iter().filter(|(other, _)| other == wanted).count();
+        // The last of equals, so that the earliest wins under `max_by_key`, which takes the last.
+        let most = self.proposals.iter().rev().map(|(proposal, _)| proposal).max_by_key(|proposal| count(proposal));
+        most.map_or_else(String::new, |proposal| match proposal {
+            Proposal::Wrong(_) if self.item.is_code() => self.item.wrong.first().cloned().unwrap_or_default(),
+            proposal => self.stated(proposal),
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! The figures that come with the project.
+
+use crate::common::*;
+use lemon_world::{Choices, Family, Fitted, LEVELS, Preset, SKILLS};
+
+const FAMILIES: [Family; 3] = [Family::Reckoning, Family::Knowing, Family::Coding];
+
+#[test]
+fn there_are_three_levels_each_better_than_the_one_before() {
+    for family in FAMILIES {
+        let levels = &Fitted::shipped().family(family).levels;
+        assert_eq!(levels.iter().map(|level| level.name.as_str()).collect::<Vec<_>>(), LEVELS);
+        for pair in levels.windows(2) {
+            assert!(pair[0].accuracy < pair[1].accuracy, "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn a_harder_task_is_never_easier() {
+    for level in FAMILIES.iter().flat_map(|family| &Fitted::shipped().family(*family).levels) {
+        assert!(level.slope >= 0.0 && level.slope + level.bend >= 0.0, "{level:?}");
+        for step in -40..40 {
+            let at = |step: i32| level.at(f64::from(step) / 10.0);
+            assert!(at(step + 1) <= at(step), "{level:?}");
+        }
+    }
+}
+
+#[test]
+fn figures_are_within_reason() {
+    for family in FAMILIES {
+        let fit = Fitted::shipped().family(family);
+        for level in &fit.levels {
+            assert!(level.shared >= 0.0 && level.own >= 0.0 && level.spread >= 0.0, "{level:?}");
+            assert!((0.0..=1.0).contains(&level.favourite) && (0.0..1.0).contains(&level.accuracy), "{level:?}");
+            assert!(level.characters > 100.0, "{level:?}");
+            let is_field = |name: &String| SKILLS.iter().any(|skill| skill.name == name && skill.family == family);
+            assert!(level.fields.keys().all(is_field), "{level:?}");
+            assert_eq!(level.fields.is_empty(), family != Family::Knowing);
+        }
+        let d = &fit.difficulty;
+        let count = lemon_world::features("").len();
+        assert_eq!([d.mean.len(), d.deviation.len(), d.weight.len()], [count; 3]);
+        assert!(d.deviation.iter().all(|deviation| *deviation > 0.0));
+    }
+}
+
+#[test]
+fn reading_right_answers_helps_and_being_right_helps() {
+    for family in FAMILIES {
+        let revision = Fitted::shipped().family(family).revision;
+        for (own, support) in [(0.0, -0.8), (0.0, 0.5), (1.0, -0.8), (1.0, 0.5)] {
+            let here = revision.log_odds(own, support, 0.0);
+            assert!(revision.log_odds(own, support + 0.1, 0.0) > here, "{family:?}");
+            assert!(revision.log_odds(own, support, 0.5) > here, "{family:?}");
+            assert!(revision.log_odds(1.0, support, 0.0) >= here, "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn figures_can_be_written_and_read_again() {
+    let text = toml::to_string(Fitted::shipped()).unwrap();
+    assert_eq!(&Fitted::parse(&text).unwrap(), Fitted::shipped());
+    let broken = text.replacen("slope", "slop", 1);
+    let error = Fitted::parse(&broken).unwrap_err().to_string();
+    assert!(error.contains("slop"), "{error}");
+    assert!(Fitted::parse("").is_err());
+}
+
+#[test]
+fn the_teams_preset_differs_where_it_says() {
+    let [calibrated, teams] = Preset::ALL.map(Preset::choices);
+    assert_eq!(
+        (calibrated.level_shift, calibrated.check, calibrated.check_trust, calibrated.judge),
+        (0.0, 0.0, 0.0, 0.0)
+    );
+    assert!(teams.level_shift < 0.0 && teams.check > 0.0 && teams.check_trust > 0.0 && teams.judge > 0.0);
+    assert!(teams.duty > calibrated.duty && teams.plan > calibrated.plan);
+    let Choices { level_shift, duty, plan, check, check_trust, judge, .. } = teams;
+    assert_eq!(Choices { level_shift, duty, plan, check, check_trust, judge, ..calibrated }, teams, "and nowhere else");
+    assert!(calibrated.speed.is_sorted_by(|a, b| a > b), "larger models are slower");
+    assert!((0.0..1.0).contains(&calibrated.bare_answer));
+    assert_eq!(Preset::ALL.map(Preset::as_str), ["calibrated", "teams"]);
+    for preset in Preset::ALL {
+        assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
+    }
+    assert_eq!(shipped(Preset::default()).backend().name, "sim (calibrated)");
+}
