@@ -1,0 +1,31 @@
+//! An evaluation for readers: Markdown for a document, CSV for a spreadsheet, JSON for a script, one page for a browser.
+//!
+//! None of them computes a statistic: numbers come from the [`Report`], single runs from the [`Evaluation`].
+
+mod bars;
+mod csv;
+mod data;
+mod findings;
+mod labels;
+mod markdown;
+mod markup;
+mod page;
+mod scatter;
+mod tables;
+mod words;
+
+pub use self::csv::csv;
+pub use markdown::markdown;
+pub use page::html;
+
+#[cfg(doc)]
+use crate::Evaluation;
+use crate::Report;
+
+/// The report as indented JSON.
+pub fn json(report: &Report) -> String {
+    // A report has only string keys, so that writing it as JSON cannot fail.
+    let mut json = serde_json::to_string_pretty(report).unwrap_or_default();
+    json.push('\n');
+    json
+}

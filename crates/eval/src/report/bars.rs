@@ -1,0 +1,90 @@
+//! The methods on one set: a bar each, with its interval and a mark for the legacy rule.
+
+use super::markup::{escape, fit, width};
+use super::words::{percent, percent_range};
+use crate::MethodReport;
+use std::fmt::Write;
+
+const WIDTH: f64 = 360.0;
+const ROW: f64 = 26.0;
+const BAR: f64 = 13.0;
+const TOP: f64 = 8.0;
+const AXIS: f64 = 24.0;
+const FONT: f64 = 12.0;
+/// Room for the number at the right.
+const NUMBER: f64 = 52.0;
+const LONGEST_NAME: f64 = 120.0;
+
+/// The picture, as an element of a page that defines the colours.
+pub fn bars(set: &str, methods: &[MethodReport]) -> String {
+    let names: Vec<String> = methods.iter().map(|method| fit(&method.method, LONGEST_NAME, FONT)).collect();
+    let left = names.iter().map(|name| width(name, FONT)).fold(0.0, f64::max) + 10.0;
+    let scale = |share: f64| left + (WIDTH - NUMBER - left) * share.clamp(0.0, 1.0);
+    let (bottom, height) = (TOP + ROW * methods.len() as f64, TOP + ROW * methods.len() as f64 + AXIS);
+    let mut svg = format!(
+        "<svg class=\"chart bars\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"Accuracy on {}; the numbers stand beside the bars\">\n",
+        escape(set)
+    );
+    for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        let x = scale(tick);
+        let _ = writeln!(
+            svg,
+            "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{}\" \
+             text-anchor=\"middle\">{:.0}</text>",
+            bottom + 16.0,
+            tick * 100.0
+        );
+    }
+    for (place, (method, name)) in methods.iter().zip(&names).enumerate() {
+        draw_row(&mut svg, method, name, TOP + ROW * (place as f64 + 0.5), left, scale);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn draw_row(svg: &mut String, method: &MethodReport, name: &str, y: f64, left: f64, scale: impl Fn(f64) -> f64) {
+    let front = if method.on_front { " front" } else { "" };
+    let tip = format!(
+        "{}: {} ({}); legacy {} ({})",
+        method.method,
+        percent(method.accuracy),
+        percent_range(method.interval),
+        percent(method.legacy_accuracy),
+        percent_range(method.legacy_interval),
+    );
+    let _ = write!(
+        svg,
+        "<g><title>{}</title><text class=\"name{front}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+        escape(&tip),
+        left - 8.0,
+        y + 4.0,
+        escape(name)
+    );
+    if method.accuracy.is_finite() {
+        let _ = write!(
+            svg,
+            "<rect class=\"bar{front}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+            y - BAR / 2.0,
+            scale(method.accuracy) - left
+        );
+    }
+    let [low, high] = method.interval.map(&scale);
+    if low.is_finite() && high.is_finite() {
+        let cap = y - 3.5;
+        let _ = write!(
+            svg,
+            "<path class=\"whisker over\" d=\"M{low:.1} {cap:.1}v7M{low:.1} {y:.1}H{high:.1}M{high:.1} {cap:.1}v7\"/>"
+        );
+    }
+    if method.legacy_accuracy.is_finite() {
+        let x = scale(method.legacy_accuracy);
+        let _ = write!(svg, "<path class=\"legacy\" d=\"M{x:.1} {:.1}l4.5 4.5-4.5 4.5-4.5-4.5z\"/>", y - 4.5);
+    }
+    let _ = writeln!(
+        svg,
+        "<text class=\"name{front}\" x=\"{WIDTH}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></g>",
+        y + 4.0,
+        percent(method.accuracy)
+    );
+}

@@ -1,0 +1,106 @@
+//! What the numbers say, in sentences: no more than they do.
+
+use super::words::{list, number, p_value, percent, plural, points, range};
+use crate::{PairReport, Report};
+
+/// Differences whose corrected p is below this are called differences.
+pub const LEVEL: f64 = 0.05;
+
+/// Differences told one by one; the others are counted.
+const MOST_TOLD: usize = 3;
+
+/// Plain sentences, not escaped.
+pub fn findings(report: &Report) -> Vec<String> {
+    let sentences = [front(report), differences(report), missing(report), training(report)];
+    sentences.into_iter().flatten().collect()
+}
+
+/// Whether a pair's difference survives the correction.
+pub fn survives(pair: &PairReport) -> bool {
+    pair.holm_p < LEVEL
+}
+
+fn front(report: &Report) -> Option<String> {
+    let mut on_front: Vec<_> = report.methods.iter().filter(|method| method.on_front).collect();
+    on_front.sort_by(|a, b| a.tokens.total_cmp(&b.tokens));
+    let names: Vec<String> = on_front
+        .iter()
+        .map(|method| format!("{} ({}, {} tokens)", method.method, percent(method.accuracy), number(method.tokens)))
+        .collect();
+    if report.methods.len() < 2 || names.is_empty() {
+        return None;
+    }
+    Some(format!("By the means alone, the front of accuracy against tokens is {}.", list(&names)))
+}
+
+fn differences(report: &Report) -> Option<String> {
+    let mut real: Vec<&PairReport> = report.pairs.iter().filter(|pair| survives(pair)).collect();
+    let smallest = report.pairs.iter().min_by(|a, b| a.holm_p.total_cmp(&b.holm_p))?;
+    let tested = report.pairs.len();
+    if real.is_empty() {
+        let (none, verb) = match tested {
+            1 => ("The one difference in accuracy does not survive".to_owned(), "is"),
+            _ => (format!("None of the {tested} differences in accuracy survives"), "is, at its smallest,"),
+        };
+        return Some(format!(
+            "{none} Holm’s correction at 5 %: the corrected p {verb} {} ({} against {}). These runs do not tell the \
+             methods apart.",
+            p_value(smallest.holm_p),
+            smallest.a,
+            smallest.b,
+        ));
+    }
+    real.sort_by(|a, b| b.difference.abs().total_cmp(&a.difference.abs()));
+    let mut told: Vec<String> = real.iter().take(MOST_TOLD).map(|pair| difference(pair)).collect();
+    if real.len() > MOST_TOLD {
+        told.push(format!("{} more", real.len() - MOST_TOLD));
+    }
+    let verb = if real.len() == 1 { "survives" } else { "survive" };
+    Some(format!(
+        "Of {}, {} {verb} Holm’s correction at 5 %: {}.",
+        plural(tested, "difference") + " in accuracy",
+        real.len(),
+        list(&told)
+    ))
+}
+
+fn difference(pair: &PairReport) -> String {
+    let [low, high] = pair.interval;
+    let (better, worse, difference, interval) = if pair.difference < 0.0 {
+        (&pair.b, &pair.a, -pair.difference, [-high, -low])
+    } else {
+        (&pair.a, &pair.b, pair.difference, [low, high])
+    };
+    let interval = range(&points(interval[0]), &points(interval[1]));
+    format!("{better} over {worse} by {} points (95 % interval {interval})", points(difference).trim_start_matches('+'))
+}
+
+/// A method that did not run everything is not compared on the same items in the table.
+fn missing(report: &Report) -> Option<String> {
+    let wanted = report.set_up.items.saturating_mul(report.set_up.seeds.len());
+    let runs_of = |name: &String| report.methods.iter().find(|method| method.method == *name).map_or(0, |m| m.runs);
+    let short: Vec<String> = report
+        .set_up
+        .methods
+        .iter()
+        .map(|name| (name, runs_of(name)))
+        .filter(|(_, runs)| *runs < wanted)
+        .map(|(name, runs)| format!("{name} has {}", number(runs as f64)))
+        .collect();
+    if short.is_empty() {
+        return None;
+    }
+    Some(format!("Not everything was run: of {}, {}.", plural(wanted, "run"), list(&short)))
+}
+
+fn training(report: &Report) -> Option<String> {
+    let trained: Vec<String> = report
+        .methods
+        .iter()
+        .filter_map(|method| Some(format!("{} {}", method.method, number(method.training_tokens? as f64))))
+        .collect();
+    if trained.is_empty() {
+        return None;
+    }
+    Some(format!("Tokens spent on learning beforehand, in no other number here: {}.", list(&trained)))
+}

@@ -1,0 +1,239 @@
+//! How numbers and names are written for people: the same in Markdown, in pictures and on the page.
+
+use crate::SetUp;
+
+/// What stands for a number that does not exist.
+pub const NONE: &str = "–";
+
+/// A share: `0.715` as `71.5 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.is_finite() { format!("{percent:.1} %") } else { NONE.to_owned() }
+}
+
+/// An interval of shares, without the sign of percent: `64.9–77.3`.
+pub fn percent_range(interval: [f64; 2]) -> String {
+    let [low, high] = interval.map(|share| share * 100.0);
+    if low.is_finite() && high.is_finite() { format!("{low:.1}–{high:.1}") } else { NONE.to_owned() }
+}
+
+/// A difference of shares in points: `+8.5`, `−0.5`, `0.0`.
+pub fn points(difference: f64) -> String {
+    signed(difference * 100.0, 1)
+}
+
+/// An interval with signs: `−1.2 to +5.3`.
+pub fn range(low: &str, high: &str) -> String {
+    format!("{low} to {high}")
+}
+
+/// A difference of tokens: `+1,234`.
+pub fn token_difference(difference: f64) -> String {
+    if !difference.is_finite() {
+        return NONE.to_owned();
+    }
+    let sign = match difference.round() {
+        x if x > 0.0 => "+",
+        x if x < 0.0 => "−",
+        _ => "",
+    };
+    format!("{sign}{}", number(difference.abs()))
+}
+
+fn signed(x: f64, places: usize) -> String {
+    if !x.is_finite() {
+        return NONE.to_owned();
+    }
+    let digits = format!("{:.places$}", x.abs());
+    let sign = match x {
+        _ if digits.chars().all(|digit| matches!(digit, '0' | '.')) => "",
+        x if x < 0.0 => "−",
+        _ => "+",
+    };
+    format!("{sign}{digits}")
+}
+
+/// A number of many, rounded: `1234.6` as `1,235`.
+pub fn number(x: f64) -> String {
+    if !x.is_finite() {
+        return NONE.to_owned();
+    }
+    let digits = format!("{:.0}", x.abs());
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if x.round() < 0.0 {
+        text.push('−');
+    }
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of few: `4.2`.
+pub fn few(x: f64) -> String {
+    if x.is_finite() { format!("{x:.1}") } else { NONE.to_owned() }
+}
+
+/// A number of things: `1 item`, `2 items`.
+pub fn plural(n: usize, noun: &str) -> String {
+    format!("{} {noun}{}", number(n as f64), if n == 1 { "" } else { "s" })
+}
+
+/// A p-value. One that is only known to be small is said to be.
+pub fn p_value(p: f64) -> String {
+    match p {
+        p if !p.is_finite() => NONE.to_owned(),
+        p if p < 0.001 => "< 0.001".to_owned(),
+        p if p < 0.01 => format!("{p:.4}"),
+        p => format!("{p:.3}"),
+    }
+}
+
+/// An amount of money; small ones keep two significant digits.
+pub fn usd(amount: Option<f64>) -> String {
+    match amount.filter(|amount| amount.is_finite()) {
+        None => NONE.to_owned(),
+        Some(0.0) => "$0".to_owned(),
+        Some(x) if x.abs() < 0.1 => {
+            let places = (1 - x.abs().log10().floor() as i32).clamp(0, 9) as usize;
+            format!("${x:.places$}")
+        }
+        Some(x) => format!("${x:.2}"),
+    }
+}
+
+/// A ratio: `1.35×`.
+pub fn times(x: Option<f64>) -> String {
+    x.filter(|x| x.is_finite()).map_or_else(|| NONE.to_owned(), |x| format!("{x:.2}×"))
+}
+
+/// A share that may not have been measured.
+pub fn measured(share: Option<f64>) -> String {
+    share.map_or_else(|| NONE.to_owned(), percent)
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn list(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// What was compared: `7 methods on gsm8k/test and math/test`.
+pub fn title(set_up: &SetUp) -> String {
+    let sets = if set_up.sets.is_empty() { String::new() } else { format!(" on {}", list(&set_up.sets)) };
+    format!("{}{sets}", plural(set_up.methods.len(), "method"))
+}
+
+/// How it was set up, in short parts.
+pub fn set_up(set_up: &SetUp) -> Vec<String> {
+    let seeds: Vec<String> = set_up.seeds.iter().take(5).map(u64::to_string).collect();
+    let seeds = match set_up.seeds.len() {
+        0 => None,
+        1 => Some(format!("seed {}", seeds.concat())),
+        2..=5 => Some(format!("seeds {}", list(&seeds))),
+        many => Some(format!("{many} seeds")),
+    };
+    let capacity = set_up.capacity.as_deref().unwrap_or("mixed");
+    let date = (set_up.started_at_ms > 0).then(|| date(set_up.started_at_ms));
+    let parts = [
+        Some(set_up.eval_id.clone()).filter(|id| !id.is_empty()),
+        date,
+        Some(plural(set_up.items, "item")),
+        Some(format!("{} workers", set_up.workers)).filter(|_| !set_up.workers.is_empty()),
+        Some(format!("{capacity} capacity")),
+        seeds,
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// The day of a Unix time in UTC: `2026-03-09`.
+fn date(ms: u64) -> String {
+    // Years from March on, in eras of 400 years, so that leap days come last.
+    let days = ms / 86_400_000 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + carry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        let check = |written: String, expected: &str| assert_eq!(written, expected);
+        check(percent(0.7149), "71.5 %");
+        check(percent(f64::NAN), "–");
+        check(percent_range([0.649, 0.7734]), "64.9–77.3");
+        check(percent_range([f64::NAN, 1.0]), "–");
+        check(points(0.085), "+8.5");
+        check(points(-0.005), "−0.5");
+        check(points(-0.0001), "0.0");
+        check(points(f64::INFINITY), "–");
+        check(token_difference(-1234.6), "−1,235");
+        check(token_difference(0.2), "0");
+        check(token_difference(f64::NAN), "–");
+        check(number(1_234_567.4), "1,234,567");
+        check(number(-1234.0), "−1,234");
+        check(number(999.5), "1,000");
+        check(plural(1, "item"), "1 item");
+        check(plural(2000, "item"), "2,000 items");
+    }
+
+    #[test]
+    fn p_values_and_money() {
+        let check = |p, expected: &str| assert_eq!(p_value(p), expected);
+        check(0.0, "< 0.001");
+        check(0.0049, "0.0049");
+        check(0.04999, "0.050");
+        check(1.0, "1.000");
+        check(f64::NAN, "–");
+        let check = |amount, expected: &str| assert_eq!(usd(amount), expected);
+        check(None, "–");
+        check(Some(0.0), "$0");
+        check(Some(0.000_123_4), "$0.00012");
+        check(Some(12.345), "$12.35");
+        check(Some(f64::NAN), "–");
+    }
+
+    #[test]
+    fn dates() {
+        let check = |ms, expected: &str| assert_eq!(date(ms), expected);
+        check(0, "1970-01-01");
+        check(951_782_400_000, "2000-02-29");
+        check(951_868_800_000, "2000-03-01");
+        check(1_767_225_599_999, "2025-12-31");
+        check(1_767_225_600_000, "2026-01-01");
+        // As far as it goes.
+        check(u64::MAX, "584556019-04-03");
+    }
+
+    #[test]
+    fn set_ups() {
+        let check = |set_up_: SetUp, expected: &str| assert_eq!(set_up(&set_up_).join(" · "), expected);
+        check(SetUp::default(), "0 items · mixed capacity");
+        let full = SetUp {
+            eval_id: "e1".into(),
+            started_at_ms: 1_767_225_600_000,
+            items: 200,
+            workers: "sim".into(),
+            capacity: Some("small".into()),
+            seeds: vec![0, 1],
+            ..SetUp::default()
+        };
+        check(full.clone(), "e1 · 2026-01-01 · 200 items · sim workers · small capacity · seeds 0 and 1");
+        let many = SetUp { seeds: (0..9).collect(), ..full };
+        check(many, "e1 · 2026-01-01 · 200 items · sim workers · small capacity · 9 seeds");
+        assert_eq!(list(&["a", "b", "c"].map(String::from)), "a, b and c");
+    }
+}

@@ -1,0 +1,54 @@
+//! Rows by method, item and seed, so that nothing depends on the order they were written in.
+
+use crate::Row;
+use crate::stats::Cluster;
+use std::collections::BTreeMap;
+
+/// The runs of a method: by item, then by seed.
+pub type Runs<'a> = BTreeMap<Item<'a>, BTreeMap<u64, &'a Row>>;
+
+/// What makes two rows rows of the same item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Item<'a> {
+    pub set: &'a str,
+    pub position: Option<usize>,
+    pub id: Option<&'a str>,
+}
+
+impl<'a> Item<'a> {
+    /// Within one evaluation, an item is its place: ids may be missing or stand twice.
+    pub fn by_position(row: &'a Row) -> Item<'a> {
+        Item { set: &row.set, position: Some(row.item), id: None }
+    }
+}
+
+/// The runs of each method. A run that was made twice counts once: the one with the greater id.
+pub fn by_method<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    item: impl Fn(&'a Row) -> Item<'a>,
+) -> BTreeMap<&'a str, Runs<'a>> {
+    let mut methods: BTreeMap<&str, Runs> = BTreeMap::new();
+    for row in rows {
+        let seeds = methods.entry(&row.method).or_default().entry(item(row)).or_default();
+        let kept = seeds.entry(row.seed).or_insert(row);
+        if row.run_id > kept.run_id {
+            *kept = row;
+        }
+    }
+    methods
+}
+
+/// All runs, in a fixed order.
+pub fn rows<'a>(runs: &Runs<'a>) -> Vec<&'a Row> {
+    runs.values().flat_map(BTreeMap::values).copied().collect()
+}
+
+/// A quantity of the runs, by item.
+pub fn clusters(runs: &Runs, quantity: impl Fn(&Row) -> f64) -> Vec<Cluster> {
+    runs.values().map(|seeds| seeds.values().map(|row| quantity(row)).collect()).collect()
+}
+
+/// 1 if it holds, else 0: its mean is a share.
+pub fn as_share(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
+}
