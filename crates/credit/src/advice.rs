@@ -1,0 +1,223 @@
+//! What a person gets: a sentence about one decision of a team, and a verdict.
+
+use lemon_spec::edit::{Change, Edit};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What was measured of one edit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What the decision is worth in success, `Δ = R(original) − R(edited)`, as a share (0.01 is one point). `None`: not
+    /// measured.
+    pub effect: Option<f64>,
+    /// The 95 % interval of that. `None` with fewer than two tasks.
+    pub interval: Option<[f64; 2]>,
+    /// Tasks behind it.
+    pub n: u64,
+    /// The share of the team's tokens that the agent in question costs, where the edit is about one.
+    pub token_share: Option<f64>,
+    /// How the edit changes the tokens of the team, relative to the original: −0.3 saves 30 %.
+    pub token_change: Option<f64>,
+}
+
+/// When the data are enough, and what counts as nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdviceSettings {
+    /// A loss of success that is worth saving tokens, as a share: 0.01 is one point.
+    pub tolerance: f64,
+    /// Fewer tasks than this are too little data, whatever they say.
+    pub least_tasks: u64,
+    /// A relative change of tokens below this is none.
+    pub least_saving: f64,
+}
+
+impl Default for AdviceSettings {
+    fn default() -> Self {
+        AdviceSettings { tolerance: 0.01, least_tasks: 20, least_saving: 0.005 }
+    }
+}
+
+/// What to do about a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Leave it out: an agent, a reference, a message, a duty of its own.
+    Remove,
+    /// Add the reference.
+    Add,
+    /// Serve it by a weaker model.
+    Lower,
+    /// Serve it by a stronger model.
+    Raise,
+    /// Make the other choice: what is shared, how the answer is made, whether to stop.
+    Change,
+    /// Leave it as it is.
+    Keep,
+    /// The data do not decide it.
+    Unclear,
+    /// There are too few data to say anything.
+    TooLittleData,
+    /// Nothing was measured.
+    NotMeasured,
+}
+
+/// A verdict and the sentence that gives its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What to do.
+    pub verdict: Verdict,
+    /// Why, for people to read.
+    pub text: String,
+}
+
+/// What to do about the decision that `edit` changes.
+pub fn advice(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Advice {
+    let verdict = decide(edit, finding, settings);
+    let text = format!("{}: {}", facts(edit, finding), conclusion(verdict, finding, settings));
+    Advice { verdict, text }
+}
+
+fn decide(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Verdict {
+    if finding.effect.is_none() {
+        return Verdict::NotMeasured;
+    }
+    let Some([low, high]) = finding.interval.filter(|_| finding.n >= settings.least_tasks) else {
+        return Verdict::TooLittleData;
+    };
+    // What the edit does to success, from the worst to the best that the data allow.
+    let (worst, best) = (-high, -low);
+    let saves = match finding.token_change {
+        Some(change) => change <= -settings.least_saving,
+        None => edit.forward,
+    };
+    match saves {
+        _ if worst > 0.0 => apply(edit),
+        true if worst >= -settings.tolerance => apply(edit),
+        true if best < 0.0 => Verdict::Keep,
+        // It saves nothing, so it has to gain something.
+        false if best <= settings.tolerance => Verdict::Keep,
+        _ => Verdict::Unclear,
+    }
+}
+
+/// The verdict that says to make the edit.
+fn apply(edit: &Edit) -> Verdict {
+    match edit.change {
+        Change::RemoveAgent { .. }
+        | Change::DeleteReference { .. }
+        | Change::WithholdMessage { .. }
+        | Change::ResetDuty { .. } => Verdict::Remove,
+        Change::AddReference { .. } => Verdict::Add,
+        Change::LowerCapacity { .. } => Verdict::Lower,
+        Change::RaiseCapacity { .. } => Verdict::Raise,
+        Change::ShareAnswer { .. }
+        | Change::ShareReply { .. }
+        | Change::AnswerBy { .. }
+        | Change::Stop
+        | Change::Review => Verdict::Change,
+    }
+}
+
+/// What was seen: "`check2` costs 31 % of the tokens; removing it changes success by −0.2 ± 0.8 points".
+fn facts(edit: &Edit, finding: &Finding) -> String {
+    let (cost, act) = match (&edit.change, finding.token_share) {
+        (Change::RemoveAgent { agent }, Some(share)) => {
+            (format!("`{agent}` costs {} of the tokens; ", percent(share)), "removing it".to_owned())
+        }
+        (change, _) => (String::new(), act(change)),
+    };
+    let Some(effect) = finding.effect else { return format!("{cost}the effect of {act}") };
+    let tokens = match finding.token_change {
+        Some(change) if cost.is_empty() && change < 0.0 => format!(" saves {} of the tokens and", percent(-change)),
+        Some(change) if cost.is_empty() && change > 0.0 => format!(" costs {} more tokens and", percent(change)),
+        _ => String::new(),
+    };
+    // An interval with bounds may be lopsided: the longer side is what is not known.
+    let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
+    let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
+    format!("{cost}{act}{tokens} changes success by {}{error} points", points(-effect))
+}
+
+fn conclusion(verdict: Verdict, finding: &Finding, settings: &AdviceSettings) -> String {
+    let text = match verdict {
+        Verdict::Remove => "leave it out",
+        Verdict::Add => "add it",
+        Verdict::Lower => "lower it",
+        Verdict::Raise => "raise it",
+        Verdict::Change => "change it",
+        Verdict::Keep => "keep it as it is",
+        Verdict::Unclear => "the data do not decide it",
+        Verdict::NotMeasured => "not measured",
+        Verdict::TooLittleData => {
+            return format!("too little data ({} of at least {})", tasks(finding.n), settings.least_tasks);
+        }
+    };
+    text.to_owned()
+}
+
+/// What the edit does, as the subject of a sentence.
+fn act(change: &Change) -> String {
+    match change {
+        Change::DeleteReference { agent, parent } => format!("not letting `{agent}` read `{parent}`"),
+        Change::AddReference { agent, parent, .. } => format!("letting `{agent}` read `{parent}` too"),
+        Change::ResetDuty { agent } => format!("giving `{agent}` the duty of its base role"),
+        Change::LowerCapacity { agent } => format!("running `{agent}` one level lower"),
+        Change::RaiseCapacity { agent } => format!("running `{agent}` one level higher"),
+        Change::RemoveAgent { agent } => format!("removing `{agent}`"),
+        Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
+        Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
+        Change::AnswerBy { rule } => format!("making the answer by {rule}"),
+        Change::Stop => "stopping after this round".to_owned(),
+        Change::Review => "reviewing this round".to_owned(),
+        Change::WithholdMessage { from, to } => format!("withholding the message of `{from}` from `{to}`"),
+    }
+}
+
+fn tasks(n: u64) -> String {
+    if n == 1 { "1 task".to_owned() } else { format!("{n} tasks") }
+}
+
+/// A share in points of a hundred, with its sign; what rounds to nothing has none.
+fn points(share: f64) -> String {
+    let tenths = (share * 1000.0).round() / 10.0;
+    match tenths {
+        0.0 => "0.0".to_owned(),
+        _ if tenths < 0.0 => format!("−{:.1}", -tenths),
+        _ => format!("+{tenths:.1}"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        // A tenth matters only where it is all there is.
+        small if small < 1.0 => format!("{small:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+impl Verdict {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Remove => "remove",
+            Verdict::Add => "add",
+            Verdict::Lower => "lower",
+            Verdict::Raise => "raise",
+            Verdict::Change => "change",
+            Verdict::Keep => "keep",
+            Verdict::Unclear => "unclear",
+            Verdict::TooLittleData => "too_little_data",
+            Verdict::NotMeasured => "not_measured",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

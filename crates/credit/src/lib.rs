@@ -1,0 +1,29 @@
+//! Here is a reward: which decision earned it?
+//!
+//! Pure arithmetic on specifications and traces. This crate proposes runs and never runs them: no IO, no clock, and every
+//! draw takes a seed.
+//!
+//! One sign holds throughout: an **effect** is `Δ = R(original) − R(edited)`, what the decision as it was written is worth.
+//! A positive Δ says that the edit did harm. *Not measured* is `None`, and never zero.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`reward`] | what a run earned, channel by channel |
+//! | [`choose`] | which counterfactual to run next |
+//! | [`estimate`] | what the paired differences say, with their error |
+//! | [`cascade`] | how far an edit spread |
+//! | [`mod@unit`] | the table of credit, one row a unit |
+//! | [`advantage`] | what the learner gets: one number a token |
+//! | [`advice`] | what a person gets: a sentence and a verdict |
+
+pub mod advantage;
+pub mod advice;
+mod answer;
+pub mod cascade;
+pub mod choose;
+pub mod estimate;
+mod random;
+pub mod reward;
+#[cfg(test)]
+mod story;
+pub mod unit;

@@ -1,0 +1,197 @@
+//! The table of credit: one row for every unit of a run that can carry any, measured or not.
+
+use lemon_spec::Plan;
+use lemon_spec::edit::{Change, Edit, Family};
+use lemon_trace::{EventKind, Trace};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The units that can carry credit, from the whole to the smallest part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// The whole team.
+    Team,
+    /// How the orchestrator makes the answer and when it ends.
+    Orchestrator,
+    /// What an agent is to do, and on which level of model.
+    Role,
+    /// That an agent exists.
+    Agent,
+    /// One call of an agent.
+    Turn,
+    /// What one agent tells another.
+    Message,
+    /// One call of a tool.
+    ToolCall,
+    /// One token of the specification.
+    Token,
+}
+
+/// The credit of one unit by one kind of edit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreditEntry {
+    /// The kind of unit.
+    pub unit: Unit,
+    /// Which one: an agent's id, `a → b` for a message.
+    pub target: String,
+    /// The edit that measured it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<String>,
+    /// The family of that edit.
+    #[serde(default)]
+    pub family: Option<Family>,
+    /// What it is worth: `R(original) − R(edited)`. `None`: not measured, which is not zero.
+    pub effect: Option<f64>,
+    /// The standard error of that.
+    pub standard_error: Option<f64>,
+    /// Pairs of runs behind it.
+    pub n: u32,
+}
+
+/// The unit whose credit an edit measures.
+pub fn unit_of(edit: &Edit) -> Unit {
+    match edit.family {
+        Family::Agent => Unit::Agent,
+        Family::Duty | Family::Capacity => Unit::Role,
+        Family::Dependency | Family::Share | Family::Message => Unit::Message,
+        Family::Answer | Family::Stop => Unit::Orchestrator,
+    }
+}
+
+/// The unit's name among those of its kind. All messages of an agent are `a → *`: what it shares, it shares with all.
+pub fn target_of(edit: &Edit) -> String {
+    match &edit.change {
+        Change::DeleteReference { agent, parent } | Change::AddReference { agent, parent, .. } => {
+            message(parent, agent)
+        }
+        Change::WithholdMessage { from, to } => message(from, to),
+        Change::ShareAnswer { agent } | Change::ShareReply { agent } => message(agent, "*"),
+        Change::ResetDuty { agent }
+        | Change::LowerCapacity { agent }
+        | Change::RaiseCapacity { agent }
+        | Change::RemoveAgent { agent } => agent.clone(),
+        Change::AnswerBy { .. } => ANSWER.to_owned(),
+        Change::Stop | Change::Review => NEXT.to_owned(),
+    }
+}
+
+/// Every unit of a run, the largest first: what could carry credit.
+pub fn units_of_trace(trace: &Trace) -> Vec<(Unit, String)> {
+    let summary = trace.summary();
+    let mut units = whole();
+    for agent in &summary.agents {
+        units.extend(of_agent(&agent.id));
+        if agent.duty.is_some() {
+            units.push((Unit::Turn, agent.id.clone()));
+        }
+    }
+    for event in &trace.events {
+        match &event.kind {
+            EventKind::Message { from, to, .. } => units.push((Unit::Message, message(from, to))),
+            EventKind::ToolCall { tool, .. } => {
+                units.push((Unit::ToolCall, format!("{} {tool} #{}", event.agent, event.id)));
+            }
+            EventKind::Decision { round, .. } => units.push((Unit::Token, format!("round {round}"))),
+            _ => {}
+        }
+    }
+    sorted(units)
+}
+
+/// Every unit of a team that has not been run.
+pub fn units_of_plan(plan: &Plan) -> Vec<(Unit, String)> {
+    let mut units = whole();
+    units.push((Unit::Token, "round 1".to_owned()));
+    for agent in &plan.spec().agents {
+        units.extend(of_agent(&agent.id));
+        units.push((Unit::Turn, agent.id.clone()));
+        units.extend(agent.after.iter().map(|parent| (Unit::Message, message(parent, &agent.id))));
+    }
+    sorted(units)
+}
+
+/// The table: each unit with what was measured of it, or one row that says nothing was. Measured entries of units that are
+/// not listed (a reference that an edit would add) follow those of their kind.
+pub fn credit_table(units: &[(Unit, String)], measured: &[CreditEntry]) -> Vec<CreditEntry> {
+    let is_of = |entry: &CreditEntry, (unit, target): &(Unit, String)| entry.unit == *unit && entry.target == *target;
+    let mut table = measured.to_vec();
+    for listed in units.iter().filter(|listed| !measured.iter().any(|entry| is_of(entry, listed))) {
+        table.push(CreditEntry::not_measured(listed.0, &listed.1));
+    }
+    let place = |entry: &CreditEntry| units.iter().position(|listed| is_of(entry, listed)).unwrap_or(units.len());
+    // A stable sort: the entries of one unit keep their order.
+    table.sort_by_key(|entry| (entry.unit, place(entry)));
+    table
+}
+
+impl CreditEntry {
+    /// What an edit measured.
+    pub fn measured(edit: &Edit, effect: Option<f64>, standard_error: Option<f64>, n: u32) -> CreditEntry {
+        CreditEntry {
+            unit: unit_of(edit),
+            target: target_of(edit),
+            edit: Some(edit.describe()),
+            family: Some(edit.family),
+            effect,
+            standard_error,
+            n,
+        }
+    }
+
+    /// A unit that nothing is known of.
+    pub fn not_measured(unit: Unit, target: &str) -> CreditEntry {
+        let target = target.to_owned();
+        CreditEntry { unit, target, edit: None, family: None, effect: None, standard_error: None, n: 0 }
+    }
+}
+
+impl Unit {
+    /// Its name, as in traces.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Unit::Team => "team",
+            Unit::Orchestrator => "orchestrator",
+            Unit::Role => "role",
+            Unit::Agent => "agent",
+            Unit::Turn => "turn",
+            Unit::Message => "message",
+            Unit::ToolCall => "tool_call",
+            Unit::Token => "token",
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// The orchestrator's two targets.
+const ANSWER: &str = "answer";
+const NEXT: &str = "next";
+
+fn whole() -> Vec<(Unit, String)> {
+    let named = |unit: Unit, target: &str| (unit, target.to_owned());
+    vec![named(Unit::Team, "team"), named(Unit::Orchestrator, ANSWER), named(Unit::Orchestrator, NEXT)]
+}
+
+fn of_agent(id: &str) -> [(Unit, String); 2] {
+    [(Unit::Role, id.to_owned()), (Unit::Agent, id.to_owned())]
+}
+
+fn message(from: &str, to: &str) -> String {
+    format!("{from} → {to}")
+}
+
+/// By kind, in the order found, each once.
+fn sorted(units: Vec<(Unit, String)>) -> Vec<(Unit, String)> {
+    let mut seen = std::collections::HashSet::new();
+    let mut units: Vec<_> = units.into_iter().filter(|unit| seen.insert(unit.clone())).collect();
+    units.sort_by_key(|(unit, _)| *unit);
+    units
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What a profile says about one decision, ready to be written and coloured.
+
+use crate::profile::{Effect, Profile};
+use lemon_credit::advice::Verdict;
+use lemon_spec::edit::{Change, Family};
+use std::collections::HashMap;
+
+/// The effects of a profile, to be found by what was changed.
+pub struct Effects<'a> {
+    all: &'a [Effect],
+    by_change: HashMap<&'a Change, &'a Effect>,
+}
+
+impl<'a> Effects<'a> {
+    pub fn new(profile: &'a Profile) -> Self {
+        let by_change = profile.effects.iter().map(|effect| (&effect.edit.change, effect)).collect();
+        Effects { all: &profile.effects, by_change }
+    }
+
+    pub fn get(&self, change: &Change) -> Option<&'a Effect> {
+        self.by_change.get(change).copied()
+    }
+
+    /// What to do about an agent, in sentences. There are many references that could be added: only good ones count.
+    pub fn advice_on(&self, id: &str) -> impl Iterator<Item = &'a str> {
+        let is_its = move |effect: &&Effect| match &effect.edit.change {
+            Change::RemoveAgent { agent }
+            | Change::ResetDuty { agent }
+            | Change::LowerCapacity { agent }
+            | Change::RaiseCapacity { agent }
+            | Change::ShareAnswer { agent }
+            | Change::ShareReply { agent } => agent == id,
+            Change::AddReference { agent, .. } => agent == id && effect.verdict == Verdict::Add,
+            _ => false,
+        };
+        self.all.iter().filter(is_its).map(|effect| effect.advice.as_str())
+    }
+
+    /// What to do about the answer, in sentences.
+    pub fn advice_on_answer(&self) -> impl Iterator<Item = &'a str> {
+        let is_its = |effect: &&Effect| matches!(effect.family, Family::Answer | Family::Stop);
+        self.all.iter().filter(is_its).map(|effect| effect.advice.as_str())
+    }
+
+    /// What something is worth that the change takes away: success with it less success without it.
+    pub fn worth(&self, change: &Change) -> Worth {
+        Worth::of(self.get(change), 1.0)
+    }
+
+    /// What the change would do to success; `None` if the profile does not know of it.
+    pub fn gain(&self, change: &Change) -> Option<Worth> {
+        self.get(change).map(|effect| Worth::of(Some(effect), -1.0))
+    }
+}
+
+/// A difference in success and what is known of it. `None`: not measured, which is not zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Worth(Option<Difference>);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Difference {
+    mean: f64,
+    interval: Option<[f64; 2]>,
+}
+
+/// What can be said of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// All of its interval is above zero.
+    Above,
+    /// All of its interval is below zero.
+    Below,
+    /// Zero is in its interval, or it has none.
+    Unclear,
+    /// There is no difference to speak of: nothing was measured.
+    Unmeasured,
+}
+
+impl Worth {
+    fn of(effect: Option<&Effect>, factor: f64) -> Worth {
+        // Shares differ by 1 at most; any other number is none.
+        let is_difference = |value: &f64| value.abs() <= 1.0;
+        let mean = effect.and_then(|effect| effect.effect).filter(is_difference);
+        let interval = effect.and_then(|effect| effect.interval).filter(|ends| ends.iter().all(is_difference));
+        let turned = |[low, high]: [f64; 2]| if factor < 0.0 { [-high, -low] } else { [low, high] };
+        Worth(mean.map(|mean| Difference { mean: factor * mean, interval: interval.map(turned) }))
+    }
+
+    pub fn sign(self) -> Sign {
+        match self.0 {
+            None => Sign::Unmeasured,
+            Some(Difference { interval: Some([low, _]), .. }) if low > 0.0 => Sign::Above,
+            Some(Difference { interval: Some([_, high]), .. }) if high < 0.0 => Sign::Below,
+            Some(_) => Sign::Unclear,
+        }
+    }
+
+    /// `+4.2 ± 1.1`, in points. `None` if not measured.
+    pub fn points(self) -> Option<String> {
+        let Difference { mean, interval } = self.0?;
+        // An interval with bounds may be lopsided: the longer side is what is not known.
+        let half = interval.map(|[low, high]| 100.0 * (high - mean).max(mean - low).max(0.0));
+        Some(points(mean) + &half.map(|half| format!(" ± {half:.1}")).unwrap_or_default())
+    }
+}
+
+impl Sign {
+    /// The class that colours it.
+    pub fn class(self) -> &'static str {
+        match self {
+            Sign::Above => "above",
+            Sign::Below => "below",
+            Sign::Unclear => "unclear",
+            Sign::Unmeasured => "unmeasured",
+        }
+    }
+}
+
+/// A share in points of a hundred, with its sign; what rounds to nothing has none.
+fn points(share: f64) -> String {
+    let tenths = (share * 1000.0).round() / 10.0;
+    match tenths {
+        0.0 => "0.0".to_owned(),
+        _ if tenths < 0.0 => format!("−{:.1}", -tenths),
+        _ => format!("+{tenths:.1}"),
+    }
+}
+
+/// A share: `31 %`, `0.4 %`. One that is no number is `–`.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if !percent.is_finite() => "–".to_owned(),
+        // A tenth matters only where it is all there is.
+        percent if percent > 0.0 && percent < 1.0 => format!("{percent:.1} %"),
+        percent => format!("{:.0} %", percent.max(0.0)),
+    }
+}
+
+/// A share as exactly as differences are written: `62.5 %`. One that is no number is `–`.
+pub fn tenths(share: f64) -> String {
+    if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { "–".to_owned() }
+}
+
+/// A number of things, rounded: `12,400`. One that is no number is `–`.
+pub fn counted(number: f64) -> String {
+    if !number.is_finite() {
+        return "–".to_owned();
+    }
+    let digits = format!("{:.0}", number.abs());
+    let mut text = if number <= -0.5 { "−".to_owned() } else { String::new() };
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
