@@ -1,6 +1,11 @@
 //! The words of the command line. Parsed first; resolved by the commands.
 
+mod eval;
+
+pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, EvalWorkers, OnMiss, WorldCommand, WorldName};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lemon_task::SetName;
 use std::path::PathBuf;
 
 /// LEMON: it learns to write the team.
@@ -39,11 +44,20 @@ pub enum Command {
     /// Look at runs: list, show, export, diff
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Look at task sets: which are in a folder, and are they whole
+    /// Task sets: download them, and say which are in a folder and whether they are whole
     #[command(subcommand)]
     Data(DataCommand),
     /// Grade replies made elsewhere
     Grade(GradeArgs),
+    /// Run methods side by side on a task set: accuracy with intervals, tokens, paired tests, a page to look at
+    Eval(Box<EvalArgs>),
+    /// Say what two evaluations found differently, on the items they share
+    Compare(CompareArgs),
+    /// What is each decision of a team worth? Change it, run what the change can reach, and see
+    Credit(Box<CreditArgs>),
+    /// The simulated workers: fit them, check them, search for their best teams
+    #[command(subcommand)]
+    World(WorldCommand),
     /// Measure this program on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -274,6 +288,30 @@ pub enum DataCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Download the public task sets; only files with the known checksums get their place
+    Fetch(FetchArgs),
+}
+
+/// `lemon data fetch`
+#[derive(Debug, Args)]
+pub struct FetchArgs {
+    /// The folder, made if there is none; files that are there and right are kept
+    pub dir: PathBuf,
+    /// Only this set; repeat it for more [default: all]
+    #[arg(long = "set", value_name = "NAME")]
+    pub sets: Vec<SetName>,
+    /// A mirror, in the place of scheme and host of every source
+    #[arg(long, value_name = "URL", value_parser = http_address)]
+    pub from: Option<String>,
+    /// A table of your own: a JSON list of {set, path, url, sha256, bytes, license}
+    #[arg(long, value_name = "FILE")]
+    pub sources: Option<PathBuf>,
+    /// Replace files that are there and differ
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `lemon grade`

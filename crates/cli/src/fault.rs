@@ -27,6 +27,11 @@ impl Fault {
         Fault { hint: Some(hint.to_string()), ..self }
     }
 
+    /// Sets the exit code.
+    pub fn code(self, code: u8) -> Self {
+        Fault { code, ..self }
+    }
+
     /// Prints it to standard error.
     pub fn print(&self) {
         let style = console::Style::new().for_stderr();

@@ -37,6 +37,10 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Trace(command) => commands::trace::trace(cli, command),
         Command::Data(command) => commands::data::data(command),
         Command::Grade(args) => commands::grade::grade(args),
+        Command::Eval(args) => commands::eval::eval(cli, args),
+        Command::Compare(args) => commands::compare::compare(cli, args),
+        Command::Credit(args) => commands::credit::credit(cli, args),
+        Command::World(command) => commands::world::world(command),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

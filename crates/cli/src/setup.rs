@@ -6,7 +6,7 @@ use crate::fault::{Fault, read_file};
 use lemon_exec::orchestrator::{Fixed, Orchestrator, Prompted};
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, OpenAi, Recording, Replay, Script, Scripted, Worker};
-use lemon_exec::{Backend, Budget, Level, Settings};
+use lemon_exec::{Backend, Budget, Clock, Level, Settings};
 use lemon_spec::Language;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,7 +166,7 @@ pub fn backend(
         },
     };
     let levels = language.capacities.iter().map(level).collect();
-    Ok((Backend { worker, name: kind.name().to_owned(), levels }, worker_file))
+    Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, worker_file))
 }
 
 /// Who writes the team: the given specification, or what the configuration says.

@@ -1,7 +1,9 @@
 //! The events of a run and the edges between them.
 
+use lemon_spec::edit::Family;
 use lemon_spec::{AnswerRule, Diagnostic, Share};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the trace format written here. Readers refuse a newer one.
 pub const VERSION: u32 = 1;
@@ -213,6 +215,9 @@ pub enum EventKind {
         /// The reply came from the reuse cache; nothing was spent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         reused: bool,
+        /// What the reply cost when it was made, where it was reused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved: Option<Spend>,
     },
     /// A limit was met.
     Budget {
@@ -252,6 +257,32 @@ pub enum EventKind {
         finished: usize,
         /// Tokens reserved by calls whose end was never seen; they count as spent.
         lost_tokens: u64,
+    },
+    /// Somebody who knows the right answer looked at the run, after its end.
+    Score {
+        /// Whether its answer is right.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        right: Option<bool>,
+        /// Reward channels by name. One that could not be measured is not there.
+        rewards: BTreeMap<String, f64>,
+    },
+    /// What a part of the team was worth, measured by changing it and running what the change can reach.
+    Credit {
+        /// The kind of part: team, orchestrator, role, agent, turn, message, tool_call, token.
+        unit: String,
+        /// Which: an agent's id, `a → b` for a message.
+        target: String,
+        /// The change that measured it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        family: Option<Family>,
+        /// Success with it less success without it; absent: not measured, which is not zero.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<f64>,
+        /// The standard error of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        standard_error: Option<f64>,
+        /// Pairs of runs behind it.
+        n: u32,
     },
 }
 

@@ -72,6 +72,8 @@ impl EventKind {
             EventKind::Aggregate { .. } => "aggregate",
             EventKind::Stop { .. } => "stop",
             EventKind::Resume { .. } => "resume",
+            EventKind::Score { .. } => "score",
+            EventKind::Credit { .. } => "credit",
         }
     }
 }

@@ -364,6 +364,7 @@ impl Teller {
                 _ => 1,
             },
             reused,
+            saved: None,
         };
         let spend = match (status, reused) {
             (AgentStatus::Done, false) => {

@@ -60,6 +60,9 @@ pub struct AgentSummary {
     pub attempts: u32,
     /// The reply came from the reuse cache.
     pub reused: bool,
+    /// Tokens that the reuse saved: what the reply cost when it was made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub saved: u64,
     /// Prompt tokens, those of failed attempts included.
     pub tokens_in: u64,
     /// Completion tokens, those of failed attempts included.
@@ -161,6 +164,8 @@ impl<'a> Tally<'a> {
             EventKind::Resume { lost_tokens, .. } => self.resume(*lost_tokens),
             EventKind::Rejection { .. }
             | EventKind::Aggregate { .. }
+            | EventKind::Score { .. }
+            | EventKind::Credit { .. }
             | EventKind::Budget { .. }
             | EventKind::ToolCall { .. }
             | EventKind::ToolResult { .. } => {}
@@ -199,7 +204,9 @@ impl<'a> Tally<'a> {
     }
 
     fn end(&mut self, event: &'a Event) {
-        let EventKind::Return { status, reply, answer, failure, model, attempts, reused } = &event.kind else { return };
+        let EventKind::Return { status, reply, answer, failure, model, attempts, reused, saved } = &event.kind else {
+            return;
+        };
         let agent = self.agent_or_new(&event.agent);
         agent.status = Some(*status);
         agent.reply.clone_from(reply);
@@ -209,6 +216,7 @@ impl<'a> Tally<'a> {
         // One that was cut off says it made none; one that a crash made begin twice knows of its last life only.
         agent.attempts = agent.attempts.max(*attempts);
         agent.reused = *reused;
+        agent.saved = saved.map_or(0, |saved| saved.tokens());
         agent.seconds = agent.started.map_or(event.spend.seconds, |started| between(started, event.t));
     }
 
@@ -255,6 +263,11 @@ impl<'a> Tally<'a> {
             messages: self.messages,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Adds without ever overflowing: a trace read from a file may say anything.

@@ -238,6 +238,7 @@ fn reply(trace: &mut Trace, agent: &str, t: f64, reply: &str, asked: u32) {
         model: Some("m".into()),
         attempts: 1,
         reused: false,
+        saved: None,
     };
     push(trace, agent, t, kind, &[(asked, EdgeKind::Return)]);
     let spend = &mut trace.events.last_mut().unwrap().spend;

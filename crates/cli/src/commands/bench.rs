@@ -10,7 +10,7 @@ use futures::stream::{self, StreamExt};
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{RunMeta, Store, Sync};
 use lemon_exec::worker::{Endpoint, OpenAi};
-use lemon_exec::{Backend, Job, Level, Runner, Settings, fresh_id};
+use lemon_exec::{Backend, Clock, Job, Level, Runner, Settings, fresh_id};
 use lemon_spec::{Language, validate};
 use lemon_trace::StopReason;
 use serde::{Deserialize, Serialize};
@@ -157,10 +157,12 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
             worker: Arc::new(worker),
             name: "endpoints".into(),
             levels: language.capacities.iter().map(level).collect(),
+            clock: Clock::Real,
         },
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,
         store: Some(store),
+        memory: None,
         settings: Settings::default(),
     })
 }

@@ -125,6 +125,7 @@ fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> R
         temperature: None,
         seed: 0,
         schema,
+        brief: None,
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
 use crate::{one_line, print, println, to_json};
-use lemon_sandbox::{Limits, Policy, Sandbox, SandboxError};
-use lemon_task::{Item, Program, SetName, Source, TaskSet, Verdict, grade as grade_reply, load};
+use lemon_eval::Grader;
+use lemon_sandbox::{Policy, Sandbox, SandboxError};
+use lemon_task::{SetName, Source, TaskSet, load};
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
@@ -35,14 +36,15 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
     let set: SetName = args.set.parse().map_err(Fault::new)?;
     let source = args.data.clone().map_or(Source::Sample, Source::Folder);
     let tasks = load(&source, set, &args.split).map_err(Fault::new)?;
-    let sandbox = match set {
-        SetName::HumanEval | SetName::HumanEvalPy => Some(sandbox(args)?),
-        _ => None,
+    let sandbox = match Grader::needs_sandbox(&tasks.items) {
+        true => Some(sandbox(args.unsafe_no_sandbox)?),
+        false => None,
     };
+    let grader = Grader::new(sandbox);
     let name = args.replies.display();
     let (mut items, mut totals) = (Vec::new(), Totals::default());
     for (at, line) in read_file(&args.replies)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        match grade_line(&tasks, line, sandbox.as_ref())? {
+        match grade_line(&tasks, line, &grader)? {
             Ok(graded) => {
                 totals.add(&graded);
                 items.push(graded);
@@ -72,38 +74,24 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
 }
 
 /// A graded line, or why it is none.
-fn grade_line(tasks: &TaskSet, line: &str, sandbox: Option<&Sandbox>) -> Result<Result<Graded, String>, Fault> {
+fn grade_line(tasks: &TaskSet, line: &str, grader: &Grader) -> Result<Result<Graded, String>, Fault> {
     let Reply { item, reply } = match serde_json::from_str(line) {
         Ok(reply) => reply,
         Err(error) => return Ok(Err(format!("not {{item, reply}}: {error}"))),
     };
     let Some(task) = tasks.at(item) else { return Ok(Err(format!("the split has no item {item}"))) };
-    let grade = grade_reply(task, &reply);
-    let decide = |verdict, program: fn(&Item, &str) -> Option<Program>| match verdict {
-        Verdict::Right => Ok(true),
-        Verdict::Wrong => Ok(false),
-        Verdict::MustRun => {
-            program(task, &reply).zip(sandbox).map_or(Ok(false), |(program, sandbox)| run(sandbox, program))
-        }
-    };
-    let correct = decide(grade.verdict, Program::new)?;
-    let legacy = decide(grade.legacy, Program::legacy)?;
-    Ok(Ok(Graded { item, correct, legacy, extracted: grade.extracted }))
+    let graded = grader.grade(task, &reply).map_err(refusal)?;
+    Ok(Ok(Graded { item, correct: graded.right, legacy: graded.legacy, extracted: graded.extracted }))
 }
 
-fn run(sandbox: &Sandbox, program: Program) -> Result<bool, Fault> {
-    let Program { entry_point, code, test, prompt } = program;
-    let program = lemon_sandbox::Program { prompt_and_code: code, test, entry_point, prompt };
-    sandbox.run_python(&program, &Limits::default()).map(|verdict| verdict.passed()).map_err(refusal)
-}
-
-fn sandbox(args: &GradeArgs) -> Result<Sandbox, Fault> {
-    let policy = if args.unsafe_no_sandbox { Policy::UnsafeNoSandbox } else { Policy::Isolated };
+/// The sandbox that grading code needs.
+pub fn sandbox(unsafe_no_sandbox: bool) -> Result<Sandbox, Fault> {
+    let policy = if unsafe_no_sandbox { Policy::UnsafeNoSandbox } else { Policy::Isolated };
     Sandbox::new(policy).map_err(refusal)
 }
 
 /// Code that cannot be contained is not run.
-fn refusal(error: SandboxError) -> Fault {
+pub fn refusal(error: SandboxError) -> Fault {
     let hint = match &error {
         SandboxError::Unavailable { .. } => {
             "--unsafe-no-sandbox runs the code all the same, on your own responsibility"

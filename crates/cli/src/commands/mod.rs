@@ -1,9 +1,12 @@
 //! One command, one file, one function.
 
 pub mod bench;
+pub mod compare;
+pub mod credit;
 pub mod data;
 pub mod doctor;
 pub mod edits;
+pub mod eval;
 pub mod grade;
 pub mod init;
 pub mod run;
@@ -11,6 +14,7 @@ pub mod schema;
 mod tasks;
 pub mod trace;
 pub mod validate;
+pub mod world;
 
 use crate::fault::{Fault, read_file};
 use std::io::Read;

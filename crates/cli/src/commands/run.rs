@@ -101,7 +101,14 @@ pub fn prepare(
     let meta = RunMeta { spec, budget: settings.budget, worker_file, ..RunMeta::default() };
     // Last, so that a run that cannot begin leaves no store behind.
     let store = store()?;
-    let runner = Runner { backend, orchestrator, language: language.clone(), store: Some(store.clone()), settings };
+    let runner = Runner {
+        backend,
+        orchestrator,
+        language: language.clone(),
+        store: Some(store.clone()),
+        memory: None,
+        settings,
+    };
     Ok(Prepared { runner, store, language, levels: setup::capacities(config, &args.endpoints), kind, meta })
 }
 
@@ -209,7 +216,7 @@ fn advice(reason: StopReason) -> Option<&'static str> {
 }
 
 /// The first signal ends runs in good order; a second one ends the process.
-async fn cancel_on_signal(cancel: CancellationToken) {
+pub(super) async fn cancel_on_signal(cancel: CancellationToken) {
     for count in 0.. {
         wait_for_signal().await;
         if count > 0 {
@@ -221,7 +228,7 @@ async fn cancel_on_signal(cancel: CancellationToken) {
 }
 
 #[cfg(unix)]
-async fn wait_for_signal() {
+pub(super) async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
@@ -233,6 +240,6 @@ async fn wait_for_signal() {
 }
 
 #[cfg(not(unix))]
-async fn wait_for_signal() {
+pub(super) async fn wait_for_signal() {
     drop(tokio::signal::ctrl_c().await);
 }

@@ -70,6 +70,10 @@ pub async fn resume(
     batch: BatchRow,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
+    if batch.batch.starts_with("e-") {
+        return Err(Fault::new(format!("`{}` is an evaluation", batch.batch))
+            .hint(format!("`lemon eval --resume {}` goes on with it", batch.batch)));
+    }
     let meta: BatchMeta = serde_json::from_str(&batch.meta)
         .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
     let before =

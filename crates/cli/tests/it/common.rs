@@ -210,7 +210,7 @@ pub fn settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.add_filter(r"\b([rb])-[a-z2-9]{8}\b", "$1-[id]");
+    settings.add_filter(r"\b([rbe])-[a-z2-9]{8}\b", "$1-[id]");
     settings.add_filter(r"127\.0\.0\.1:\d+", "127.0.0.1:[port]");
     // Whether two runs took equally long is a matter of chance.
     settings.add_filter(r"(?m)^ +seconds .*\n", "");

@@ -4,8 +4,12 @@
 mod bench;
 mod budget;
 mod common;
+mod compare;
 mod configuration;
+mod data_fetch;
 mod doctor;
+mod eval;
+mod eval_faults;
 mod export;
 mod grading;
 mod interrupted;
@@ -18,3 +22,4 @@ mod send;
 mod specs;
 mod tasks;
 mod usage;
+mod world;

@@ -33,9 +33,9 @@ pub fn schema(trace: &Trace, content: Content) -> Value {
         "task_id": trace.header.task_id,
         "system": "lemon",
         "topology": topology(&summary),
-        "events": trace.events.iter().map(|event| event_value(event, &summary, content)).collect::<Vec<_>>(),
+        "events": in_the_run(trace).map(|event| event_value(event, &summary, content)).collect::<Vec<_>>(),
         "edges": edges(&trace.events),
-        "rewards": {},
+        "rewards": rewards(trace),
         "costs": costs(trace, &summary),
         "metrics": metrics(&trace.metrics(None)),
     })
@@ -89,6 +89,8 @@ fn published_type(kind: &EventKind) -> &'static str {
         EventKind::ToolResult { .. } => "tool_result",
         EventKind::Return { .. } => "return",
         EventKind::Aggregate { .. } => "aggregate",
+        // They are no part of the interaction, and are told as rewards.
+        EventKind::Score { .. } | EventKind::Credit { .. } => "orchestrator_decision",
     }
 }
 
@@ -126,6 +128,31 @@ fn edges(events: &[Event]) -> Vec<Value> {
         json!({"src": name(edge.src), "dst": name(event.id), "type": kind})
     })
     .collect()
+}
+
+/// The events of the run itself, without what was measured afterwards.
+fn in_the_run(trace: &Trace) -> impl Iterator<Item = &Event> {
+    let measured = |event: &&Event| matches!(event.kind, EventKind::Score { .. } | EventKind::Credit { .. });
+    trace.events.iter().filter(move |event| !measured(event))
+}
+
+/// Reward channels by name, and credit by unit, target and family: `credit.agent.check.agent`. What was not measured is
+/// not there.
+fn rewards(trace: &Trace) -> Map<String, Value> {
+    let mut rewards = Map::new();
+    for event in &trace.events {
+        match &event.kind {
+            EventKind::Score { rewards: channels, .. } => {
+                rewards.extend(channels.iter().map(|(name, value)| (name.clone(), (*value).into())));
+            }
+            EventKind::Credit { unit, target, family, effect: Some(effect), .. } => {
+                let family = family.map_or_else(String::new, |family| format!(".{family}"));
+                rewards.insert(format!("credit.{unit}.{target}{family}"), (*effect).into());
+            }
+            _ => {}
+        }
+    }
+    rewards
 }
 
 fn costs(trace: &Trace, summary: &Summary) -> Value {

@@ -1,0 +1,255 @@
+//! The words of `lemon eval`, `lemon compare` and `lemon world`.
+
+use super::Endpoints;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `lemon eval`
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// The task sets: mmlu, gsm8k, aqua, multiarith, svamp, humaneval, humaneval-py, or a JSONL file of your own
+    #[arg(long = "set", value_name = "NAME", value_delimiter = ',')]
+    pub sets: Vec<String>,
+    /// The split
+    #[arg(long, default_value = "test", value_name = "NAME")]
+    pub split: String,
+    /// The folder of task sets [default: the sample that ships with this program]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The methods, with a number where they take one; `lemon eval --methods help` lists them
+    #[arg(
+        long,
+        value_name = "NAME[:N]",
+        value_delimiter = ',',
+        default_value = "vanilla,cot,sc-cot,chain,tree,complete,debate"
+    )]
+    pub methods: Vec<String>,
+    /// The capacity of every agent; without it they take turns, weakest first
+    #[arg(long, value_name = "LEVEL")]
+    pub capacity: Option<String>,
+    /// Who answers
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim")]
+    pub workers: EvalWorkers,
+    /// The simulated world
+    #[arg(long, value_name = "NAME", default_value = "calibrated")]
+    pub world: WorldName,
+    /// With `--workers replay`: what becomes of calls that are not on record
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    pub on_miss: OnMiss,
+    /// The team of the method `file`
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Only the first items of each set
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// The seed of every random choice
+    #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Several seeds: every method runs every item with each
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', conflicts_with = "seed")]
+    pub seeds: Vec<u64>,
+    /// Runs at a time [default: 64 simulated, 8 otherwise]
+    #[arg(long, env = "LEMON_WIDTH", value_name = "N")]
+    pub width: Option<usize>,
+    /// Tokens each run may spend
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// Where the report goes [default: a folder beside the store, named after the evaluation]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Take an evaluation up again
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "limit", "seeds"])]
+    pub resume: Option<String>,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Who answers in an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EvalWorkers {
+    /// A simulated world; no model is called
+    Sim,
+    /// Recorded replies of real models (gsm8k and mmlu, from outcomes/ in the folder of task sets)
+    Replay,
+    /// The configured endpoints
+    Endpoints,
+}
+
+impl EvalWorkers {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            EvalWorkers::Sim => "sim",
+            EvalWorkers::Replay => "replay",
+            EvalWorkers::Endpoints => "endpoints",
+        }
+    }
+}
+
+/// The simulated worlds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorldName {
+    /// Workers as they are on record
+    Calibrated,
+    /// A choice, not a record: weaker workers and useful critics, for studies of teams
+    Teams,
+}
+
+/// What becomes of a call that is not on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnMiss {
+    /// It fails, and says so
+    Fail,
+    /// The simulated world answers
+    Sim,
+}
+
+/// `lemon compare`
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// An evaluation: its id, its folder, or its eval.json
+    pub a: String,
+    /// Another
+    pub b: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lemon world`
+#[derive(Debug, Subcommand)]
+pub enum WorldCommand {
+    /// Fit the simulated workers to recorded outcomes and print the figures as TOML
+    Fit {
+        /// The folder of task sets, with outcomes/ in it
+        #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+        data: PathBuf,
+    },
+    /// Compare the simulated workers with the record they were fitted to
+    Check {
+        /// The folder of task sets, with outcomes/ in it
+        #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+        data: PathBuf,
+        /// Figures of your own, as `lemon world fit` prints them [default: those that ship with this program]
+        #[arg(long, value_name = "FILE")]
+        figures: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Search for the best team of a set in each third of difficulty
+    Teams {
+        /// The task set
+        #[arg(long, value_name = "NAME", default_value = "gsm8k")]
+        set: String,
+        /// The split
+        #[arg(long, default_value = "test", value_name = "NAME")]
+        split: String,
+        /// The folder of task sets [default: the sample that ships with this program]
+        #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// The simulated world
+        #[arg(long, value_name = "NAME", default_value = "calibrated")]
+        world: WorldName,
+        /// What a thousand tokens of the smallest level cost, in right answers
+        #[arg(long, value_name = "X", default_value_t = 0.01)]
+        price: f64,
+        /// Teams tried
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        teams: usize,
+        /// The seed of every random choice
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `lemon credit`
+#[derive(Debug, Args)]
+pub struct CreditArgs {
+    /// A run: its team is profiled on its own task, and the credit is added to its trace
+    #[arg(value_name = "RUN", conflicts_with_all = ["spec", "limit"])]
+    pub run: Option<String>,
+    /// A team, profiled on many tasks
+    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    pub spec: Option<PathBuf>,
+    /// The tasks: a file of JSON lines {"question", "answer"}
+    #[arg(long, value_name = "FILE", conflicts_with = "set")]
+    pub tasks: Option<PathBuf>,
+    /// The tasks: a task set
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+    /// The split
+    #[arg(long, default_value = "test", value_name = "NAME")]
+    pub split: String,
+    /// The folder of task sets [default: the sample that ships with this program]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Only the first tasks
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Who answers
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim")]
+    pub workers: EvalWorkers,
+    /// The simulated world
+    #[arg(long, value_name = "NAME", default_value = "calibrated")]
+    pub world: WorldName,
+    /// The seed of every random choice
+    #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Let simulated agents whose inputs changed draw afresh, as language models do, instead of keeping their luck
+    #[arg(long)]
+    pub fresh_draws: bool,
+    /// How often every task is run, each time with another seed [default: 1 for many tasks, 30 for one]
+    #[arg(long, value_name = "N")]
+    pub repeats: Option<u64>,
+    /// Tokens to spend at most, over everything; needed with endpoints
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// The team of a second round, for `next: review` [default: one verifier that reads the answers]
+    #[arg(long, value_name = "FILE")]
+    pub review: Option<PathBuf>,
+    /// Which counterfactuals to run where the budget does not allow all
+    #[arg(long, value_name = "POLICY", default_value = "information")]
+    pub choose: ChoosePolicy,
+    /// Write the improved team here: found on half of the tasks, confirmed on the other half
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub apply: Option<PathBuf>,
+    /// Write a picture of the team by worth and cost (SVG) here
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+    /// Runs at a time [default: 64 simulated, 8 otherwise]
+    #[arg(long, env = "LEMON_WIDTH", value_name = "N")]
+    pub width: Option<usize>,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// How counterfactuals are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ChoosePolicy {
+    /// What tells most per token
+    Information,
+    /// Families by their contrast so far, as the paper does
+    Contrast,
+}

@@ -1,0 +1,221 @@
+//! `lemon eval`: methods side by side on the same tasks and workers.
+
+mod files;
+mod progress;
+pub mod request;
+mod table;
+
+pub use files::{find, read};
+
+use crate::args::{Cli, EvalArgs};
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::{print, println, runtime, setup};
+use files::Claim;
+use lemon_eval::{
+    Case, Contestant, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, Report, Row, SetUp, Source, Training,
+    Work, learn, report,
+};
+use lemon_exec::fresh_id;
+use lemon_exec::orchestrator::Fixed;
+use lemon_exec::store::Store;
+use lemon_spec::{Language, diagnostic};
+use progress::Progress;
+use request::Request;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
+    if args.methods.iter().any(|name| name == "help") {
+        return list_methods();
+    }
+    let config = Config::load(cli.config.as_deref())?;
+    let runtime = runtime()?;
+    let cancel = CancellationToken::new();
+    runtime.spawn(super::run::cancel_on_signal(cancel.clone()));
+    let store_path = setup::store_path(&config, cli.store.as_deref());
+    let (request, eval_id, on_record) = match &args.resume {
+        Some(name) => {
+            let store = Arc::new(Store::open_existing(&store_path)?);
+            (Request::on_record(&store, name)?, name.clone(), Some(store))
+        }
+        None => (Request::new(args)?, format!("e-{}", fresh_id()), None),
+    };
+    let folder = args.out.clone().unwrap_or_else(|| files::folder(&store_path, &eval_id));
+    let store = || {
+        files::make_folder(&folder)?;
+        on_record.map_or_else(|| setup::store(&config, cli.store.as_deref()), Ok)
+    };
+    let prepared = prepare(&config, args, request, eval_id, store)?;
+    let _claim = Claim::new(&store_path, &prepared.eval_id)?;
+    runtime.block_on(run(args, prepared, folder, &cancel))
+}
+
+/// Everything an evaluation needs.
+struct Prepared {
+    eval_id: String,
+    request: Request,
+    methods: Vec<Method>,
+    cases: Vec<Case>,
+    evaluator: Arc<Evaluator>,
+    store: Arc<Store>,
+    config: Config,
+}
+
+fn prepare(
+    config: &Config,
+    args: &EvalArgs,
+    request: Request,
+    eval_id: String,
+    store: impl FnOnce() -> Result<Arc<Store>, Fault>,
+) -> Result<Prepared, Fault> {
+    let methods = request.methods()?;
+    let cases = request.cases()?;
+    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases)?;
+    if let Some(capacity) = &request.capacity
+        && !language.capacities.contains(capacity)
+    {
+        return Err(Fault::new(format!("no level is called `{capacity}`"))
+            .hint(format!("the levels are {}", language.capacities.join(", "))));
+    }
+    check_team(&request, &methods, &language)?;
+    let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
+        true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
+        false => None,
+    };
+    // Last, so that an evaluation that cannot begin leaves no store behind.
+    let store = store()?;
+    let evaluator = Evaluator {
+        backend,
+        language: Arc::new(language),
+        store: Some(store.clone()),
+        settings,
+        grader: Grader::new(sandbox),
+        priced,
+        names: Default::default(),
+    };
+    Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, config: config.clone() })
+}
+
+/// A team that is none would be rejected again in every run.
+fn check_team(request: &Request, methods: &[Method], language: &Language) -> Result<(), Fault> {
+    if !methods.iter().any(|method| method.source() == Some(Source::File)) {
+        return Ok(());
+    }
+    let text = request.spec()?;
+    let Err(rejection) = lemon_spec::validate(&text, language) else { return Ok(()) };
+    let color = console::colors_enabled_stderr();
+    eprintln!("{}", diagnostic::explain(&rejection.diagnostics, &text, "the specification", color).trim_end());
+    Err(Fault::new("the specification is not valid").hint("mend it; `lemon validate FILE` checks it"))
+}
+
+async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &CancellationToken) -> Result<u8, Fault> {
+    let set_up = set_up(&prepared);
+    if args.resume.is_none() {
+        let meta = serde_json::to_string(&prepared.request).unwrap_or_default();
+        prepared.store.begin_batch(&prepared.eval_id, set_up.started_at_ms, meta, Vec::new()).wait().await?;
+    }
+    let (contestants, training) = contestants(&prepared, args.quiet, cancel).await?;
+    let work = Arc::new(Work {
+        eval_id: prepared.eval_id.clone(),
+        contestants,
+        seeds: prepared.request.seeds.clone(),
+        capacity: prepared.request.capacity.clone(),
+        width: args.width.unwrap_or_else(|| prepared.request.usual_width()),
+        cases: Arc::new(prepared.cases),
+    });
+    let mut rows: Vec<Row> = Vec::with_capacity(work.runs());
+    let progress = Progress::start(args.quiet, &prepared.eval_id, work.runs());
+    let result = prepared.evaluator.evaluate(&work, cancel, |row| {
+        progress.add(&row);
+        rows.push(row);
+    });
+    result.await.map_err(fault)?;
+    progress.finish();
+    let complete = rows.len() == work.runs();
+    files::in_order(&mut rows, &set_up);
+    let evaluation = Evaluation { set_up, training, rows };
+    let report = Report::new(&evaluation);
+    files::write(&folder, &evaluation, &report)?;
+    match args.json {
+        true => println(&report::json(&report))?,
+        false => print(&table::table(&report))?,
+    };
+    if !args.quiet {
+        eprintln!("report: {}", folder.join("report.html").display());
+    }
+    if !complete {
+        let missing = work.runs() - evaluation.rows.len();
+        return Err(Fault::new(format!("{missing} of {} runs are missing", work.runs()))
+            .hint(format!("go on with `lemon eval --resume {}`", prepared.eval_id))
+            .code(1));
+    }
+    Ok(0)
+}
+
+fn set_up(prepared: &Prepared) -> SetUp {
+    let request = &prepared.request;
+    SetUp {
+        eval_id: prepared.eval_id.clone(),
+        started_at_ms: request.started_at_ms,
+        sets: request.set_names(),
+        items: prepared.cases.len(),
+        methods: prepared.methods.iter().map(Method::name).collect(),
+        capacity: request.capacity.clone(),
+        workers: prepared.evaluator.backend.name.clone(),
+        seeds: request.seeds.clone(),
+    }
+}
+
+/// The methods with whoever writes their teams; those that learn, learn now.
+async fn contestants(
+    prepared: &Prepared,
+    quiet: bool,
+    cancel: &CancellationToken,
+) -> Result<(Vec<Contestant>, Vec<Training>), Fault> {
+    let (mut contestants, mut training) = (Vec::new(), Vec::new());
+    for method in &prepared.methods {
+        let writer = match method.source() {
+            None => None,
+            Some(Source::File) => Some(fixed(prepared.request.spec()?)),
+            Some(Source::Prompted) => Some(setup::orchestrator(&prepared.config, None, &prepared.evaluator.language)?),
+            Some(Source::AgentPrune | Source::AgentDropout) => {
+                let cases = prepared.request.training_cases()?;
+                if !quiet {
+                    eprintln!("{} learns on {} items", method.name(), cases.len());
+                }
+                let capacity = prepared.request.capacity.as_deref();
+                let seed = prepared.request.seeds.first().copied().unwrap_or(0);
+                let learned = learn(&prepared.evaluator, method, capacity, &cases, seed, cancel).await;
+                let learned = learned.map_err(fault)?;
+                let spec = learned.spec.clone();
+                training.push(learned);
+                Some(fixed(spec))
+            }
+        };
+        contestants.push(Contestant { method: method.clone(), writer });
+    }
+    Ok((contestants, training))
+}
+
+fn fixed(text: String) -> Arc<dyn lemon_exec::Orchestrator> {
+    Arc::new(Fixed { text, reviewer: None })
+}
+
+pub fn fault(error: EvalError) -> Fault {
+    match error {
+        EvalError::Sandbox(error) => super::grade::refusal(error),
+        EvalError::Store(error) => error.into(),
+        EvalError::Run(error) => error.into(),
+        EvalError::BrokeOff(_) => Fault::new(error),
+    }
+}
+
+fn list_methods() -> Result<u8, Fault> {
+    for kind in METHODS {
+        let number = kind.number.map(|(what, usual, _)| format!(" [:N {what}, {usual} if not said]"));
+        println(&format!("{:<13} {}{}", kind.name, kind.about, number.unwrap_or_default()))?;
+    }
+    Ok(0)
+}

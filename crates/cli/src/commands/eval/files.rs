@@ -1,0 +1,98 @@
+//! The folder of an evaluation: all its rows, and the report in four forms.
+
+use crate::fault::{Fault, read_file};
+use lemon_eval::{Evaluation, Report, Row, SetUp, report};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// Where the report of an evaluation lies unless somebody says otherwise: beside the store.
+pub fn folder(store: &Path, eval_id: &str) -> PathBuf {
+    store.parent().unwrap_or(Path::new(".")).join("evals").join(eval_id)
+}
+
+/// The right to work on an evaluation. The system takes it back when the process dies, however it dies.
+pub struct Claim {
+    path: PathBuf,
+    /// Holds the lock as long as it is open.
+    _file: File,
+}
+
+impl Claim {
+    /// Claims an evaluation for this process: two at work on it would run everything twice.
+    pub fn new(store: &Path, eval_id: &str) -> Result<Self, Fault> {
+        let path = store.with_file_name(format!("{eval_id}.lock"));
+        let failed = |error: std::io::Error| Fault::new(format!("{} cannot be locked: {error}", path.display()));
+        let file = File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Claim { path, _file: file }),
+            Err(TryLockError::WouldBlock) => Err(Fault::new(format!("another process works on `{eval_id}`"))
+                .hint("wait for that process, or end it, and try again")),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Left behind, it does no harm.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Makes sure that the report can be written, before anything is spent on it.
+pub fn make_folder(folder: &Path) -> Result<(), Fault> {
+    let probe = folder.join("eval.json.new");
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&probe, ""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|error| unwritable(folder, &error).hint("say where the report should go with --out DIR"))
+}
+
+fn unwritable(folder: &Path, error: &std::io::Error) -> Fault {
+    Fault::new(format!("{} cannot be written: {error}", folder.display()))
+}
+
+/// Writes everything. Each file is written beside its place first: a cut-off write leaves the old one.
+pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report) -> Result<(), Fault> {
+    let failed = |error: std::io::Error| unwritable(folder, &error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    // Written piece by piece: the rows of a large evaluation are as large again as text.
+    let new = folder.join("eval.json.new");
+    let file = std::fs::File::create(&new).map_err(failed)?;
+    serde_json::to_writer(std::io::BufWriter::new(file), evaluation).map_err(|error| failed(error.into()))?;
+    std::fs::rename(&new, folder.join("eval.json")).map_err(failed)?;
+    let files = [
+        ("report.json", report::json(report)),
+        ("report.md", report::markdown(report)),
+        ("report.csv", report::csv(evaluation)),
+        ("report.html", report::html(report, evaluation)),
+    ];
+    for (name, content) in files {
+        let new = folder.join(format!("{name}.new"));
+        std::fs::write(&new, content).and_then(|()| std::fs::rename(&new, folder.join(name))).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The evaluation that a user names: by its file, its folder or its id.
+pub fn find(store: &Path, name: &str) -> Result<PathBuf, Fault> {
+    let candidates = [PathBuf::from(name), Path::new(name).join("eval.json"), folder(store, name).join("eval.json")];
+    let found = candidates.iter().find(|path| path.is_file());
+    found.cloned().ok_or_else(|| {
+        Fault::new(format!("there is no evaluation `{name}`"))
+            .hint("give its id (e-…), the folder of its report, or the eval.json in there")
+    })
+}
+
+pub fn read(path: &Path) -> Result<Evaluation, Fault> {
+    let text = read_file(path)?;
+    serde_json::from_str(&text).map_err(|error| Fault::new(format!("{} is no evaluation: {error}", path.display())))
+}
+
+/// Rows come as runs end; on record they stand by method, seed and item.
+pub fn in_order(rows: &mut [Row], set_up: &SetUp) {
+    let place = |list: &[String], name: &str| list.iter().position(|other| *other == name);
+    rows.sort_by_cached_key(|row| {
+        (place(&set_up.methods, &row.method), row.seed, place(&set_up.sets, &row.set), row.item, row.run_id.clone())
+    });
+}

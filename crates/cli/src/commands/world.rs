@@ -1,0 +1,92 @@
+//! `lemon world`: fit the simulated workers, compare them with their record, search them for the best team.
+
+mod teams;
+
+use super::eval::request::figures;
+use crate::args::WorldCommand;
+use crate::fault::Fault;
+use crate::{print, println, to_json};
+use lemon_world::{Check, Figure, Fitted, check, fit_to_record};
+use std::path::Path;
+
+pub fn world(command: &WorldCommand) -> Result<u8, Fault> {
+    match command {
+        WorldCommand::Fit { data } => fit(data),
+        WorldCommand::Check { data, figures: file, json } => {
+            let fitted = file.as_deref().map_or_else(|| Ok(Fitted::shipped().clone()), figures)?;
+            let check = check(&fitted, data).map_err(no_record)?;
+            match json {
+                true => println(&to_json(&check))?,
+                false => print(&table(&check))?,
+            };
+            Ok(u8::from(!check.holds()))
+        }
+        WorldCommand::Teams { .. } => teams::teams(command),
+    }
+}
+
+fn fit(data: &Path) -> Result<u8, Fault> {
+    let fitted = fit_to_record(data).map_err(no_record)?;
+    print(&toml::to_string(&fitted).map_err(Fault::new)?)
+}
+
+fn no_record(error: lemon_world::outcomes::OutcomesError) -> Fault {
+    Fault::new(error).hint("--data names a folder of task sets with the recorded outcomes in outcomes/")
+}
+
+/// A line for each figure; `!` marks those that are further apart than they may be.
+fn table(check: &Check) -> String {
+    let width = check.figures.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0);
+    let mut text = format!("  {:<9}  {:<width$}  record   world   points  bound  cases\n", "set", "figure");
+    for figure in &check.figures {
+        let bound = figure.bound.map_or_else(|| "-".to_owned(), |bound| format!("{:.1}", 100.0 * bound));
+        text += &format!(
+            "{} {:<9}  {:<width$}  {:>6.1}  {:>6.1}  {:>+7.1}  {bound:>5}  {:>5}\n",
+            if figure.holds() { ' ' } else { '!' },
+            figure.set,
+            name(figure),
+            100.0 * figure.record,
+            100.0 * figure.world,
+            100.0 * (figure.world - figure.record),
+            figure.cases,
+        );
+    }
+    let apart = check.figures.iter().filter(|figure| !figure.holds()).count();
+    text + &match apart {
+        0 => "every figure keeps within its bound\n".to_owned(),
+        _ => format!("{apart} of {} figures do not keep within their bound\n", check.figures.len()),
+    }
+}
+
+fn name(figure: &Figure) -> String {
+    figure.level.map_or_else(|| figure.what.clone(), |level| format!("{level}: {}", figure.what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_too_far_apart_are_marked() {
+        let figure = |level, record, world, bound| Figure {
+            set: "gsm8k",
+            what: "accuracy".to_owned(),
+            level,
+            record,
+            world,
+            bound,
+            cases: 660,
+        };
+        let mut check =
+            Check { figures: vec![figure(Some("small"), 0.466, 0.47, Some(0.02)), figure(None, 0.5, 0.9, None)] };
+        assert!(table(&check).ends_with("\nevery figure keeps within its bound\n"));
+        check.figures.push(figure(Some("large"), 0.86, 0.812, Some(0.02)));
+        insta::assert_snapshot!(table(&check), @r"
+          set        figure           record   world   points  bound  cases
+          gsm8k      small: accuracy    46.6    47.0     +0.4    2.0    660
+          gsm8k      accuracy           50.0    90.0    +40.0      -    660
+        ! gsm8k      large: accuracy    86.0    81.2     -4.8    2.0    660
+        1 of 3 figures do not keep within their bound
+        ");
+    }
+}
