@@ -23,7 +23,15 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-world", uses: &["lemon-exec", "lemon-spec", "lemon-task", "lemon-trace"], tests_use: &[] },
     Wall {
         package: "lemon-eval",
-        uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-sandbox", "lemon-world"],
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-exec",
+            "lemon-task",
+            "lemon-sandbox",
+            "lemon-credit",
+            "lemon-world",
+        ],
         tests_use: &[],
     },
     Wall {

@@ -5,6 +5,7 @@ use crate::method::{Ask, Method};
 use crate::row::{AgentRow, Name, Row, TokenRow};
 use crate::stats::seed_of;
 use futures::stream::{self, StreamExt};
+use lemon_credit::reward::{Grades, RewardSettings, measure};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::{RunMeta, Store, StoreError};
 use lemon_exec::{Backend, Job, RunError, Runner, Settings, fresh_id};
@@ -80,6 +81,14 @@ pub enum EvalError {
     /// A program could not be graded.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The tasks are not those the evaluation began with.
+    #[error("run {run_id} is on record with another question than task `{task}` has now: the tasks have changed")]
+    OtherTask {
+        /// The run.
+        run_id: String,
+        /// The task.
+        task: String,
+    },
     /// A run panicked: a defect of ours.
     #[error("a run broke off: {0}")]
     BrokeOff(String),
@@ -187,6 +196,9 @@ impl Evaluator {
             && let Some(run_id) = store.run_of_task(batch, *position)?
         {
             let trace = store.trace(&run_id)?;
+            if trace.header.question != case.item.task.question {
+                return Err(EvalError::OtherTask { run_id, task: case.item.task.id.clone() });
+            }
             let summary = trace.summary();
             if summary.stop_reason.is_some_and(|reason| reason != StopReason::Cancelled) {
                 // The process may have died between the last event and this entry.
@@ -223,14 +235,14 @@ impl Evaluator {
 
     async fn row(self: Arc<Self>, case: Case, method: String, seed: u64, trace: Trace) -> Result<Row, EvalError> {
         if !matches!(case.item.key(), Key::Code { .. }) {
-            return self.row_of(&case, method, seed, &trace);
+            return self.row_of(&case, method, seed, trace);
         }
         // Programs take a moment; the runs of others need not wait for them.
-        let graded = tokio::task::spawn_blocking(move || self.row_of(&case, method, seed, &trace)).await;
+        let graded = tokio::task::spawn_blocking(move || self.row_of(&case, method, seed, trace)).await;
         graded.unwrap_or_else(|error| Err(EvalError::BrokeOff(error.to_string())))
     }
 
-    fn row_of(&self, case: &Case, method: String, seed: u64, trace: &Trace) -> Result<Row, EvalError> {
+    fn row_of(&self, case: &Case, method: String, seed: u64, trace: Trace) -> Result<Row, EvalError> {
         let summary = trace.summary();
         let graded = match &summary.answer {
             None => None,
@@ -241,7 +253,7 @@ impl Evaluator {
             agents.iter().filter_map(|agent| Some((agent.id.to_string(), agent.right?))).collect();
         let has_price = |level: usize| self.priced.get(level).copied().unwrap_or(false);
         let priced = summary.agents.iter().all(|agent| has_price(agent.level));
-        Ok(Row {
+        let row = Row {
             set: case.set.clone(),
             item: case.item.position,
             item_id: self.name(&case.item.task.id),
@@ -252,13 +264,25 @@ impl Evaluator {
             legacy_right: graded.as_ref().is_some_and(|graded| graded.legacy),
             answer: graded.and_then(|graded| graded.extracted).map(|answer| self.name(&short(answer))),
             stop_reason: summary.stop_reason,
-            tokens: token_row(trace, &summary),
+            tokens: token_row(&trace, &summary),
             usd: priced.then_some(summary.usd),
             wall_s: summary.wall_s,
             calls: summary.calls,
             agents,
             metrics: trace.metrics(Some(&grades)),
-        })
+        };
+        self.tell(trace, row.right, grades);
+        Ok(row)
+    }
+
+    /// Adds to a run's trace what it earned, unless that was done before.
+    fn tell(&self, mut trace: Trace, right: bool, agents: BTreeMap<String, bool>) {
+        let told = trace.events.iter().any(|event| matches!(event.kind, EventKind::Score { .. }));
+        let Some(store) = self.store.as_ref().filter(|_| !told) else { return };
+        let grades = Grades { team: Some(right), agents };
+        let rewards = measure(&trace, &grades, &RewardSettings::default()).named();
+        // Not waited for: it can be measured again, and the store writes what it was given before it closes.
+        drop(store.annotate(&mut trace, [EventKind::Score { right: Some(right), rewards }]));
     }
 
     fn agent_row(&self, item: &Item, agent: &lemon_trace::AgentSummary) -> AgentRow {

@@ -48,7 +48,7 @@ pub struct Profile {
     pub reuse: Reuse,
     /// What each family cost and showed.
     pub accounts: BTreeMap<Family, Account>,
-    /// Everything that could be run was run. `false`: the budget ended first.
+    /// Everything that could be run was run. `false`: the budget, or somebody, ended it first.
     pub complete: bool,
 }
 
@@ -229,12 +229,13 @@ async fn originals(
     let places = work.cases.iter().enumerate().flat_map(|(case, _)| work.seeds.iter().map(move |seed| (case, *seed)));
     let one = |(case, seed): (usize, u64)| async move {
         let most = contrasts.most_tokens(&work.cases[case], work.plan); // `case` counts the cases
-        if cancel.is_cancelled() || !purse.take(most) {
+        if cancel.is_cancelled() || !purse.take(most).await {
             return Ok::<_, EvalError>(None);
         }
         let original = contrasts.original(&work.cases[case], work.plan, seed, cancel).await?;
         purse.put_back(most.saturating_sub(original.trace.summary().tokens.total));
-        Ok(Some(Placed { case, original }))
+        // A run that was cut off says nothing about the team.
+        Ok((!cancel.is_cancelled()).then_some(Placed { case, original }))
     };
     let mut ends = stream::iter(places).map(one).buffered(work.width.max(1));
     let mut originals = Vec::new();
@@ -304,7 +305,7 @@ async fn pair(
     };
     let Some(case) = work.cases.get(placed.case) else { return Ok(None) };
     let most = contrasts.most_tokens(case, &edited.plan);
-    if cancel.is_cancelled() || !purse.take(most) {
+    if cancel.is_cancelled() || !purse.take(most).await {
         return Ok(None);
     }
     let contrast = contrasts.contrast(case, &placed.original, edit, edited, cancel).await?;
@@ -374,12 +375,12 @@ fn baseline(originals: &[Placed]) -> Baseline {
         }
     }
     let success = mean(&|original| original.score.success);
-    // Runs of one task are not independent: as many observations as tasks.
-    let tasks = by_task.len() as u64;
+    // Runs of one task are not independent: as many observations as tasks; where there is only one, as many as draws.
+    let observations = if by_task.len() == 1 { runs } else { by_task.len() } as u64;
     Baseline {
         runs,
         success,
-        interval: wilson((success * tasks as f64).round() as u64, tasks),
+        interval: wilson((success * observations as f64).round() as u64, observations),
         tokens: mean(&|original| original.score.tokens),
         cost: mean(&|original| original.score.cost),
         agents,

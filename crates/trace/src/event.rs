@@ -272,9 +272,12 @@ pub enum EventKind {
         unit: String,
         /// Which: an agent's id, `a → b` for a message.
         target: String,
-        /// The change that measured it.
+        /// The family of the change that measured it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         family: Option<Family>,
+        /// That change, in words: a capacity can be changed up and down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edit: Option<String>,
         /// Success with it less success without it; absent: not measured, which is not zero.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<f64>,

@@ -3,6 +3,7 @@
 //! A run is a list of [`Event`]s, each pointing back at the events that caused it: a temporal interaction graph. The list
 //! is written as the run goes; everything else here (summary, metrics, exports, differences) is computed from it.
 
+mod credit;
 mod diff;
 mod event;
 pub mod export;

@@ -44,7 +44,7 @@ pub struct Metrics {
     /// are graded. Absent without grades, where one of the groups is empty, or where nobody errs in the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_amplification: Option<f64>,
-    /// The length of the trace, in events.
+    /// The length of the run, in events; what was measured after its end is no part of it.
     pub events: u64,
     /// Messages delivered.
     pub messages: u64,
@@ -63,7 +63,7 @@ impl Trace {
             message_redundancy: message_redundancy(&self.events),
             protocol_overhead: protocol_overhead(&self.events, &summary),
             error_amplification: grades.and_then(|grades| error_amplification(&self.events, grades)),
-            events: self.events.len() as u64,
+            events: self.events.iter().filter(|event| !event.kind.is_measurement()).count() as u64,
             messages: summary.messages,
         }
     }

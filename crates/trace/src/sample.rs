@@ -1,5 +1,9 @@
 //! Sample runs, told the way the executor tells them: for tests and pictures. The same seed gives the same trace.
 
+mod credited;
+
+pub use credited::credited;
+
 use crate::{
     AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, ORCHESTRATOR, Spend,
     StopReason, Trace, VERSION, hash::splitmix,

@@ -1,14 +1,16 @@
 //! A run as plain text for a terminal.
 
+use crate::credit::{Credit, Part};
 use crate::{AgentSummary, EventKind, Metrics, StopReason, Summary, Trace, text};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
 
 /// The widest the question and an answer may be.
 const WIDTH: usize = 100;
 
 impl Trace {
-    /// The run as plain text: what was asked, the team with what each agent gave and cost, totals and metrics.
+    /// The run as plain text: what was asked, the team with what each agent gave and cost, totals and metrics,
+    /// and what was measured of it afterwards.
     pub fn show(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -29,7 +31,8 @@ impl Trace {
         }
         writeln!(out)?;
         write_totals(out, &summary)?;
-        write_metrics(out, &self.metrics(None))
+        write_metrics(out, &self.metrics(None))?;
+        write_credit(out, &self.credit())
     }
 
     /// Who wrote the round's specification, and how its answer was made.
@@ -121,4 +124,45 @@ fn write_metrics(out: &mut String, metrics: &Metrics) -> fmt::Result {
     let metrics: Vec<String> =
         text::metrics(metrics).into_iter().map(|(name, value)| format!("{name} {value}")).collect();
     writeln!(out, "metrics   {}", metrics.join(" · "))
+}
+
+/// What was measured after the run: nothing is said where nothing was.
+fn write_credit(out: &mut String, credit: &Credit) -> fmt::Result {
+    let mut rewards: Vec<String> = Vec::new();
+    rewards.extend(credit.right.map(|right| format!("the answer is {}", if right { "right" } else { "wrong" })));
+    rewards.extend(
+        credit.rewards.iter().map(|(name, value)| format!("{} {}", text::line(name, 40), text::reward(*value))),
+    );
+    if !rewards.is_empty() {
+        writeln!(out, "rewards   {}", rewards.join(" · "))?;
+    }
+    if !credit.parts.is_empty() {
+        writeln!(out, "\ncredit    worth in points of success, as it is less changed, ± standard error")?;
+    }
+    let parts: Vec<&Part> = credit.measured().collect();
+    let target = |part: &Part| text::line(part.target, 32);
+    let widest = |title: &str, cell: &dyn Fn(&Part) -> String| {
+        parts.iter().map(|part| cell(part).chars().count()).fold(title.len(), usize::max)
+    };
+    let (target_width, worth_width) = (widest("target", &target), widest("worth", &|part| part.worth.told()));
+    let mut row = |[unit, family, target, worth, n, edit]: [&str; 6]| {
+        let row = format!("  {unit:12}  {family:10}  {target:target_width$}  {worth:>worth_width$}  {n:>5}  {edit}");
+        writeln!(out, "{}", row.trim_end())
+    };
+    if !parts.is_empty() {
+        row(["unit", "family", "target", "worth", "n", "change"])?;
+    }
+    for part in &parts {
+        let (unit, edit) = (text::line(part.unit, 12), text::line(part.edit.unwrap_or_default(), 60));
+        let family = part.family.map_or("–", |family| family.as_str());
+        row([&unit, family, &target(part), &part.worth.told(), &part.n.to_string(), &edit])?;
+    }
+    let mut unmeasured: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for part in credit.unmeasured() {
+        unmeasured.entry(part.unit).or_default().push(part.edit.unwrap_or(part.target));
+    }
+    for (unit, targets) in unmeasured {
+        writeln!(out, "  {:12}  not measured: {}", text::line(unit, 12), text::line(&targets.join(", "), WIDTH))?;
+    }
+    Ok(())
 }

@@ -97,6 +97,13 @@ pub fn rule(rule: AnswerRule) -> &'static str {
     }
 }
 
+/// A reward: three digits after the point at most.
+pub fn reward(value: f64) -> String {
+    let shown = format!("{value:.3}");
+    let short = shown.trim_end_matches('0').trim_end_matches('.');
+    if short == "-0" { "0".to_owned() } else { short.to_owned() }
+}
+
 /// The measured metrics: what each is called and its value, as people read them.
 pub fn metrics(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let times = |x: f64| format!("{x:.2}×");
@@ -141,6 +148,16 @@ mod tests {
         check(0.000_012_3, "$0.000012");
         check(0.0456, "$0.046");
         check(12.345, "$12.35");
+    }
+
+    #[test]
+    fn rewards() {
+        let check = |value, expected: &str| assert_eq!(reward(value), expected);
+        check(1.0, "1");
+        check(-0.0001, "0");
+        check(0.41799, "0.418");
+        check(-2.5, "-2.5");
+        check(100.0, "100");
     }
 
     #[test]

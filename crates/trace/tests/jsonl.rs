@@ -50,7 +50,7 @@ fn blank_lines_are_passed_over() {
 proptest! {
     #[test]
     fn reads_back_equal(seed: u64, t: f64, usd in 0.0..1e3, text: String) {
-        let mut trace = sample::random(seed);
+        let mut trace = sample::credited(sample::random(seed));
         trace.header.question = text;
         for event in trace.events.iter_mut().take(1) {
             event.t = t;

@@ -94,6 +94,29 @@ fn a_resumed_agent() {
     assert_eq!((solve.status, solve.attempts), (Some(AgentStatus::Done), 2));
 }
 
+/// Rewards are the run's, credit is the agents'; what was not measured is not there.
+#[test]
+fn rewards_and_credit() {
+    let spans = spans(&sample::credited(sample::three()));
+    assert_eq!(attribute(&spans[0], "lemon.reward.tokens"), Some(&Value::DoubleValue(0.418)));
+    assert_eq!(attribute(&spans[0], "lemon.right"), Some(&Value::BoolValue(true)));
+    let mut text = String::new();
+    for span in &spans {
+        for event in &span.events {
+            let value = |key: &str| event.attributes.iter().find(|pair| pair.key == key)?.value.clone()?.value;
+            let Some(Value::StringValue(target)) = value("lemon.target") else { panic!("{event:?}") };
+            assert!(matches!(value("lemon.effect"), Some(Value::DoubleValue(_))), "{event:?}");
+            assert_eq!(
+                (event.time_unix_nano, value("lemon.pairs")),
+                (span.end_time_unix_nano, Some(Value::IntValue(30)))
+            );
+            text += &format!("{}: {} {target}\n", span.name, event.name);
+        }
+    }
+    insta::assert_snapshot!(text);
+    assert!(self::spans(&sample::three()).iter().all(|span| span.events.is_empty()));
+}
+
 #[test]
 fn names_the_service() {
     let request = otlp(&sample::three());
@@ -104,8 +127,9 @@ fn names_the_service() {
 
 proptest! {
     #[test]
-    fn both_encodings_read_back_equal(seed: u64) {
+    fn both_encodings_read_back_equal(seed: u64, credit: bool) {
         let trace = sample::random(seed);
+        let trace = if credit { sample::credited(trace) } else { trace };
         let request = otlp(&trace);
         prop_assert_eq!(&ExportTraceServiceRequest::decode(&otlp_protobuf(&trace)[..]).unwrap(), &request);
         let read: ExportTraceServiceRequest = serde_json::from_str(&otlp_json(&trace)).unwrap();

@@ -16,7 +16,7 @@ const ATTACKS: [&str; 7] = [
 
 /// Puts a text everywhere a stranger's text can be.
 fn with(text: &str) -> Trace {
-    let mut trace = sample::eight();
+    let mut trace = sample::credited(sample::eight());
     let header = &mut trace.header;
     for field in [&mut header.run_id, &mut header.task_id, &mut header.question, &mut header.workers] {
         *field = text.into();
@@ -51,6 +51,13 @@ fn with(text: &str) -> Trace {
                 candidates.iter_mut().for_each(|candidate| candidate.answer = text.into());
             }
             EventKind::Stop { answer, .. } => *answer = Some(text.into()),
+            EventKind::Score { rewards, .. } => *rewards = [(text.into(), 0.5)].into(),
+            EventKind::Credit { unit, target, edit, .. } => {
+                (*target, *edit) = (target.replace("refine", text), Some(text.into()));
+                if unit == "turn" {
+                    *unit = text.into();
+                }
+            }
             _ => {}
         }
     }
@@ -111,8 +118,9 @@ proptest! {
     }
 
     #[test]
-    fn any_trace_can_be_drawn(seed: u64) {
+    fn any_trace_can_be_drawn(seed: u64, credit: bool) {
         let trace = sample::random(seed);
+        let trace = if credit { sample::credited(trace) } else { trace };
         let (picture, page) = (svg(&trace), html(&trace));
         for agent in trace.summary().agents {
             let marker = format!("data-agent=\"{}\"", agent.id);
@@ -125,10 +133,10 @@ proptest! {
 
 #[test]
 fn loads_nothing_from_elsewhere() {
-    for trace in [sample::three(), sample::eight(), sample::forty()] {
+    for trace in [sample::three(), sample::eight(), sample::credited(sample::forty())] {
         let page = html(&trace).replace("http://www.w3.org/2000/svg", "");
         for sign in ["http:", "https:", "//", "src=", "@import", "url("] {
-            let rest = page.replace("url(#lemon-tip)", "").replace("// ", "");
+            let rest = page.replace("url(#lemon-tip", "").replace("// ", "");
             assert!(!rest.contains(sign), "{sign}");
         }
     }
@@ -145,6 +153,43 @@ fn a_small_picture() {
     let picture = svg(&sample::three());
     let (_, body) = picture.split_once("</style>").unwrap();
     insta::assert_snapshot!(body);
+}
+
+#[test]
+fn a_small_picture_with_credit() {
+    let picture = svg(&sample::credited(sample::three()));
+    let (_, body) = picture.split_once("</style>").unwrap();
+    insta::assert_snapshot!(body);
+}
+
+/// Colours only repeat what words say, and without credit nothing speaks of it.
+#[test]
+fn credit_on_the_page() {
+    let page = html(&sample::credited(sample::three()));
+    for part in ["<a href=\"#credit\">", "<section id=\"credit\">", "worth unmeasured", "worth above", "worth below"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let bars = page.matches("class=\"balance\"").count();
+    let rows = page.matches("<td class=\"n worth ").count();
+    let unmeasured = page.matches(">not measured</td>").count();
+    assert!(bars > 5 && unmeasured > 2 && bars + unmeasured == rows, "{bars} bars, {unmeasured} of {rows}");
+    let plain = html(&sample::three());
+    assert!(!plain.contains("id=\"credit\"") && !plain.contains("not measured"));
+}
+
+/// Numbers that are none come from no profile, but a trace can say anything.
+#[test]
+fn absurd_credit_is_drawn_all_the_same() {
+    for absurd in [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN, -0.0] {
+        let mut trace = sample::credited(sample::eight());
+        for event in &mut trace.events {
+            if let EventKind::Credit { effect, standard_error, .. } = &mut event.kind {
+                (*effect, *standard_error) = (Some(absurd), Some(absurd));
+            }
+        }
+        let (picture, page) = (svg(&trace), html(&trace));
+        assert!(!picture.contains("NaN") && !page.contains("NaN%") && page.ends_with("</html>\n"));
+    }
 }
 
 #[test]

@@ -22,7 +22,9 @@ fn published() -> Option<jsonschema::Validator> {
 fn valid_against_the_published_schema() {
     let Some(validator) = published() else { return };
     let random = (0..200).map(sample::random).filter(|trace| !trace.events.is_empty());
-    for trace in [sample::three(), sample::eight(), sample::forty()].into_iter().chain(random) {
+    let credited = [sample::credited(sample::three()), sample::credited(sample::forty())];
+    let samples = [sample::three(), sample::eight(), sample::forty()].into_iter().chain(credited);
+    for trace in samples.chain(random) {
         for content in [Content::Omitted, Content::Included] {
             let value = schema(&trace, content);
             let faults: Vec<String> = validator.iter_errors(&value).map(|fault| fault.to_string()).collect();
@@ -72,6 +74,31 @@ proptest! {
         let trace = sample::random(seed);
         check_structure(&trace, &schema(&trace, Content::Omitted));
     }
+}
+
+/// Rewards and credit are numbers by name; what was not measured is not there, and the rest is as without them.
+#[test]
+fn credit_is_told_as_rewards() {
+    let trace = sample::credited(sample::three());
+    let (mut plain, value) = (schema(&sample::three(), Content::Included), schema(&trace, Content::Included));
+    let rewards = value["rewards"].as_object().unwrap();
+    assert_eq!((&rewards["success"], &rewards["tokens"]), (&1.0.into(), &0.418.into()));
+    let names: Vec<&str> = rewards.keys().map(String::as_str).filter(|name| name.starts_with("credit.")).collect();
+    let expected = [
+        "credit.agent.check.agent",
+        "credit.agent.report.agent",
+        "credit.agent.solve.agent",
+        "credit.message.check → report.dependency",
+        "credit.message.solve → check.dependency",
+        "credit.role.check.capacity: check runs one capacity level lower",
+        "credit.role.report.capacity: report runs one capacity level higher",
+        "credit.role.solve.capacity: solve runs one capacity level higher",
+        "credit.role.solve.capacity: solve runs one capacity level lower",
+    ];
+    let sorted: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(sorted, expected.into());
+    plain["rewards"] = value["rewards"].clone();
+    assert_eq!(plain, value);
 }
 
 #[test]

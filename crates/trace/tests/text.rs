@@ -21,6 +21,30 @@ fn a_run_that_was_cut_off() {
 }
 
 #[test]
+fn credit_stands_below_the_run() {
+    let (plain, credited) = (sample::three().show(), sample::credited(sample::three()).show());
+    let credit = credited.strip_prefix(&plain).expect("the run itself is shown as before");
+    insta::assert_snapshot!(credit);
+}
+
+/// Ids of any length: the columns stay where they are.
+#[test]
+fn credit_is_aligned() {
+    let mut trace = sample::credited(sample::eight());
+    for event in &mut trace.events {
+        if let EventKind::Credit { target, edit, .. } = &mut event.kind {
+            (*target, *edit) = (target.replace("solve_a", &"é".repeat(70)), None);
+        }
+    }
+    let shown = trace.show();
+    let ends: Vec<usize> = shown
+        .lines()
+        .filter_map(|line| line.rfind("30").filter(|_| line.contains('±')).map(|end| line[..end].chars().count()))
+        .collect();
+    assert!(ends.len() > 10 && ends.iter().all(|end| *end == ends[0]), "{shown}");
+}
+
+#[test]
 fn equal_runs_did_the_same() {
     let check = |trace: Trace| {
         let mut later = trace.clone();
@@ -37,6 +61,10 @@ fn equal_runs_did_the_same() {
     check(sample::three());
     check(sample::eight());
     check(sample::forty());
+    // What was measured afterwards is not what happened.
+    let (plain, credited) = (sample::eight(), sample::credited(sample::eight()));
+    assert!(diff(&plain, &credited).is_empty() && diff(&credited, &plain).is_empty());
+    assert_eq!((plain.summary(), plain.metrics(None)), (credited.summary(), credited.metrics(None)));
 }
 
 #[test]

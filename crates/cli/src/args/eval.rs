@@ -111,6 +111,8 @@ pub enum OnMiss {
     Fail,
     /// The simulated world answers
     Sim,
+    /// Items that are not on record are left out
+    Skip,
 }
 
 /// `lemon compare`
@@ -224,7 +226,7 @@ pub struct CreditArgs {
     #[arg(long, value_name = "POLICY", default_value = "information")]
     pub choose: ChoosePolicy,
     /// Write the improved team here: found on half of the tasks, confirmed on the other half
-    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "picture"])]
     pub apply: Option<PathBuf>,
     /// Write a picture of the team by worth and cost (SVG) here
     #[arg(long, value_name = "FILE")]

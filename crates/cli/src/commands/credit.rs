@@ -14,23 +14,25 @@ use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
 use lemon_exec::store::Store;
-use lemon_profile::{Contrasts, Profile, ProfileWork, improve, picture, profile};
+use lemon_profile::{Contrasts, Profile, ProfileWork, Score, improve, picture, profile};
 use lemon_spec::{Plan, diagnostic, validate};
+use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Repeats of a single task: enough for an error to mean something.
 const REPEATS: u64 = 30;
+/// Tasks that `--apply` needs: half of them are held out.
+const LEAST_TO_APPLY: usize = 40;
 
 pub fn credit(cli: &Cli, args: &CreditArgs) -> Result<u8, Fault> {
     let config = Config::load(cli.config.as_deref())?;
     // Counterfactuals are many, short and simulated, or few and waiting: one thread keeps up with either.
     let runtime = crate::runtime()?;
     let cancel = CancellationToken::new();
-    runtime.spawn(super::run::cancel_on_signal(cancel.clone()));
+    runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what was measured is told"));
     let mut job = Job::new(cli, &config, args)?;
     if !args.quiet {
         job.announce(args);
@@ -52,6 +54,10 @@ struct Job {
 
 impl Job {
     fn new(cli: &Cli, config: &Config, args: &CreditArgs) -> Result<Self, Fault> {
+        if args.apply.is_some() && (args.budget_tokens.is_some() || args.workers == EvalWorkers::Endpoints) {
+            return Err(Fault::new("--apply profiles a team again after every change, in the simulated world only")
+                .hint("profile with endpoints, apply what it advises by hand, and profile again"));
+        }
         if args.workers == EvalWorkers::Endpoints && args.budget_tokens.is_none() {
             return Err(Fault::new("a profile makes many calls, and there is no limit")
                 .hint("say what it may spend at most with --budget-tokens N"));
@@ -60,12 +66,28 @@ impl Job {
             None => None,
             Some(name) => {
                 let store = Arc::new(Store::open_existing(&setup::store_path(config, cli.store.as_deref()))?);
-                let trace = store.trace(&store.find_run(name)?)?;
+                let run_id = store.find_run(name)?;
+                // Refused while another process works on it.
+                store.meta(&run_id)?;
+                let trace = store.trace(&run_id)?;
+                if trace.summary().stop_reason.is_none() {
+                    return Err(Fault::new(format!("run {} has not ended", trace.header.run_id))
+                        .hint(format!("go on with it: `lemon run --resume {run_id}`")));
+                }
                 Some((store, trace))
             }
         };
         let (request, cases) = cases(args, run.as_ref().map(|(_, trace)| trace))?;
+        if args.apply.is_some() && cases.len() < LEAST_TO_APPLY {
+            return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
+                .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
+        }
         let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases)?;
+        if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
+        {
+            let (its, ours) = (&trace.header.workers, &backend.name);
+            eprintln!("warning: the run's workers are {its}; what its team is worth is measured with {ours}");
+        }
         let (name, text) = match (&run, &args.spec) {
             (Some((_, trace)), _) => ("the team of the run".to_owned(), written(trace)?),
             (None, Some(path)) => (path.display().to_string(), super::read_input(path)?),
@@ -83,7 +105,7 @@ impl Job {
         let simulated = args.workers != EvalWorkers::Endpoints;
         Ok(Job {
             plan,
-            seeds: (first..first.saturating_add(repeats)).collect(),
+            seeds: (0..repeats).map(|number| first.wrapping_add(number)).collect(),
             reviewer: Arc::new(Reviewer { text: review }),
             evaluator: Evaluator {
                 backend,
@@ -109,7 +131,14 @@ impl Job {
             }
             None => "no model is called".to_owned(),
         };
-        eprintln!("{agents} agents, {edits} edits, {tasks} tasks, {repeats} runs of each; {limit}");
+        let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        eprintln!(
+            "{}, {}, {}, {} of each; {limit}",
+            counted(agents, "agent"),
+            counted(edits, "edit"),
+            counted(tasks, "task"),
+            counted(repeats, "run")
+        );
     }
 
     async fn run(&mut self, args: &CreditArgs, cancel: &CancellationToken) -> Result<u8, Fault> {
@@ -141,19 +170,31 @@ impl Job {
         });
         let found = found.await.map_err(super::eval::fault)?;
         bar.finish_and_clear();
-        if found.baseline.runs == 0 {
-            return Err(Fault::new("the budget does not allow a single run").hint("give more with --budget-tokens N"));
+        let cancelled = cancel.is_cancelled() && !found.complete;
+        match (found.baseline.runs, cancelled) {
+            (0, true) => return Err(Fault::new("cancelled before the first run ended").code(1)),
+            (0, false) => {
+                return Err(
+                    Fault::new("the budget does not allow a single run").hint("give more with --budget-tokens N")
+                );
+            }
+            _ => {}
         }
-        if let Some(path) = &args.picture {
-            write(path, &picture(&self.plan, &found))?;
-        }
-        if let Some((store, trace)) = &mut self.run {
-            store.annotate(trace, entries(&self.plan, &found)).wait().await?;
+        if let (Some((store, trace)), Some(case), false) = (&mut self.run, self.cases.first(), cancelled) {
+            let score = contrasts.score(case, trace).map_err(super::eval::fault)?;
+            store.annotate(trace, entries(&self.plan, &score, &found)).wait().await?;
         }
         match args.json {
             true => println(&to_json(&found))?,
             false => crate::print(&tell::profile(&found))?,
         };
+        if let Some(path) = &args.picture {
+            write(path, &picture(&self.plan, &found))?;
+        }
+        if cancelled {
+            let fault = Fault::new("cancelled: not everything was measured").code(1);
+            return Err(if self.run.is_some() { fault.hint("nothing was added to the run's trace") } else { fault });
+        }
         if !found.complete && !args.quiet {
             eprintln!("the budget ended before everything was run; what was not measured says so");
         }
@@ -167,17 +208,9 @@ impl Job {
         path: &Path,
         cancel: &CancellationToken,
     ) -> Result<u8, Fault> {
-        if args.budget_tokens.is_some() || args.workers == EvalWorkers::Endpoints {
-            return Err(Fault::new("--apply profiles a team again after every change, in the simulated world only")
-                .hint("profile with endpoints, apply what it advises by hand, and profile again"));
-        }
         // Every second task: a set may be sorted.
         let half = |odd: usize| self.cases.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
         let (chosen_by, held_out) = (half(0), half(1));
-        if held_out.len() < 20 {
-            return Err(Fault::new(format!("{} tasks are too few to hold some out", self.cases.len()))
-                .hint("give at least 40: --set gsm8k --data DIR, or --tasks FILE"));
-        }
         let cases = (&chosen_by[..], &held_out[..]);
         let found = improve(contrasts, &self.plan, cases, &self.seeds, self.width, cancel, |step| {
             if !args.quiet {
@@ -198,15 +231,19 @@ impl Job {
 
 /// The tasks, with the workers' request that fits them.
 fn cases(args: &CreditArgs, trace: Option<&Trace>) -> Result<(Request, Vec<Case>), Fault> {
-    // An evaluation names its tasks `set/split/id`.
+    // An evaluation names its tasks `set/split/id`, or `file/id`.
     let named = trace.and_then(|trace| {
         let mut parts = trace.header.task_id.splitn(3, '/');
-        Some((parts.next()?.to_owned(), parts.next()?.to_owned(), parts.next()?.to_owned()))
+        let (set, split) = (parts.next()?, parts.next()?);
+        set.parse::<SetName>().is_ok().then(|| (set.to_owned(), split.to_owned()))
     });
+    if let Some(file) = &args.tasks {
+        std::fs::metadata(file).map_err(|error| Fault::new(format!("{}: {error}", file.display())))?;
+    }
     let (set, split) = match (&args.tasks, &args.set, named) {
         (Some(file), ..) => (file.display().to_string(), args.split.clone()),
         (None, Some(set), _) => (set.clone(), args.split.clone()),
-        (None, None, Some((set, split, _))) => (set, split),
+        (None, None, Some((set, split))) => (set, split),
         (None, None, None) => {
             return Err(Fault::new("there are no tasks with known answers")
                 .hint("give --set NAME or --tasks FILE; a run is looked up there by its question"));
@@ -234,19 +271,19 @@ fn written(trace: &Trace) -> Result<String, Fault> {
     text.ok_or_else(|| Fault::new(format!("run {} has no team", trace.header.run_id)))
 }
 
-/// What a trace is told: rewards, and credit for every unit, measured or not.
-fn entries(plan: &Plan, profile: &Profile) -> Vec<EventKind> {
+/// What a trace is told: its own rewards, and credit for every unit, measured or not.
+fn entries(plan: &Plan, score: &Score, profile: &Profile) -> Vec<EventKind> {
     let measured: Vec<CreditEntry> = profile
         .effects
         .iter()
         .map(|e| CreditEntry::measured(&e.edit, e.effect, e.standard_error, u32::try_from(e.n).unwrap_or(u32::MAX)))
         .collect();
-    let rewards: BTreeMap<String, f64> = profile.baseline.rewards.clone();
-    let score = EventKind::Score { right: None, rewards };
+    let score = EventKind::Score { right: Some(score.success == 1.0), rewards: score.channels.named() };
     let entry = |entry: CreditEntry| EventKind::Credit {
         unit: entry.unit.as_str().to_owned(),
         target: entry.target,
         family: entry.family,
+        edit: entry.edit,
         effect: entry.effect,
         standard_error: entry.standard_error,
         n: entry.n,

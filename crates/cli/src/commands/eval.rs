@@ -33,7 +33,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let config = Config::load(cli.config.as_deref())?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
-    runtime.spawn(super::run::cancel_on_signal(cancel.clone()));
+    runtime.spawn(super::run::cancel_on_signal(cancel.clone(), super::run::ON_RECORD));
     let store_path = setup::store_path(&config, cli.store.as_deref());
     let (request, eval_id, on_record) = match &args.resume {
         Some(name) => {
@@ -208,6 +208,9 @@ pub fn fault(error: EvalError) -> Fault {
         EvalError::Sandbox(error) => super::grade::refusal(error),
         EvalError::Store(error) => error.into(),
         EvalError::Run(error) => error.into(),
+        error @ EvalError::OtherTask { .. } => {
+            Fault::new(error).hint("go on with the tasks it began with, or begin a new evaluation")
+        }
         EvalError::BrokeOff(_) => Fault::new(error),
     }
 }

@@ -19,7 +19,7 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
     let config = Config::load(cli.config.as_deref())?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
-    runtime.spawn(cancel_on_signal(cancel.clone()));
+    runtime.spawn(cancel_on_signal(cancel.clone(), ON_RECORD));
     match (&args.resume, &args.tasks, &args.task) {
         (Some(name), _, _) => {
             let store = Arc::new(Store::open_existing(&setup::store_path(&config, cli.store.as_deref()))?);
@@ -215,14 +215,17 @@ fn advice(reason: StopReason) -> Option<&'static str> {
     })
 }
 
+/// What becomes of the work of a run that is ended.
+pub(super) const ON_RECORD: &str = "what is finished is on record";
+
 /// The first signal ends runs in good order; a second one ends the process.
-pub(super) async fn cancel_on_signal(cancel: CancellationToken) {
+pub(super) async fn cancel_on_signal(cancel: CancellationToken, fate: &'static str) {
     for count in 0.. {
         wait_for_signal().await;
         if count > 0 {
             std::process::exit(130);
         }
-        eprintln!("\nending: what is finished is on record (once more to end at once)");
+        eprintln!("\nending: {fate} (once more to end at once)");
         cancel.cancel();
     }
 }

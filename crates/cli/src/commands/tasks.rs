@@ -166,7 +166,12 @@ async fn run_task(
         store.meta(&run_id)?;
         let trace = store.trace(&run_id)?;
         // What ended for good stays as it ended; what was cut off goes on.
-        let ended = trace.summary().stop_reason.is_some_and(|reason| reason != StopReason::Cancelled);
+        let summary = trace.summary();
+        let ended = summary.stop_reason.is_some_and(|reason| reason != StopReason::Cancelled);
+        if ended {
+            // The process may have died between the last event and this entry.
+            drop(store.finish_run(&run_id, &summary));
+        }
         if ended || cancel.is_cancelled() {
             return Ok(Some(trace));
         }

@@ -6,6 +6,8 @@ mod budget;
 mod common;
 mod compare;
 mod configuration;
+mod credit;
+mod credit_faults;
 mod data_fetch;
 mod doctor;
 mod eval;

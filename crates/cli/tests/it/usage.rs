@@ -12,7 +12,8 @@ fn help() {
 #[test]
 fn every_command_has_help() {
     let folder = Folder::new();
-    for command in ["init", "doctor", "validate", "schema", "edits", "trace", "bench", "completions"] {
+    let commands = "init doctor validate schema edits trace bench completions eval compare world credit grade data";
+    for command in commands.split(' ') {
         let help = folder.lemon(&[command, "--help"]).ok();
         assert!(help.stdout.contains("Usage: lemon") && help.stderr.is_empty(), "{command}");
     }

@@ -216,7 +216,7 @@ impl Store {
             added.push((id, to_json(&event)));
             trace.events.push(event);
         }
-        self.append(&trace.header.run_id, added)
+        self.writer.send(Op::Annotate { run_id: trace.header.run_id.clone(), events: added })
     }
 
     /// Enters how a run ended, for listings; the events say it too.

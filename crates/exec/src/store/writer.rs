@@ -30,6 +30,11 @@ pub(super) enum Op {
         run_id: String,
         events: Vec<(u32, String)>,
     },
+    /// Events of a run that is no longer under way.
+    Annotate {
+        run_id: String,
+        events: Vec<(u32, String)>,
+    },
     FinishRun {
         run_id: String,
         stop_reason: Option<String>,
@@ -55,7 +60,9 @@ impl Op {
     /// Its length, more or less.
     fn bytes(&self) -> usize {
         match self {
-            Op::Events { events, .. } => events.iter().map(|(_, event)| event.len()).sum(),
+            Op::Events { events, .. } | Op::Annotate { events, .. } => {
+                events.iter().map(|(_, event)| event.len()).sum()
+            }
             Op::Reply { reply, .. } => reply.len(),
             Op::BeginRun { header, meta, .. } => header.len() + meta.len(),
             Op::FinishRun { .. } | Op::BeginBatch { .. } => 0,
@@ -219,6 +226,15 @@ fn write(connection: &Connection, op: &Op, numbers: &mut Numbers) -> Result<(), 
             let mut insert = connection.prepare_cached("INSERT INTO events (run, id, event) VALUES (?1, ?2, ?3)")?;
             for (id, event) in events {
                 insert.execute(params![number, id, event])?;
+            }
+        }
+        Op::Annotate { run_id, events } => {
+            let mut insert = connection
+                .prepare_cached("INSERT INTO events (run, id, event) SELECT run, ?2, ?3 FROM runs WHERE run_id = ?1")?;
+            for (id, event) in events {
+                if insert.execute(params![run_id, id, event])? == 0 {
+                    return Err(StoreError::NoSuchRun(run_id.clone()));
+                }
             }
         }
         Op::FinishRun { run_id, stop_reason, answer, tokens, usd, wall_s, agents } => {

@@ -44,6 +44,26 @@ async fn a_finished_run_is_listed_with_what_it_came_to() {
     assert_eq!(store.trace("run1").unwrap(), trace);
 }
 
+/// By another process, long after its end, and more than once.
+#[tokio::test]
+async fn a_finished_run_can_be_annotated() {
+    let (path, _folder) = place();
+    let mut trace = run(&runner_with(&Arc::new(Store::open(&path, Sync::Normal).unwrap()))).await;
+    let events = trace.events.len();
+    let score = |right| EventKind::Score { right: Some(right), rewards: Default::default() };
+    for right in [false, true] {
+        let store = Store::open_existing(&path).unwrap();
+        store.annotate(&mut trace, [score(right), score(right)]).wait().await.unwrap();
+        assert_eq!(store.trace("run1").unwrap(), trace);
+    }
+    assert_eq!(trace.events.len(), events + 4);
+    let ids: Vec<u32> = trace.events.iter().map(|event| event.id).collect();
+    assert_eq!(ids, (1..=ids.len() as u32).collect::<Vec<_>>());
+    trace.header.run_id = "nobody".into();
+    let unknown = Store::open_existing(&path).unwrap().annotate(&mut trace, [score(true)]).wait().await;
+    assert!(matches!(unknown, Err(StoreError::NoSuchRun(_))), "{unknown:?}");
+}
+
 #[test]
 fn runs_are_found_by_unambiguous_names() {
     let (store, _folder) = store();

@@ -3,6 +3,7 @@
 //! Everything in it that came from a model, a task or a file is untrusted text. It reaches the page only through
 //! `markup::escape`, never inside a script; the script works on what the page already shows.
 
+use super::credit::credit;
 use super::markup::escape;
 use super::svg::{Picture, level_colour, picture};
 use super::timeline::timeline;
@@ -23,17 +24,34 @@ pub fn html(trace: &Trace) -> String {
         escape(&text::line(&trace.header.question, 80)),
         include_str!("page.css"),
     );
+    let sections = sections(trace, &summary);
     headline(&mut page, trace, &summary);
+    navigation(&mut page, &sections);
     page.push_str("<main>\n");
-    section(&mut page, "team", "Team", &team(trace));
-    section(&mut page, "timeline", "Timeline", &timeline(trace, &summary));
-    section(&mut page, "agents", "Agents", &agent_table(&summary));
-    section(&mut page, "said", "What was said", &said(trace, &summary));
-    section(&mut page, "specification", "Specification", &specification(&trace.events));
-    section(&mut page, "metrics", "Metrics", &metrics(&trace.metrics(None)));
-    section(&mut page, "events", "Events", &events(&trace.events));
+    for (id, title, body) in &sections {
+        let _ = write!(page, "<section id=\"{id}\">\n<h2>{title}</h2>\n{body}</section>\n");
+    }
     let _ = write!(page, "</main>\n<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js"));
     page
+}
+
+/// The parts of the page: id, title and content.
+fn sections(trace: &Trace, summary: &Summary) -> Vec<(&'static str, &'static str, String)> {
+    let mut sections = vec![
+        ("team", "Team", team(trace)),
+        ("timeline", "Timeline", timeline(trace, summary)),
+        ("agents", "Agents", agent_table(summary)),
+    ];
+    let measured = trace.credit();
+    let title = if measured.parts.is_empty() { "Rewards" } else { "Credit" };
+    sections.extend(credit(&measured).map(|credit| ("credit", title, credit)));
+    sections.extend([
+        ("said", "What was said", said(trace, summary)),
+        ("specification", "Specification", specification(&trace.events)),
+        ("metrics", "Metrics", metrics(&trace.metrics(None))),
+        ("events", "Events", events(&trace.events)),
+    ]);
+    sections
 }
 
 fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
@@ -64,23 +82,15 @@ fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
     ] {
         let _ = write!(page, "<div><dt>{name}</dt><dd>{value}</dd><dd class=\"note\">{note}</dd></div>");
     }
-    page.push_str("</dl>\n</header>\n<nav><div>");
-    for (id, name) in [
-        ("team", "Team"),
-        ("timeline", "Timeline"),
-        ("agents", "Agents"),
-        ("said", "What was said"),
-        ("specification", "Specification"),
-        ("metrics", "Metrics"),
-        ("events", "Events"),
-    ] {
-        let _ = write!(page, "<a href=\"#{id}\">{name}</a>");
-    }
-    page.push_str("</div></nav>\n");
+    page.push_str("</dl>\n</header>\n");
 }
 
-fn section(page: &mut String, id: &str, title: &str, body: &str) {
-    let _ = write!(page, "<section id=\"{id}\">\n<h2>{title}</h2>\n{body}</section>\n");
+fn navigation(page: &mut String, sections: &[(&str, &str, String)]) {
+    page.push_str("<nav><div>");
+    for (id, title, _) in sections {
+        let _ = write!(page, "<a href=\"#{id}\">{title}</a>");
+    }
+    page.push_str("</div></nav>\n");
 }
 
 fn team(trace: &Trace) -> String {

@@ -1,6 +1,7 @@
 //! The forms in which a trace leaves: for other tools ([`schema`], [`jsonl`], [`otlp`]) and for people ([`svg`],
 //! [`html`]).
 
+mod credit;
 pub mod html;
 pub mod jsonl;
 mod layout;

@@ -10,14 +10,15 @@
 //! ```
 //!
 //! Tokens stand on `chat` spans only, so that summing over all spans counts each once. No text of questions, messages or
-//! replies is exported. Ids are made of the run's id and the events' numbers: exporting twice gives the same spans.
+//! replies is exported. Rewards are attributes of the run; what a part of the team is worth is an event of its agent's span,
+//! named after the family of the change that measured it; what was not measured is not there. Ids are made of the run's id and the events' numbers: exporting twice gives the same spans.
 
 use crate::hash::{fnv1a, splitmix};
 use crate::{AgentStatus, Event, EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::span::{Link, SpanKind};
+use opentelemetry_proto::tonic::trace::v1::span::{Event as SpanEvent, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
@@ -97,6 +98,10 @@ impl<'a> Exporter<'a> {
             text("lemon.seed", &self.trace.header.seed.to_string()),
             number("lemon.rounds", u64::from(summary.rounds)),
         ];
+        let credit = self.trace.credit();
+        span.attributes.extend(credit.right.map(|right| flag("lemon.right", right)));
+        let reward = |(name, value): (&&str, &f64)| float(&format!("lemon.reward.{name}"), *value);
+        span.attributes.extend(credit.rewards.iter().map(reward));
         if let Some(reason) = summary.stop_reason {
             span.attributes.push(text("lemon.stop_reason", reason.as_str()));
             if reason != StopReason::Answered {
@@ -207,7 +212,7 @@ impl<'a> Exporter<'a> {
             fail(&mut span, kind, message);
         }
         if *reused {
-            span.attributes.push(flag("lemon.reused"));
+            span.attributes.push(flag("lemon.reused", true));
         }
         if let Some(model) = model {
             span.attributes.push(text("gen_ai.request.model", model));
@@ -261,6 +266,7 @@ impl<'a> Exporter<'a> {
             self.spans.push(ended.unwrap_or_else(|| until_end(span)));
         }
         self.spans.extend(self.tools.into_iter().map(|(_, _, span)| until_end(span)));
+        add_credit(&mut self.spans, self.trace);
         self.spans
     }
 
@@ -315,6 +321,24 @@ impl<'a> Exporter<'a> {
     }
 }
 
+/// What was measured of a part of the team, as an event at the end of its agent's span; of anything else, of the run's.
+fn add_credit(spans: &mut [Span], trace: &Trace) {
+    let credit = trace.credit();
+    for part in credit.measured() {
+        let name = part.agent().map(|id| format!("invoke_agent {id}"));
+        let place = spans.iter().position(|span| Some(&span.name) == name.as_ref()).unwrap_or(0);
+        let Some(span) = spans.get_mut(place) else { return };
+        let mut attributes = vec![text("lemon.unit", part.unit), text("lemon.target", part.target)];
+        attributes.extend(part.edit.map(|edit| text("lemon.edit", edit)));
+        attributes.extend(part.worth.effect().map(|effect| float("lemon.effect", effect)));
+        attributes.extend(part.worth.standard_error().map(|error| float("lemon.standard_error", error)));
+        attributes.push(number("lemon.pairs", part.n.into()));
+        let name = part.family.map_or("lemon.credit".to_owned(), |family| format!("lemon.credit.{family}"));
+        let time_unix_nano = span.end_time_unix_nano;
+        span.events.push(SpanEvent { time_unix_nano, name, attributes, ..SpanEvent::default() });
+    }
+}
+
 /// The number of the root's span.
 const ROOT: u64 = 0;
 
@@ -344,8 +368,12 @@ fn number(key: &str, value: u64) -> KeyValue {
     attribute(key, Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX)))
 }
 
-fn flag(key: &str) -> KeyValue {
-    attribute(key, Value::BoolValue(true))
+fn flag(key: &str, value: bool) -> KeyValue {
+    attribute(key, Value::BoolValue(value))
+}
+
+fn float(key: &str, value: f64) -> KeyValue {
+    attribute(key, Value::DoubleValue(value))
 }
 
 fn attribute(key: &str, value: Value) -> KeyValue {

@@ -10,6 +10,7 @@
 //! | delegate, message | message |
 //! | resume | human_intervention |
 //! | spawn, tool_call, tool_result, return, aggregate | the same |
+//! | score, credit | no events but numbers under `rewards` |
 
 use crate::{AgentSummary, Edge, EdgeKind, Event, EventKind, Metrics, ORCHESTRATOR, Summary, Trace};
 use serde_json::{Map, Value, json};
@@ -89,7 +90,7 @@ fn published_type(kind: &EventKind) -> &'static str {
         EventKind::ToolResult { .. } => "tool_result",
         EventKind::Return { .. } => "return",
         EventKind::Aggregate { .. } => "aggregate",
-        // They are no part of the interaction, and are told as rewards.
+        // Not among the events of the run.
         EventKind::Score { .. } | EventKind::Credit { .. } => "orchestrator_decision",
     }
 }
@@ -132,27 +133,16 @@ fn edges(events: &[Event]) -> Vec<Value> {
 
 /// The events of the run itself, without what was measured afterwards.
 fn in_the_run(trace: &Trace) -> impl Iterator<Item = &Event> {
-    let measured = |event: &&Event| matches!(event.kind, EventKind::Score { .. } | EventKind::Credit { .. });
-    trace.events.iter().filter(move |event| !measured(event))
+    trace.events.iter().filter(|event| !event.kind.is_measurement())
 }
 
 /// Reward channels by name, and credit by unit, target and family: `credit.agent.check.agent`. What was not measured is
 /// not there.
 fn rewards(trace: &Trace) -> Map<String, Value> {
-    let mut rewards = Map::new();
-    for event in &trace.events {
-        match &event.kind {
-            EventKind::Score { rewards: channels, .. } => {
-                rewards.extend(channels.iter().map(|(name, value)| (name.clone(), (*value).into())));
-            }
-            EventKind::Credit { unit, target, family, effect: Some(effect), .. } => {
-                let family = family.map_or_else(String::new, |family| format!(".{family}"));
-                rewards.insert(format!("credit.{unit}.{target}{family}"), (*effect).into());
-            }
-            _ => {}
-        }
-    }
-    rewards
+    let credit = trace.credit();
+    let channels = credit.rewards.iter().map(|(name, value)| ((*name).to_owned(), *value));
+    let parts = credit.measured().filter_map(|part| Some((part.name(), part.worth.effect()?)));
+    channels.chain(parts).map(|(name, value)| (name, value.into())).collect()
 }
 
 fn costs(trace: &Trace, summary: &Summary) -> Value {

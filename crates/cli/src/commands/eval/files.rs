@@ -61,16 +61,15 @@ pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report) -> Result<
     let file = std::fs::File::create(&new).map_err(failed)?;
     serde_json::to_writer(std::io::BufWriter::new(file), evaluation).map_err(|error| failed(error.into()))?;
     std::fs::rename(&new, folder.join("eval.json")).map_err(failed)?;
-    let files = [
-        ("report.json", report::json(report)),
-        ("report.md", report::markdown(report)),
-        ("report.csv", report::csv(evaluation)),
-        ("report.html", report::html(report, evaluation)),
-    ];
-    for (name, content) in files {
+    // One after the other, so that only one of them is in memory at a time.
+    let put = |name: &str, content: String| {
         let new = folder.join(format!("{name}.new"));
-        std::fs::write(&new, content).and_then(|()| std::fs::rename(&new, folder.join(name))).map_err(failed)?;
-    }
+        std::fs::write(&new, content).and_then(|()| std::fs::rename(&new, folder.join(name))).map_err(failed)
+    };
+    put("report.json", report::json(report))?;
+    put("report.md", report::markdown(report))?;
+    put("report.csv", report::csv(evaluation))?;
+    put("report.html", report::html(report, evaluation))?;
     Ok(())
 }
 

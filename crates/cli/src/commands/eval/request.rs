@@ -9,7 +9,8 @@ use lemon_exec::store::Store;
 use lemon_exec::{Backend, Settings, unix_ms};
 use lemon_spec::Language;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
-use lemon_world::{Luck, Preset, Recorded, World, outcomes};
+use lemon_world::outcomes::{self, RecordedReply};
+use lemon_world::{Luck, Preset, Recorded, World};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub struct Request {
     workers: String,
     world: Preset,
     simulate_misses: bool,
+    #[serde(default)]
+    skip_misses: bool,
     spec: Option<String>,
     limit: Option<usize>,
     pub seeds: Vec<u64>,
@@ -61,6 +64,7 @@ impl Request {
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
             simulate_misses: args.on_miss == OnMiss::Sim,
+            skip_misses: args.on_miss == OnMiss::Skip && args.workers == EvalWorkers::Replay,
             spec: args.spec.as_deref().map(crate::commands::read_input).transpose()?,
             limit: args.limit,
             seeds,
@@ -81,6 +85,7 @@ impl Request {
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
             simulate_misses: true,
+            skip_misses: false,
             spec: None,
             limit,
             seeds: Vec::new(),
@@ -150,8 +155,11 @@ impl Request {
 
     pub fn cases(&self) -> Result<Vec<Case>, Fault> {
         let mut cases = Vec::new();
+        let on_record = if self.skip_misses { Some(self.replies()?) } else { None };
+        let known = |item: &Item| on_record.as_ref().is_none_or(|known| known.contains_key(item.task.question.trim()));
         for set in &self.sets {
-            let items = self.items(set, &self.split)?;
+            let mut items = self.items(set, &self.split)?;
+            items.retain(known);
             let name: std::sync::Arc<str> = self.set_name(set).into();
             let limit = self.limit.unwrap_or(usize::MAX);
             cases.extend(items.into_iter().take(limit).map(|item| Case { set: name.clone(), item }));
@@ -264,7 +272,8 @@ impl Request {
         }
     }
 
-    fn recorded(&self, cases: &[Case]) -> Result<Recorded, Fault> {
+    /// What recorded models replied, by question.
+    fn replies(&self) -> Result<HashMap<String, Vec<RecordedReply>>, Fault> {
         let Some(data) = &self.data else {
             return Err(Fault::new("recorded replies are read from a folder").hint("say which with --data DIR"));
         };
@@ -273,13 +282,18 @@ impl Request {
             let set: SetName = set.parse().map_err(Fault::new)?;
             replies.extend(outcomes::replies(data, set).map_err(Fault::new)?);
         }
+        Ok(replies)
+    }
+
+    fn recorded(&self, cases: &[Case]) -> Result<Recorded, Fault> {
+        let replies = self.replies()?;
         let on_miss = if self.simulate_misses { Some(self.world(cases)?) } else { None };
         let simulates = on_miss.is_some();
         let recorded = Recorded::new(replies, on_miss);
         let missing = cases.iter().filter(|case| !recorded.knows(&case.item.task.question)).count();
         if missing > 0 && !simulates {
             eprintln!(
-                "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them",
+                "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them, --on-miss skip leaves them out",
                 cases.len()
             );
         }

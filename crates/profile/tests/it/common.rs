@@ -1,0 +1,107 @@
+//! What the tests share: evaluators without a store, and the tasks of the sample.
+
+use lemon_credit::choose::Policy;
+use lemon_eval::{Case, Evaluator, Grader};
+use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::{Backend, Settings};
+use lemon_profile::{Contrasts, Effect, Profile, ProfileWork, profile};
+use lemon_spec::edit::Change;
+use lemon_spec::{Language, Plan, validate};
+use lemon_task::{SetName, Source, load, load_jsonl};
+use lemon_world::{Luck, Preset, World};
+use std::future::Future;
+use std::sync::{Arc, LazyLock};
+use tokio_util::sync::CancellationToken;
+
+pub static LANGUAGE: LazyLock<Arc<Language>> = LazyLock::new(|| Arc::new(Language::default()));
+
+/// Every word problem of the samples: 84.
+pub static WORD_PROBLEMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
+    let sets =
+        [(SetName::Gsm8k, "test"), (SetName::Gsm8k, "train"), (SetName::MultiArith, "test"), (SetName::Svamp, "test")];
+    let cases = |(set, split)| {
+        let items = load(&Source::Sample, set, split).unwrap().items;
+        items.into_iter().map(move |item| Case { set: format!("{set}/{split}").into(), item })
+    };
+    sets.into_iter().flat_map(cases).collect()
+});
+
+/// Tasks of one's own: questions and answers.
+pub fn own_cases(tasks: impl IntoIterator<Item = (String, String)>) -> Vec<Case> {
+    let line = |(question, answer)| serde_json::json!({"question": question, "answer": answer}).to_string();
+    let lines: Vec<String> = tasks.into_iter().map(line).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tasks.jsonl");
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    load_jsonl(&path).unwrap().items.into_iter().map(|item| Case { set: "own".into(), item }).collect()
+}
+
+pub fn evaluator(backend: Backend) -> Evaluator {
+    Evaluator {
+        backend,
+        language: LANGUAGE.clone(),
+        store: None,
+        settings: Settings::default(),
+        grader: Grader::new(None),
+        priced: Vec::new(),
+        names: Default::default(),
+    }
+}
+
+/// The simulated world of the word problems.
+pub fn simulated(preset: Preset, luck: Luck) -> Evaluator {
+    evaluator(World::new(preset, WORD_PROBLEMS.iter().map(|case| &case.item)).with_luck(luck).backend())
+}
+
+pub fn contrasts(evaluator: &Evaluator) -> Contrasts<'_> {
+    Contrasts {
+        evaluator,
+        reviewer: Some(Arc::new(FakeReviewer)),
+        rewards: Default::default(),
+        weights: Default::default(),
+    }
+}
+
+pub fn plan(text: &str) -> Plan {
+    validate(text, &LANGUAGE).unwrap_or_else(|rejection| panic!("{text}\n{:?}", rejection.diagnostics))
+}
+
+/// Everything, without a budget.
+pub fn work<'a>(plan: &'a Plan, cases: &'a [Case], seeds: &'a [u64]) -> ProfileWork<'a> {
+    ProfileWork { plan, cases, seeds, width: 16, budget: None, policy: Policy::default() }
+}
+
+pub fn profile_of(contrasts: &Contrasts<'_>, work: &ProfileWork<'_>) -> Profile {
+    wait(profile(contrasts, work, &CancellationToken::new(), |_, _| {})).unwrap()
+}
+
+/// What was found of a change.
+#[track_caller]
+pub fn effect<'p>(profile: &'p Profile, change: &Change) -> &'p Effect {
+    let found = profile.effects.iter().find(|effect| effect.edit.change == *change);
+    found.unwrap_or_else(|| panic!("{change} is no edit of this team"))
+}
+
+pub fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// A fake: has every second round done by one verifier that reads the first three agents of the first round.
+pub struct FakeReviewer;
+
+impl Orchestrator for FakeReviewer {
+    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+        let read: Vec<&str> = brief.results.iter().take(3).map(|result| result.agent).collect();
+        let text =
+            format!("agents: [{{id: second_look, base: verifier, capacity: medium, after: [{}]}}]", read.join(", "));
+        (brief.round == 2).then_some(Draft::Text(text))
+    }
+
+    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
+        None
+    }
+
+    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
+        None
+    }
+}

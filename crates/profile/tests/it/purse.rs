@@ -1,0 +1,69 @@
+//! The purse is never overdrawn, however many take from it at once.
+
+use crate::common::wait;
+use lemon_profile::Purse;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_out_is_never_more_than_was_in(
+        tokens in 0u64..2_000,
+        wishes in prop::collection::vec(prop::collection::vec((0u64..500, 0.0f64..=1.0), 1..40), 1..5),
+    ) {
+        let purse = &Purse::new(Some(tokens));
+        let [out, most_out, spent] = &[(); 3].map(|()| AtomicU64::new(0));
+        let one = |most: u64, part: f64| async move {
+            if !purse.take(most).await {
+                return;
+            }
+            most_out.fetch_max(out.fetch_add(most, SeqCst) + most, SeqCst);
+            tokio::task::yield_now().await;
+            let used = (most as f64 * part) as u64;
+            spent.fetch_add(used, SeqCst);
+            // Counted back before it is put back, so that the count is never above the truth.
+            out.fetch_sub(most - used, SeqCst);
+            purse.put_back(most - used);
+        };
+        std::thread::scope(|scope| {
+            for own in &wishes {
+                scope.spawn(move || wait(futures::future::join_all(own.iter().map(|(most, part)| one(*most, *part)))));
+            }
+        });
+        prop_assert!(most_out.load(SeqCst) <= tokens);
+        // What was not spent is all still there, and not a token more.
+        let left = tokens - spent.load(SeqCst);
+        prop_assert!(wait(purse.take(left)));
+        purse.put_back(0);
+        prop_assert!(!wait(purse.take(1)));
+    }
+}
+
+#[test]
+fn a_purse_without_bottom_gives_everything() {
+    let purse = Purse::new(None);
+    assert!(wait(purse.take(u64::MAX)) && wait(purse.take(u64::MAX)));
+    purse.put_back(1);
+    assert!(wait(purse.take(u64::MAX)));
+}
+
+#[test]
+fn more_than_is_in_it_is_not_given_and_takes_nothing() {
+    let purse = Purse::new(Some(10));
+    assert!(!wait(purse.take(11)) && wait(purse.take(10)));
+    purse.put_back(0);
+    assert!(!wait(purse.take(1)) && wait(purse.take(0)));
+}
+
+/// Most runs need far less than they may: whoever comes while much is out waits for what is put back.
+#[test]
+fn who_finds_too_little_waits_as_long_as_others_may_put_back() {
+    let purse = Purse::new(Some(10));
+    let taken = wait(async {
+        assert!(purse.take(10).await);
+        let (taken, ()) = tokio::join!(purse.take(8), async { purse.put_back(9) });
+        taken
+    });
+    assert!(taken);
+}
