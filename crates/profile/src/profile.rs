@@ -173,10 +173,13 @@ pub async fn profile(
     cancel: &CancellationToken,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Profile, EvalError> {
-    let purse = Purse::new(work.budget);
     let language = &contrasts.evaluator.language;
     let edits = applicable(work.plan, language, contrasts.reviewer.is_some());
-    let originals = originals(contrasts, work, &purse, cancel).await?;
+    // Half of the budget at most goes into originals, so that something is left to change; one run there has to be.
+    let one_run = work.cases.first().map_or(0, |case| contrasts.most_tokens(case, work.plan));
+    let half = work.budget.map(|budget| (budget / 2).max(one_run.min(budget)));
+    let originals = originals(contrasts, work, &Purse::new(half), cancel).await?;
+    let purse = Purse::new(work.budget.map(|budget| budget.saturating_sub(spent(&originals))));
     let candidates = candidates(work.plan, &edits, &originals);
     let all = candidates.len();
     let cap = work.budget.map_or(u64::MAX, |budget| budget.saturating_sub(spent(&originals)));
