@@ -96,6 +96,12 @@ pub struct Effect {
     pub cost: Option<f64>,
     /// Difference in reward.
     pub reward: Option<f64>,
+    /// The part of the effect that is there though nobody downstream changed; absent where a judge decides.
+    pub direct: Option<f64>,
+    /// Agents downstream whose reply changed, in the mean.
+    pub descendants_changed: Option<f64>,
+    /// How often the answer changed.
+    pub answer_changed: Option<f64>,
     /// The share of pairs without any difference in success.
     pub zeros: Option<f64>,
     /// Tokens spent to learn this.
@@ -442,6 +448,9 @@ fn effect(edit: &Edit, pairs: &[&Pair], originals: &[Placed], baseline: &Baselin
         tokens,
         cost,
         reward: estimate(&|contrast| contrast.reward).mean(),
+        direct: estimate(&|contrast| contrast.direct).mean(),
+        descendants_changed: estimate(&|contrast| Some(contrast.cascade.changed as f64)).mean(),
+        answer_changed: estimate(&|contrast| Some(f64::from(u8::from(contrast.cascade.answer_changed)))).mean(),
         zeros: success.zeros(),
         spent: pairs.iter().map(|pair| pair.contrast.spent).sum(),
         reused: (calls + reused > 0).then(|| reused as f64 / (calls + reused) as f64),
