@@ -1,5 +1,7 @@
 //! Text that is safe in HTML, SVG and Markdown, and fits its box.
 
+pub use lemon_trace::export::escape;
+
 /// A text without characters that could make it look like another: control characters and marks that turn the reading
 /// direction become `�`.
 pub fn clean(text: &str) -> String {
@@ -13,22 +15,6 @@ fn clean_char(char: char) -> char {
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => '\u{fffd}',
         _ => char,
     }
-}
-
-/// Escapes a text for element content and quoted attributes.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars().map(clean_char) {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(char),
-        }
-    }
-    out
 }
 
 /// Escapes a text for a cell of a Markdown table, on one line.

@@ -1,24 +1,6 @@
 //! Text that is safe inside XML and fits its box.
 
-/// Escapes a text for element content and quoted attributes. Characters that XML does not allow become `�`.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push(char),
-            // Marks that turn the reading direction could make a text look like another.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if char.is_control() => out.push('\u{fffd}'),
-            _ => out.push(char),
-        }
-    }
-    out
-}
+pub use lemon_trace::export::escape;
 
 /// A text as one line, cut so that it fits `room` in a system font of this size, and escaped.
 pub fn fit(text: &str, room: f64, size: f64) -> String {

@@ -13,7 +13,9 @@ pub fn escape(text: &str) -> String {
             '\t' | '\n' | '\r' => out.push(char),
             '\0'..' ' | '\u{7f}'..'\u{a0}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             // Marks that turn the reading direction could make a text look like another.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
+                out.push('\u{fffd}');
+            }
             _ => out.push(char),
         }
     }

@@ -10,3 +10,5 @@ pub mod otlp;
 pub mod schema;
 pub mod svg;
 mod timeline;
+
+pub use markup::escape;
