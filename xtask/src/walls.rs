@@ -39,6 +39,21 @@ pub const WALLS: &[Wall] = &[
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-eval", "lemon-credit"],
         tests_use: &["lemon-world"],
     },
+    Wall { package: "lemon-policy", uses: &[], tests_use: &["lemon-spec"] },
+    Wall {
+        package: "lemon-learn",
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-exec",
+            "lemon-task",
+            "lemon-world",
+            "lemon-eval",
+            "lemon-credit",
+            "lemon-policy",
+        ],
+        tests_use: &["lemon-fakes", "lemon-sandbox"],
+    },
     Wall {
         package: "lemon-cli",
         uses: &[
@@ -52,6 +67,8 @@ pub const WALLS: &[Wall] = &[
             "lemon-eval",
             "lemon-credit",
             "lemon-profile",
+            "lemon-policy",
+            "lemon-learn",
         ],
         tests_use: &[],
     },

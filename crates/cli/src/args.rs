@@ -1,11 +1,13 @@
 //! The words of the command line. Parsed first; resolved by the commands.
 
 mod eval;
+pub mod policy;
 
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, EvalWorkers, OnMiss, WorldCommand, WorldName};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lemon_task::SetName;
+use policy::{PolicyCommand, SftArgs, TeachArgs};
 use std::path::PathBuf;
 
 /// LEMON: it learns to write the team.
@@ -58,6 +60,13 @@ pub enum Command {
     /// The simulated workers: fit them, check them, search for their best teams
     #[command(subcommand)]
     World(WorldCommand),
+    /// Make pairs of tasks and specifications to learn from
+    Teach(Box<TeachArgs>),
+    /// Teach a model to write teams, from pairs of tasks and specifications
+    Sft(Box<SftArgs>),
+    /// The orchestrator's own model: have it write, score what it might have written, say what it is
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Measure this program on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -66,6 +75,28 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// Where a model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum DeviceName {
+    /// On an NVIDIA GPU if there is one and this build can use it, else on the CPU
+    #[default]
+    Auto,
+    /// On the CPU
+    Cpu,
+    /// On an NVIDIA GPU
+    Cuda,
+}
+
+impl From<DeviceName> for lemon_policy::DeviceChoice {
+    fn from(name: DeviceName) -> Self {
+        match name {
+            DeviceName::Auto => lemon_policy::DeviceChoice::Auto,
+            DeviceName::Cpu => lemon_policy::DeviceChoice::Cpu,
+            DeviceName::Cuda => lemon_policy::DeviceChoice::Cuda,
+        }
+    }
 }
 
 /// `lemon init`
@@ -351,6 +382,27 @@ pub enum BenchCommand {
         /// Teams at a time in the wide run
         #[arg(long, default_value_t = 100, value_name = "N")]
         width: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Train and write with models of several sizes, fused operations and composed ones side by side
+    Policy {
+        /// The sizes: 3m, 42m, 285m, 7b (adapters only) [default: 3m on the CPU; 42m and 285m on a GPU]
+        #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+        shapes: Vec<String>,
+        /// Where
+        #[arg(long, default_value = "auto", value_name = "WHERE")]
+        device: DeviceName,
+        /// Steps that are timed
+        #[arg(long, default_value_t = 10, value_name = "N")]
+        steps: usize,
+        /// Leave the composed operations out
+        #[arg(long)]
+        fused_only: bool,
+        /// Compare every operation with plain arithmetic first
+        #[arg(long)]
+        check: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -105,8 +105,11 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OrchestratorConfig {
-    /// Which kind.
-    pub kind: OrchestratorKind,
+    /// Which kind; where absent, the kind that the other settings are for; where there are none, the policy (with scripted
+    /// workers the script).
+    kind: Option<OrchestratorKind>,
+    /// `policy`: the folder of its model; the one in the box where absent.
+    pub model: Option<PathBuf>,
     /// `prompted`: the level of model that writes; the strongest where absent.
     pub capacity: Option<String>,
     /// `fixed`: the file.
@@ -118,14 +121,28 @@ pub struct OrchestratorConfig {
 }
 
 /// The kinds of orchestrator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrchestratorKind {
     /// A file.
     Fixed,
     /// An endpoint's model.
-    #[default]
     Prompted,
+    /// A model of our own that learned to write teams.
+    Policy,
+}
+
+impl OrchestratorConfig {
+    /// Which kind; `usual` where nothing is said.
+    pub fn kind(&self, usual: OrchestratorKind) -> OrchestratorKind {
+        let prompted = self.capacity.is_some() || self.fallback.is_some() || self.structured.is_some();
+        match self.kind {
+            Some(kind) => kind,
+            None if prompted => OrchestratorKind::Prompted,
+            None if self.spec.is_some() => OrchestratorKind::Fixed,
+            None => usual,
+        }
+    }
 }
 
 /// The limits of a run.

@@ -41,6 +41,9 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Compare(args) => commands::compare::compare(cli, args),
         Command::Credit(args) => commands::credit::credit(cli, args),
         Command::World(command) => commands::world::world(command),
+        Command::Teach(args) => commands::teach::teach(cli, args),
+        Command::Sft(args) => commands::sft::sft_command(cli, args),
+        Command::Policy(command) => commands::policy::policy(cli, command),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,15 +1,18 @@
 //! From a configuration to the things that run: language, workers, orchestrator, store.
 
+use crate::args::policy::ModelArgs;
 use crate::args::{Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::fault::{Fault, read_file};
-use lemon_exec::orchestrator::{Fixed, Orchestrator, Prompted};
+use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Prompted, Refused};
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, OpenAi, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
-use lemon_spec::Language;
+use lemon_learn::{Desk, MOST_TOKENS, Writer};
+use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
+use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -169,36 +172,150 @@ pub fn backend(
     Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, worker_file))
 }
 
+/// The small orchestrator that ships with this program.
+const IN_THE_BOX: Packed = &[
+    ("config.json", include_bytes!("../../../models/orchestrator/config.json")),
+    ("generation_config.json", include_bytes!("../../../models/orchestrator/generation_config.json")),
+    ("model.safetensors", include_bytes!("../../../models/orchestrator/model.safetensors")),
+    ("tokenizer.json", include_bytes!("../../../models/orchestrator/tokenizer.json")),
+    ("tokenizer_config.json", include_bytes!("../../../models/orchestrator/tokenizer_config.json")),
+];
+
+/// What it is called in traces.
+const IN_THE_BOX_NAME: &str = "orchestrator in the box";
+
+/// The policy, and the desk it writes at: a folder that was named, what the configuration says, or the one in the box.
+///
+/// # Errors
+/// A file of the model cannot be used, or the device is not there.
+pub fn policy(config: &Config, args: &ModelArgs, language: Arc<Language>) -> Result<(LanguagePolicy, Desk), Fault> {
+    let configured = config.orchestrator.model.as_ref().map(|path| config.resolve(path));
+    let device = args.device.into();
+    let policy = match args.model.clone().or(configured) {
+        Some(folder) => LanguagePolicy::load(&folder, device, Learning::Nothing).map_err(|error| {
+            Fault::new(error).hint("a model is a folder with config.json, model.safetensors and tokenizer.json")
+        })?,
+        None => LanguagePolicy::load_packed(IN_THE_BOX, device, Learning::Nothing).map_err(Fault::new)?,
+    };
+    let desk = desk(&policy, language);
+    Ok((policy, desk))
+}
+
+/// What a specification may say at the desk of the orchestrator in the box, which has learned the usual names of levels.
+fn as_in_the_box(language: &Language) -> Arc<Language> {
+    Arc::new(Language { capacities: Language::default().capacities, ..language.clone() })
+}
+
+/// Where a policy writes.
+pub fn desk(policy: &LanguagePolicy, language: Arc<Language>) -> Desk {
+    Desk::new(policy.tokenizer().clone(), language, Shape::default(), policy.config().positions)
+}
+
+/// The policy as an orchestrator that takes the most likely team.
+///
+/// # Errors
+/// As [`policy`].
+pub fn writer(config: &Config, args: &ModelArgs, language: &Arc<Language>) -> Result<Writer, Fault> {
+    let in_the_box = args.model.is_none() && config.orchestrator.model.is_none();
+    let at_the_desk = if in_the_box { as_in_the_box(language) } else { language.clone() };
+    let (policy, desk) = policy(config, args, at_the_desk)?;
+    let name = match (&args.model, &config.orchestrator.model) {
+        (Some(folder), _) | (None, Some(folder)) => folder.display().to_string(),
+        (None, None) => IN_THE_BOX_NAME.to_owned(),
+    };
+    Ok(greedy(policy, desk, name).for_levels(&language.capacities))
+}
+
+fn greedy(policy: LanguagePolicy, desk: Desk, name: String) -> Writer {
+    let settings = SampleSettings { temperature: 0.0, top_p: 1.0, most_tokens: MOST_TOKENS };
+    Writer::new(Box::new(policy), desk, settings, name)
+}
+
+/// The orchestrator in the box, read when it first has to write.
+struct InTheBox {
+    language: Arc<Language>,
+    writer: OnceLock<Option<Writer>>,
+}
+
+impl InTheBox {
+    fn writer(&self) -> Option<&Writer> {
+        let read = || {
+            let policy = LanguagePolicy::load_packed(IN_THE_BOX, DeviceChoice::Cpu, Learning::Nothing).ok()?;
+            let desk = desk(&policy, as_in_the_box(&self.language));
+            Some(greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities))
+        };
+        self.writer.get_or_init(read).as_ref()
+    }
+}
+
+impl Orchestrator for InTheBox {
+    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+        self.writer()?.draft(brief)
+    }
+
+    fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
+        self.writer()?.repair(brief, refused)
+    }
+
+    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
+        self.writer()?.fallback(brief)
+    }
+}
+
 /// Who writes the team: the given specification, or what the configuration says.
 ///
 /// # Errors
 /// A file cannot be read, or a capacity does not exist.
-pub fn orchestrator(config: &Config, spec: Option<&str>, language: &Language) -> Result<Arc<dyn Orchestrator>, Fault> {
+pub fn orchestrator(
+    config: &Config,
+    spec: Option<&str>,
+    language: &Arc<Language>,
+    workers: WorkerKind,
+) -> Result<Arc<dyn Orchestrator>, Fault> {
     let settings = &config.orchestrator;
     let file = |path: &PathBuf| read_file(&config.resolve(path));
-    let prompted = || -> Result<Arc<dyn Orchestrator>, Fault> {
-        let level = match &settings.capacity {
-            None => language.capacities.len().saturating_sub(1),
-            Some(name) => language.capacities.iter().position(|level| level == name).ok_or_else(|| {
-                Fault::new(format!("orchestrator.capacity is `{name}`, which is no level"))
-                    .hint(format!("the levels are {}", language.capacities.join(", ")))
-            })?,
-        };
-        let fallback = settings.fallback.as_ref().map(file).transpose()?;
-        Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback }))
-    };
-    match (spec, settings.kind) {
-        (Some(text), OrchestratorKind::Prompted) => {
-            Ok(Arc::new(Fixed { text: text.to_owned(), reviewer: Some(prompted()?) }))
+    let prompted = || prompted(config, language);
+    let learned = || -> Result<Arc<dyn Orchestrator>, Fault> {
+        match &settings.model {
+            Some(_) => Ok(Arc::new(writer(config, &ModelArgs::default(), language)?)),
+            // Read only if it has to write: most runs of a given team never ask.
+            None => Ok(Arc::new(InTheBox { language: language.clone(), writer: OnceLock::new() })),
         }
-        (Some(text), OrchestratorKind::Fixed) => Ok(Arc::new(Fixed { text: text.to_owned(), reviewer: None })),
+    };
+    let after_a_file = |reviewer| -> Result<Arc<dyn Orchestrator>, Fault> {
+        Ok(Arc::new(Fixed { text: spec.unwrap_or_default().to_owned(), reviewer }))
+    };
+    // A script speaks for its orchestrator too, unless somebody says otherwise.
+    let usual = if workers == WorkerKind::Scripted { OrchestratorKind::Prompted } else { OrchestratorKind::Policy };
+    match (spec, settings.kind(usual)) {
+        (Some(_), OrchestratorKind::Prompted) => after_a_file(Some(prompted()?)),
+        (Some(_), OrchestratorKind::Policy) => after_a_file(Some(learned()?)),
+        (Some(_), OrchestratorKind::Fixed) => after_a_file(None),
         (None, OrchestratorKind::Prompted) => prompted(),
+        (None, OrchestratorKind::Policy) => learned(),
         (None, OrchestratorKind::Fixed) => match &settings.spec {
             Some(path) => Ok(Arc::new(Fixed { text: file(path)?, reviewer: None })),
             None => Err(Fault::new("orchestrator.kind is `fixed`, but there is no file")
                 .hint("set orchestrator.spec, or give --spec FILE")),
         },
     }
+}
+
+/// An endpoint's model as orchestrator.
+///
+/// # Errors
+/// A file cannot be read, or a capacity does not exist.
+pub fn prompted(config: &Config, language: &Language) -> Result<Arc<dyn Orchestrator>, Fault> {
+    let settings = &config.orchestrator;
+    let level = match &settings.capacity {
+        None => language.capacities.len().saturating_sub(1),
+        Some(name) => language.capacities.iter().position(|level| level == name).ok_or_else(|| {
+            Fault::new(format!("orchestrator.capacity is `{name}`, which is no level"))
+                .hint(format!("the levels are {}", language.capacities.join(", ")))
+        })?,
+    };
+    let fallback = settings.fallback.as_ref().map(|path| read_file(&config.resolve(path))).transpose()?;
+    Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback }))
 }
 
 /// How runs are carried out: flags over environment over file.

@@ -5,7 +5,7 @@ use crate::method::{Ask, Method};
 use crate::row::{AgentRow, Name, Row, TokenRow};
 use crate::stats::seed_of;
 use futures::stream::{self, StreamExt};
-use lemon_credit::reward::{Grades, RewardSettings, measure};
+use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::{RunMeta, Store, StoreError};
 use lemon_exec::{Backend, Job, RunError, Runner, Settings, fresh_id};
@@ -253,6 +253,9 @@ impl Evaluator {
             agents.iter().filter_map(|agent| Some((agent.id.to_string(), agent.right?))).collect();
         let has_price = |level: usize| self.priced.get(level).copied().unwrap_or(false);
         let priced = summary.agents.iter().all(|agent| has_price(agent.level));
+        let right = graded.as_ref().is_some_and(|graded| graded.right);
+        let metrics = trace.metrics(Some(&grades));
+        let channels = measure(&trace, &Grades { team: Some(right), agents: grades }, &RewardSettings::default());
         let row = Row {
             set: case.set.clone(),
             item: case.item.position,
@@ -260,8 +263,9 @@ impl Evaluator {
             method: self.name(&method),
             seed,
             run_id: trace.header.run_id.clone(),
-            right: graded.as_ref().is_some_and(|graded| graded.right),
+            right,
             legacy_right: graded.as_ref().is_some_and(|graded| graded.legacy),
+            reward: channels.total(&Weights::default(), 0),
             answer: graded.and_then(|graded| graded.extracted).map(|answer| self.name(&short(answer))),
             stop_reason: summary.stop_reason,
             tokens: token_row(&trace, &summary),
@@ -269,18 +273,17 @@ impl Evaluator {
             wall_s: summary.wall_s,
             calls: summary.calls,
             agents,
-            metrics: trace.metrics(Some(&grades)),
+            metrics,
         };
-        self.tell(trace, row.right, grades);
+        self.tell(trace, row.right, &channels);
         Ok(row)
     }
 
     /// Adds to a run's trace what it earned, unless that was done before.
-    fn tell(&self, mut trace: Trace, right: bool, agents: BTreeMap<String, bool>) {
+    fn tell(&self, mut trace: Trace, right: bool, channels: &Channels) {
         let told = trace.events.iter().any(|event| matches!(event.kind, EventKind::Score { .. }));
         let Some(store) = self.store.as_ref().filter(|_| !told) else { return };
-        let grades = Grades { team: Some(right), agents };
-        let rewards = measure(&trace, &grades, &RewardSettings::default()).named();
+        let rewards = channels.named();
         // Not waited for: it can be measured again, and the store writes what it was given before it closes.
         drop(store.annotate(&mut trace, [EventKind::Score { right: Some(right), rewards }]));
     }

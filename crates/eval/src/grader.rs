@@ -25,6 +25,11 @@ impl Grader {
         Grader { sandbox }
     }
 
+    /// Whether it can run programs.
+    pub fn runs_programs(&self) -> bool {
+        self.sandbox.is_some()
+    }
+
     /// Whether any of these items needs code to be run.
     pub fn needs_sandbox<'a>(items: impl IntoIterator<Item = &'a Item>) -> bool {
         items.into_iter().any(|item| matches!(item.key(), Key::Code { .. }))

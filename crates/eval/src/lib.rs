@@ -18,5 +18,5 @@ pub use grader::{Graded, Grader};
 pub use learn::learn;
 pub use method::{Ask, Kind, METHODS, Method, MethodError, Source};
 pub use row::{AgentRow, Evaluation, Name, Row, SetUp, TokenRow, Training};
-pub use search::{Best, FoundTeam, Gap, SearchSettings, search};
+pub use search::{Best, FoundTeam, Gap, SearchSettings, founders, mutant, search};
 pub use summary::{BandReport, MethodReport, PairReport, Report, SetReport, TokenMeans};

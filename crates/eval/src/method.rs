@@ -36,6 +36,8 @@ enum Writes {
 pub enum Source {
     /// An endpoint's model, task by task.
     Prompted,
+    /// A policy of our own that learned to write teams.
+    Policy,
     /// A file.
     File,
     /// Edge probabilities, learned by REINFORCE and pruned.
@@ -59,6 +61,7 @@ pub const METHODS: &[Kind] = {
         Kind { name: "random", about: "each earlier agent is read with probability one half, by seed and task", number: Some(("agents", 4, 16)), writes: Team(random) },
         Kind { name: "debate", about: "three agents, all read all in each round, then a vote", number: Some(("rounds", 2, 8)), writes: Team(debate) },
         Kind { name: "prompted", about: "a model writes the team for each task", number: None, writes: Elsewhere(Source::Prompted) },
+        Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", number: None, writes: Elsewhere(Source::Policy) },
         Kind { name: "file", about: "the team of --spec", number: None, writes: Elsewhere(Source::File) },
         Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(Source::AgentPrune) },
         Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(Source::AgentDropout) },

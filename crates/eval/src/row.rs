@@ -72,6 +72,9 @@ pub struct Row {
     pub right: bool,
     /// Whether it is by the rule of the public repositories.
     pub legacy_right: bool,
+    /// What it earned: the total of the reward channels by their default weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<f64>,
     /// The answer the grader found.
     pub answer: Option<Name>,
     /// Why the run ended.

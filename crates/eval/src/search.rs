@@ -10,6 +10,9 @@ mod founders;
 mod mutate;
 mod pool;
 
+pub use founders::founders;
+pub use mutate::mutant;
+
 use crate::evaluate::{Case, EvalError, Evaluator};
 use crate::stats::{Cluster, Random, difference_interval, mean_interval, seed_of};
 use crate::trial::{Outcome, Trials};

@@ -82,6 +82,12 @@ pub struct MethodReport {
     pub legacy_accuracy: f64,
     /// Its interval.
     pub legacy_interval: [f64; 2],
+    /// The mean reward; absent where runs on record have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<f64>,
+    /// The 95 % interval of that mean: bootstrap, clustered by item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward_interval: Option<[f64; 2]>,
     /// Mean tokens a run.
     pub tokens: f64,
     /// The 95 % interval of that mean: bootstrap, clustered by item.

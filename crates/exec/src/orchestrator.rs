@@ -33,9 +33,12 @@ pub struct Brief<'a> {
     pub language: &'a Language,
     /// Tokens left, if they are limited.
     pub tokens_left: Option<u64>,
+    /// The seed of whatever is drawn in writing this round.
+    pub seed: u64,
 }
 
 /// What one agent gave in a round before.
+#[derive(Clone, Copy)]
 pub struct RoundResult<'a> {
     /// The agent.
     pub agent: &'a str,
@@ -51,6 +54,13 @@ pub struct RoundResult<'a> {
 pub enum Draft {
     /// It is written already.
     Text(String),
+    /// A policy wrote it.
+    Learned {
+        /// What it wrote.
+        text: String,
+        /// The policy's name.
+        model: String,
+    },
     /// A model has to be asked.
     Ask {
         /// The level of model.
@@ -108,7 +118,7 @@ pub struct Prompted {
 
 impl Orchestrator for Prompted {
     fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let messages = vec![ChatMessage::system(instructions(brief)), ChatMessage::user(assignment(brief))];
+        let messages = vec![ChatMessage::system(instructions(brief.language)), ChatMessage::user(assignment(brief))];
         Some(self.ask(brief, messages))
     }
 
@@ -119,7 +129,7 @@ impl Orchestrator for Prompted {
         let correction =
             format!("This specification is not valid:\n\n{faults}\n\nWrite it again, whole and corrected.");
         let messages = vec![
-            ChatMessage::system(instructions(brief)),
+            ChatMessage::system(instructions(brief.language)),
             ChatMessage::user(assignment(brief)),
             ChatMessage::assistant(refused.text),
             ChatMessage::user(correction),
@@ -156,8 +166,8 @@ pub fn specification_in(reply: &str) -> &str {
     block.split_once('\n').map_or(block, |(_, text)| text).trim_end()
 }
 
-fn instructions(brief: &Brief<'_>) -> String {
-    let language = brief.language;
+/// What a model is told of teams and of how to write them.
+pub fn instructions(language: &Language) -> String {
     let mut text = String::from(
         "You write teams. You read a task and write the specification of a team of language-model agents that will solve it: \
          who they are, what each must do, how strong a model serves each, and who reads whose output. You do not solve the \
@@ -198,7 +208,8 @@ fn instructions(brief: &Brief<'_>) -> String {
     text
 }
 
-fn assignment(brief: &Brief<'_>) -> String {
+/// What a model is told of one round of one task.
+pub fn assignment(brief: &Brief<'_>) -> String {
     let mut text = format!("Task:\n{}\n", brief.question.trim());
     if let Some(left) = brief.tokens_left {
         let _ = write!(text, "\nTokens left for the whole team: {left}.\n");

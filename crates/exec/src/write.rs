@@ -1,6 +1,7 @@
 //! Having a round written: draft, check, one repair, a fallback, all on record.
 
 use crate::call::CallEnd;
+use crate::draw;
 use crate::driver::{Run, stop_reason};
 use crate::orchestrator::{Brief, Draft, Refused, RoundResult, specification_in};
 use crate::state::{Member, RunState, Standing};
@@ -13,7 +14,11 @@ impl Run<'_> {
     pub(crate) async fn write_round(&self, state: &RunState) -> Result<Written, StoreError> {
         let brief = self.brief(state);
         let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
-        let name = if matches!(draft, Draft::Text(_)) { "fixed" } else { "prompted" };
+        let name = match draft {
+            Draft::Text(_) => "fixed",
+            Draft::Learned { .. } => "policy",
+            Draft::Ask { .. } => "prompted",
+        };
         let refused = match self.try_draft(draft, name, &brief, state).await? {
             Tried::Plan(plan) => return Ok(Written::Plan(plan)),
             Tried::Halt(reason) => return Ok(Written::Halt(reason)),
@@ -50,6 +55,7 @@ impl Run<'_> {
         let round = brief.round;
         let (text, model, spend) = match draft {
             Draft::Text(text) => (text, None, Spend::default()),
+            Draft::Learned { text, model } => (text, Some(model), Spend::default()),
             Draft::Ask { level, messages, schema } => {
                 let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
                 match self.call(request, &format!("write round {round}")).await? {
@@ -110,6 +116,7 @@ impl Run<'_> {
             results: state.members().iter().filter_map(result).collect(),
             language: &self.runner.language,
             tokens_left: self.ledger().tokens_left(),
+            seed: draw(self.recorder.header().seed, &[ORCHESTRATOR, "write", &(state.round() + 1).to_string()]),
         }
     }
 }

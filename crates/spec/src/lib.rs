@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod edit;
 #[doc(hidden)]
 pub mod generate;
+mod grammar;
 mod language;
 mod model;
 mod parse;
@@ -20,6 +21,7 @@ mod span;
 mod yaml;
 
 pub use diagnostic::{Code, Diagnostic, Severity, explain};
+pub use grammar::{Shape, grammar};
 pub use language::{Language, Limits};
 pub use model::{Agent, Answer, AnswerRule, Next, Share, Spec, UnknownWord};
 pub use plan::{Plan, PlannedAgent, Rejection, validate, validate_round};

@@ -27,6 +27,13 @@ pub fn render(spec: &Spec) -> Rendered {
     Rendered { text: writer.text, spans }
 }
 
+/// A text as [`render`] writes it, quoted where that is needed.
+pub(crate) fn scalar(text: &str) -> String {
+    let mut writer = Writer::default();
+    writer.scalar(text);
+    writer.text
+}
+
 /// What [`render`] puts before the first key of an agent's entry.
 pub(crate) const ENTRY_PREFIX: &str = "  - ";
 
@@ -113,10 +120,12 @@ impl Writer {
     }
 }
 
+/// Words that some YAML reader takes for something else than text, in any case.
+pub(crate) const WORDS_WITH_A_MEANING: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+
 /// Whether every YAML reader takes the bare text for exactly this string. Ids, which also stand in flow lists, have none
 /// of the characters that only a list gives a meaning to.
 fn is_plain(text: &str) -> bool {
-    const WORDS_WITH_A_MEANING: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     text.starts_with(char::is_alphabetic)
         && text.chars().all(is_plain_char)
         && !text.ends_with([' ', ':'])

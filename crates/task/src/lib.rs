@@ -14,6 +14,7 @@
 //! ```
 
 mod code;
+mod compose;
 mod grade;
 mod item;
 mod load;
@@ -26,6 +27,7 @@ mod sources;
 mod split;
 
 pub use code::{Program, pass_at_k};
+pub use compose::compose;
 pub use grade::{Grade, Verdict, gold_reply, grade};
 pub use item::{Item, Key, Task};
 pub use load::{FileInfo, RecordFault, SetReport, TaskSet, check, load, load_jsonl};

@@ -39,6 +39,9 @@ pub struct EvalArgs {
     /// The team of the method `file`
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
+    /// The folder of the model of the method `policy` [default: the small orchestrator that ships with this program]
+    #[arg(long, value_name = "DIR")]
+    pub policy: Option<PathBuf>,
     /// Only the first items of each set
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -58,7 +61,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Take an evaluation up again
-    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "limit", "seeds"])]
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "policy", "limit", "seeds"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
     #[arg(long)]

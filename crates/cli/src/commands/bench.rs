@@ -3,6 +3,8 @@
 //! The fake endpoint and each measurement run in processes of their own, so that the processor time and the memory shown
 //! are those of running teams and of nothing else. The store is on, as it is for users.
 
+mod policy;
+
 use crate::args::BenchCommand;
 use crate::fault::Fault;
 use crate::{print, println, runtime, to_json};
@@ -56,6 +58,9 @@ struct Row {
 
 pub fn bench(command: &BenchCommand) -> Result<u8, Fault> {
     match command {
+        BenchCommand::Policy { shapes, device, steps, fused_only, check, json } => {
+            policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
+        }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
         BenchCommand::Serve { latency_ms } => {
             let behaviour =

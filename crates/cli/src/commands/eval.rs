@@ -7,6 +7,7 @@ mod table;
 
 pub use files::{find, read};
 
+use crate::args::policy::ModelArgs;
 use crate::args::{Cli, EvalArgs};
 use crate::config::Config;
 use crate::fault::Fault;
@@ -179,7 +180,8 @@ async fn contestants(
         let writer = match method.source() {
             None => None,
             Some(Source::File) => Some(fixed(prepared.request.spec()?)),
-            Some(Source::Prompted) => Some(setup::orchestrator(&prepared.config, None, &prepared.evaluator.language)?),
+            Some(Source::Prompted) => Some(setup::prompted(&prepared.config, &prepared.evaluator.language)?),
+            Some(Source::Policy) => Some(learned(prepared, quiet)?),
             Some(Source::AgentPrune | Source::AgentDropout) => {
                 let cases = prepared.request.training_cases()?;
                 if !quiet {
@@ -197,6 +199,18 @@ async fn contestants(
         contestants.push(Contestant { method: method.clone(), writer });
     }
     Ok((contestants, training))
+}
+
+/// The policy, with all its teams written ahead: many at a time is far quicker than one by one.
+fn learned(prepared: &Prepared, quiet: bool) -> Result<Arc<dyn lemon_exec::Orchestrator>, Fault> {
+    let args = ModelArgs { model: prepared.request.policy.clone(), ..ModelArgs::default() };
+    let writer = setup::writer(&prepared.config, &args, &prepared.evaluator.language)?;
+    let questions: Vec<&str> = prepared.cases.iter().map(|case| case.item.task.question.as_str()).collect();
+    if !quiet {
+        eprintln!("the policy writes {} teams", questions.len());
+    }
+    writer.write_ahead(&questions).map_err(Fault::new)?;
+    Ok(Arc::new(writer))
 }
 
 fn fixed(text: String) -> Arc<dyn lemon_exec::Orchestrator> {

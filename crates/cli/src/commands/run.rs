@@ -97,7 +97,7 @@ pub fn prepare(
     };
     let (backend, worker_file) = setup::backend(config, &args, kind, &language)?;
     let settings = setup::settings(config, &args, kind)?;
-    let orchestrator = setup::orchestrator(config, spec.as_deref(), &language)?;
+    let orchestrator = setup::orchestrator(config, spec.as_deref(), &language, kind)?;
     let meta = RunMeta { spec, budget: settings.budget, worker_file, ..RunMeta::default() };
     // Last, so that a run that cannot begin leaves no store behind.
     let store = store()?;

@@ -211,7 +211,7 @@ fn interrupted_while_the_team_is_written() {
         FakeReply::Text("agents: [{id: x, base: solver, capacity: small}]".into()),
     ]);
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
-    let folder = folder(&endpoint, "");
+    let folder = folder(&endpoint, "[orchestrator]\nkind = 'prompted'\n");
     let args = ["run", TASK, "--json"];
     let process = folder.start(&args);
     wait_until("the orchestrator is asked", || endpoint.calls() == 1);

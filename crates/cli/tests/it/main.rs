@@ -17,6 +17,7 @@ mod grading;
 mod interrupted;
 mod key;
 mod live;
+mod policy;
 mod prompted;
 mod recorded;
 mod results;

@@ -9,6 +9,9 @@ const GOOD: &str = "Here it is:\n```yaml\nagents:\n  - {id: think, base: solver,
                     - {id: look, base: critic, capacity: large, after: [think]}\n```\n";
 const BAD: &str = "agents:\n  - {id: think, base: genius, capacity: small}\n";
 
+/// A model behind the endpoint writes the teams.
+const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\n";
+
 fn is_orchestrator(request: &ChatRequest) -> bool {
     request.last("system").starts_with("You write teams.")
 }
@@ -31,6 +34,7 @@ fn behaviour(teams: &'static [&'static str]) -> Behaviour {
 
 #[track_caller]
 fn check(endpoint: &FakeEndpoint, more: &str, by: &str, agents: &[&str]) -> Value {
+    let more = if more.is_empty() { PROMPTED } else { more };
     let folder = Folder::with_endpoint(endpoint, more)
         .file("fallback.yaml", "agents: [{id: spare, base: solver, capacity: small}]");
     let ran = folder.lemon(&["run", TASK, "--json"]).ok();
@@ -82,7 +86,7 @@ fn replaced_by_a_file() {
 #[test]
 fn an_endpoint_that_knows_no_schemas_is_asked_without() {
     let endpoint = FakeEndpoint::start(behaviour(&[GOOD]).without_schema()).unwrap();
-    let folder = Folder::with_endpoint(&endpoint, "");
+    let folder = Folder::with_endpoint(&endpoint, PROMPTED);
     let result = folder.lemon(&["run", TASK, "--json"]).ok().json();
     assert_eq!(result["agents"].as_array().map(Vec::len), Some(2));
     assert!(endpoint.requests()[1].body.get("response_format").is_none());
@@ -101,7 +105,7 @@ fn the_cost_is_known_only_if_every_price_is() {
     };
     let price = "price = { input = 1, output = 1 }\n";
     let cost = |large: &str| {
-        let folder = Folder::with_pair().file("lemon.toml", level("small", price) + &level("large", large));
+        let folder = Folder::with_pair().file("lemon.toml", level("small", price) + &level("large", large) + PROMPTED);
         folder.lemon(&["run", TASK, "--json"]).ok().json()["cost_usd"].clone()
     };
     assert!(cost(price).is_number());
@@ -119,7 +123,7 @@ fn a_second_round() {
         })
     });
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
-    let folder = Folder::with_endpoint(&endpoint, "");
+    let folder = Folder::with_endpoint(&endpoint, PROMPTED);
     let result = folder.lemon(&["run", TASK, "--json"]).ok().json();
     assert_eq!(result["rounds"].as_array().map(Vec::len), Some(2), "{result}");
     assert_eq!(result["spec"], result["rounds"][0]);
@@ -137,7 +141,7 @@ fn an_orchestrator_that_cannot_be_reached() {
         false => FakeReply::Text("Answer: 68".into()),
     });
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
-    let folder = Folder::with_endpoint(&endpoint, "");
+    let folder = Folder::with_endpoint(&endpoint, PROMPTED);
     let ran = folder.lemon(&["run", TASK]).ok();
     assert_eq!(ran.stdout, "68\n");
     assert!(ran.stderr.contains("no specification: ") && ran.stderr.contains("(fallback)"), "{}", ran.stderr);

@@ -67,6 +67,7 @@ pub fn methods(methods: &[MethodReport]) -> Table {
         ("Method", Left),
         ("Accuracy", Right),
         ("Legacy", Right),
+        ("Reward", Right),
         ("Tokens", Right),
         ("Orchestrator", Right),
         ("Workers", Right),
@@ -84,7 +85,8 @@ pub fn methods(methods: &[MethodReport]) -> Table {
     let kinds: Vec<&str> = kinds.into_iter().collect();
     let caption = format!(
         "Accuracy: the share of right answers, with its 95 % interval ({}); legacy: the share by the rule of the \
-                   public repositories. Tokens, calls, agents, seconds and cost are means over runs; seconds with \
+                   public repositories; reward: success, \
+                   less what tokens and structure cost (docs/reward.md). Tokens, calls, agents, seconds and cost are means over runs; seconds with \
                    median and 95th percentile. Retried and failed tokens are part of those of the orchestrator and the \
                    workers. Front: no other method is as accurate for fewer tokens or more accurate for as many.",
         kinds.join(", ")
@@ -102,6 +104,7 @@ fn method(method: &MethodReport) -> Vec<Cell> {
         Cell::number(method.accuracy, percent(method.accuracy)).noted(percent_range(method.interval)),
         Cell::number(method.legacy_accuracy, percent(method.legacy_accuracy))
             .noted(percent_range(method.legacy_interval)),
+        reward(method),
         tokens(method.tokens).noted(format!("{}–{}", number(low), number(high))),
         tokens(by.orchestrator),
         tokens(by.workers),
@@ -114,6 +117,13 @@ fn method(method: &MethodReport) -> Vec<Cell> {
         Cell::number(method.runs as f64, number(method.runs as f64)),
         Cell::text(if method.on_front { "yes" } else { "no" }).strong_if(method.on_front),
     ]
+}
+
+fn reward(method: &MethodReport) -> Cell {
+    let (Some(reward), Some([low, high])) = (method.reward, method.reward_interval) else {
+        return Cell::number(f64::NAN, "–".to_owned());
+    };
+    Cell::number(reward, format!("{reward:.3}")).noted(format!("{low:.3}–{high:.3}"))
 }
 
 /// Every pair of methods.

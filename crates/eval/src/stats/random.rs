@@ -7,10 +7,12 @@
 pub struct Random(u64);
 
 impl Random {
+    /// A sequence of its own for each seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
+    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

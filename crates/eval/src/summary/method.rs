@@ -21,6 +21,8 @@ fn report(method: &str, runs: &Runs, set: &str, training: &[Training]) -> Method
     let right = clusters(runs, |row| as_share(row.right));
     let legacy_right = clusters(runs, |row| as_share(row.legacy_right));
     let tokens = clusters(runs, |row| row.tokens.total as f64);
+    let rewards = rows.iter().all(|row| row.reward.is_some());
+    let rewards = rewards.then(|| clusters(runs, |row| row.reward.unwrap_or_default()));
     let learned: Vec<&Training> = training.iter().filter(|training| training.method == method).collect();
     let (interval, interval_kind) = accuracy_interval(&right, seed("accuracy"));
     MethodReport {
@@ -31,6 +33,8 @@ fn report(method: &str, runs: &Runs, set: &str, training: &[Training]) -> Method
         interval_kind: interval_kind.to_owned(),
         legacy_accuracy: stats::mean(&legacy_right),
         legacy_interval: accuracy_interval(&legacy_right, seed("legacy accuracy")).0,
+        reward: rewards.as_deref().map(stats::mean),
+        reward_interval: rewards.as_deref().map(|rewards| stats::mean_interval(rewards, None, seed("reward"))),
         tokens: stats::mean(&tokens),
         tokens_interval: stats::mean_interval(&tokens, None, seed("tokens")),
         tokens_by: TokenMeans {

@@ -139,6 +139,7 @@ fn row(
         run_id: format!("r-{method}-{}-{item}-{seed}", set.replace('/', "-")),
         right,
         legacy_right: right != (random.below(25) == 0),
+        reward: Some(f64::from(u8::from(right)) + 0.2 * (-(total as f64) / 5000.0).exp() - 0.005 * count as f64),
         answer: (random.below(50) != 0 || right).then(|| answer(right, random).into()),
         stop_reason: Some(if random.below(30) == 0 { StopReason::TokenBudget } else { StopReason::Answered }),
         tokens: TokenRow { total, orchestrator, workers, retried, failed },

@@ -31,6 +31,9 @@ pub struct Request {
     #[serde(default)]
     skip_misses: bool,
     spec: Option<String>,
+    /// The folder of the model of the method `policy`.
+    #[serde(default)]
+    pub policy: Option<PathBuf>,
     limit: Option<usize>,
     pub seeds: Vec<u64>,
     budget_tokens: Option<u64>,
@@ -66,6 +69,7 @@ impl Request {
             simulate_misses: args.on_miss == OnMiss::Sim,
             skip_misses: args.on_miss == OnMiss::Skip && args.workers == EvalWorkers::Replay,
             spec: args.spec.as_deref().map(crate::commands::read_input).transpose()?,
+            policy: args.policy.clone(),
             limit: args.limit,
             seeds,
             budget_tokens: args.budget_tokens,
@@ -87,6 +91,7 @@ impl Request {
             simulate_misses: true,
             skip_misses: false,
             spec: None,
+            policy: None,
             limit,
             seeds: Vec::new(),
             budget_tokens: None,

@@ -46,17 +46,18 @@ fn other_ends(method: &MethodReport) -> Option<String> {
 fn block(methods: &[MethodReport], title: &str) -> String {
     let name_width = methods.iter().map(|method| method.method.chars().count()).max().unwrap_or(0).max(6);
     let mut text = format!(
-        "{title}\n{:<name_width$}  {:>8}  {:>13}  {:>7}  {:>8}  {:>6}  {:>7}\n",
-        "method", "accuracy", "95 %", "legacy", "tokens", "agents", "seconds"
+        "{title}\n{:<name_width$}  {:>8}  {:>13}  {:>7}  {:>6}  {:>8}  {:>6}  {:>7}\n",
+        "method", "accuracy", "95 %", "legacy", "reward", "tokens", "agents", "seconds"
     );
     for method in methods {
         let [low, high] = method.interval;
         text += &format!(
-            "{:<name_width$}  {:>6.1} %  {:>13}  {:>5.1} %  {:>8.0}  {:>6.1}  {:>7.1}{}\n",
+            "{:<name_width$}  {:>6.1} %  {:>13}  {:>5.1} %  {:>6}  {:>8.0}  {:>6.1}  {:>7.1}{}\n",
             method.method,
             100.0 * method.accuracy,
             format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high),
             100.0 * method.legacy_accuracy,
+            method.reward.map_or("–".to_owned(), |reward| format!("{reward:.3}")),
             method.tokens,
             method.agents,
             method.seconds[0],

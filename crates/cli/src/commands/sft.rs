@@ -1,0 +1,217 @@
+//! `lemon sft`: teaches a model to write teams, from pairs of tasks and specifications.
+
+use crate::args::Cli;
+use crate::args::policy::SftArgs;
+use crate::config::Config;
+use crate::fault::{Fault, read_file};
+use crate::{println, runtime, setup, to_json};
+use console::Term;
+use indicatif::{ProgressBar, ProgressStyle};
+use lemon_eval::{Case, Evaluator, Grader};
+use lemon_exec::Settings;
+use lemon_learn::pair::{self, Pair};
+use lemon_learn::sft::{Lesson, Metrics, Probe, SftError, SftSettings, sft};
+use lemon_learn::trial::Trials;
+use lemon_learn::{Desk, brief, probe, small_model};
+use lemon_policy::{LanguagePolicy, Learning, LoraSettings, Precision};
+use lemon_spec::Language;
+use lemon_task::{Item, SetName, compose};
+use lemon_world::{Preset, World};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// One question in so many is kept to validate with.
+const VALIDATION: u64 = 20;
+/// The seed of the tasks that a probe tries: not that of any lesson.
+const PROBE_SEED: u64 = 0x0070_726f_6265;
+
+pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let settings = settings(args)?;
+    let language = Arc::new(setup::language(&config, &Default::default())?);
+    let pairs = pairs(&args.data, &language)?;
+    let mut policy = model(args, &pairs, settings.seed)?;
+    let desk = setup::desk(&policy, language.clone());
+    let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
+    let (lessons, unusable) = encode(&desk, &lessons)?;
+    let (validation, also_unusable) = encode(&desk, &validation)?;
+    let talk = Talk::new(args.quiet, settings.steps);
+    let left_out = unusable + also_unusable;
+    talk.say(&format!("{} lessons, {} to validate with, {left_out} left out", lessons.len(), validation.len()));
+    talk.say(&format!("{} parameters on {}", policy.config().parameters(), policy.device()));
+
+    let prober = Prober::new(args.probe, language)?;
+    let probe = |policy: &LanguagePolicy| match &prober {
+        None => Ok(None),
+        Some(prober) => prober.probe(policy, &desk).map(Some),
+    };
+    let learned = sft(&mut policy, &lessons, &validation, &settings, &args.out, probe, |metrics| {
+        talk.step(metrics);
+        true
+    });
+    let learned = learned.map_err(Fault::new)?;
+    talk.finish();
+    let best =
+        LanguagePolicy::load(&args.out.join("best"), args.device.into(), Learning::Nothing).map_err(Fault::new)?;
+    let folder = args.out.join("model");
+    best.save(&folder, Precision::from(args.precision)).map_err(Fault::new)?;
+    if args.json {
+        return println(&to_json(&serde_json::json!({"learned": learned, "model": folder, "lessons": lessons.len()})));
+    }
+    let look = learned.best;
+    let early = if learned.stopped_early { ", stopped early" } else { "" };
+    talk.say(&format!(
+        "best at step {} of {}{early}: validation loss {:.4}",
+        learned.best_step, learned.steps, look.loss
+    ));
+    println(&folder.display().to_string())
+}
+
+fn settings(args: &SftArgs) -> Result<SftSettings, Fault> {
+    let mut settings = match &args.settings {
+        None => SftSettings::default(),
+        Some(path) => toml::from_str(&read_file(path)?)
+            .map_err(|error| Fault::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?,
+    };
+    settings.steps = args.steps.unwrap_or(settings.steps);
+    settings.batch = args.batch.unwrap_or(settings.batch);
+    settings.micro_batch = args.micro_batch.unwrap_or(settings.micro_batch);
+    settings.learning_rate = args.learning_rate.unwrap_or(settings.learning_rate);
+    settings.look_every = args.look_every.unwrap_or(settings.look_every);
+    settings.patience = args.patience.unwrap_or(settings.patience);
+    settings.seed = args.seed.unwrap_or(settings.seed);
+    Ok(settings)
+}
+
+fn pairs(path: &Path, language: &Language) -> Result<Vec<Pair>, Fault> {
+    let hint = "`lemon teach --out FILE` writes such a file, one pair to a line";
+    let at = |error: &dyn std::fmt::Display| Fault::new(format!("{}: {error}", path.display())).hint(hint);
+    let file = File::open(path).map_err(|error| at(&error))?;
+    pair::read(BufReader::new(file), language).map_err(|error| at(&error))
+}
+
+/// The model to begin with.
+fn model(args: &SftArgs, pairs: &[Pair], seed: u64) -> Result<LanguagePolicy, Fault> {
+    let learning = match args.lora {
+        None => Learning::Everything,
+        Some(rank) => Learning::Adapters(LoraSettings { rank: rank.max(1), alpha: 2.0 * rank.max(1) as f64 }),
+    };
+    if args.model != "new" {
+        let folder = Path::new(&args.model);
+        return LanguagePolicy::load(folder, args.device.into(), learning).map_err(Fault::new);
+    }
+    let specs = pairs.iter().map(|pair| pair.spec.clone()).collect();
+    let (config, tokenizer) = small_model(specs, args.vocabulary, args.hidden, args.layers).map_err(Fault::new)?;
+    LanguagePolicy::fresh(config, tokenizer, seed, args.device.into(), learning).map_err(Fault::new)
+}
+
+/// Questions, not pairs, are kept apart: two pairs of one question would tell of each other.
+fn is_for_validation(pair: &Pair) -> bool {
+    let spread = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    pair.task.question.bytes().fold(0xcbf2_9ce4_8422_2325, spread) % VALIDATION == 0
+}
+
+/// The pairs as tokens, and how many of them this model cannot write.
+fn encode(desk: &Desk, pairs: &[&Pair]) -> Result<(Vec<Lesson>, usize), Fault> {
+    let mut lessons = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let brief = brief(pair, desk.language());
+        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        // A team that the grammar does not have is not one that the policy could write.
+        let Ok(tokens) = desk.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
+        lessons.push(Lesson { prompt: desk.prompt(&brief).map_err(Fault::new)?, tokens });
+    }
+    let unusable = pairs.len() - lessons.len();
+    Ok((lessons, unusable))
+}
+
+/// Tries what the model writes on tasks of our own in the simulated world.
+struct Prober {
+    trials: Trials,
+    cases: Vec<Case>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Prober {
+    fn new(count: usize, language: Arc<Language>) -> Result<Option<Self>, Fault> {
+        // Programs would have to be run to be graded: the other sets tell enough.
+        let sets = [SetName::Gsm8k, SetName::Svamp, SetName::MultiArith, SetName::Aqua, SetName::Mmlu];
+        let of_set = |(at, set): (usize, &SetName)| {
+            let share = count / sets.len() + usize::from(at < count % sets.len());
+            let items = compose(*set, share, PROBE_SEED);
+            items.into_iter().map(|item| Case { set: set.as_str().into(), item }).collect::<Vec<_>>()
+        };
+        let cases: Vec<Case> = sets.iter().enumerate().flat_map(of_set).collect();
+        if cases.is_empty() {
+            return Ok(None);
+        }
+        let items: Vec<&Item> = cases.iter().map(|case| &case.item).collect();
+        let evaluator = Evaluator {
+            backend: World::new(Preset::Calibrated, items).backend(),
+            priced: vec![false; language.capacities.len()],
+            language,
+            store: None,
+            settings: Settings { reuse: false, ..Settings::default() },
+            grader: Grader::new(None),
+            names: Default::default(),
+        };
+        Ok(Some(Prober { trials: Trials::new(evaluator), cases, runtime: runtime()? }))
+    }
+
+    fn probe(&self, policy: &LanguagePolicy, desk: &Desk) -> Result<Probe, SftError> {
+        let cancel = CancellationToken::new();
+        let probed = probe(policy, desk, &self.trials, &self.cases, 1, &cancel);
+        self.runtime.block_on(probed).map_err(|error| SftError::Probe(error.to_string()))
+    }
+}
+
+/// What is said while it learns.
+struct Talk {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+}
+
+impl Talk {
+    fn new(quiet: bool, steps: u64) -> Self {
+        let style = "{bar:30} {pos}/{len} · {msg} · {eta} left";
+        let bar = (!quiet && Term::stderr().is_term()).then(|| {
+            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(steps).with_style(style)
+        });
+        Talk { bar, quiet }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None if !self.quiet => eprintln!("{line}"),
+            None => {}
+        }
+    }
+
+    fn step(&self, metrics: &Metrics) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(metrics.step);
+            bar.set_message(format!("loss {:.3}", metrics.loss));
+        }
+        if let Some(look) = metrics.look {
+            let tried = look.probe.map_or(String::new(), |it| {
+                let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
+                format!(
+                    ", {valid:.0} % valid without the grammar, reward {:.3}, {success:.0} % right, {:.0} tokens",
+                    it.reward, it.tokens
+                )
+            });
+            self.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, look.loss));
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `lemon teach`: pairs of tasks and specifications that a model can learn from.
+
+use crate::args::policy::{AimName, TeachArgs, TeacherName};
+use crate::args::{Cli, RunArgs, WorkerKind};
+use crate::config::Config;
+use crate::fault::Fault;
+use crate::{println, runtime, setup, to_json};
+use lemon_eval::{Case, Evaluator, Grader};
+use lemon_exec::Settings;
+use lemon_learn::pair::{self, Pair};
+use lemon_learn::teach::{self, Lessons};
+use lemon_learn::trial::Trials;
+use lemon_task::{SetName, Source, compose, load};
+use lemon_world::World;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::BufWriter;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Of the published sets: the split that teachers use. The test splits are for measuring.
+const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::Mmlu, "val"), (SetName::Aqua, "dev")];
+
+/// What was made, as `--json` shows it.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    tasks: usize,
+    pairs: usize,
+    /// Mean reward, success and tokens of the pairs that were run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reward: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    success: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<f64>,
+    /// Of an endpoint: texts that were no teams, by what was wrong first.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<String, usize>,
+    /// Of an endpoint: tasks for which it wrote nothing.
+    silent: usize,
+}
+
+pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let runtime = runtime()?;
+    let cancel = CancellationToken::new();
+    runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is made so far is written"));
+    let cases = cases(args)?;
+    let language = Arc::new(setup::language(&config, &args.endpoints)?);
+    let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
+        true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
+        false => None,
+    };
+    let preset = super::eval::request::preset(args.world);
+    let evaluator = Evaluator {
+        backend: World::new(preset, cases.iter().map(|case| &case.item)).backend(),
+        priced: vec![false; language.capacities.len()],
+        language: language.clone(),
+        store: None,
+        settings: Settings { reuse: false, ..Settings::default() },
+        grader: Grader::new(sandbox),
+        names: Default::default(),
+    };
+    let trials = Trials::new(evaluator);
+    let world = Some(preset.as_str().to_owned());
+    let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel };
+    if !args.quiet {
+        eprintln!("{} tasks", cases.len());
+    }
+    let (pairs, mut summary) = runtime.block_on(pairs(&config, args, &lessons))?;
+    let pairs = pair::dedupe(pairs);
+    let at = |error: std::io::Error| Fault::new(format!("{}: {error}", args.out.display()));
+    if let Some(folder) = args.out.parent() {
+        std::fs::create_dir_all(folder).map_err(at)?;
+    }
+    pair::write(&pairs, BufWriter::new(std::fs::File::create(&args.out).map_err(at)?)).map_err(at)?;
+    summary.describe(cases.len(), &pairs);
+    if args.json {
+        return println(&to_json(&summary));
+    }
+    if !args.quiet {
+        eprintln!("{}", summary.in_words());
+    }
+    println(&args.out.display().to_string())
+}
+
+async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Result<(Vec<Pair>, Summary), Fault> {
+    let fault = super::eval::fault;
+    match args.teacher {
+        TeacherName::Rules => {
+            let aim = match args.aim {
+                AimName::Thrift => teach::rules::Aim::Thrift,
+                AimName::Reward => teach::rules::Aim::Reward,
+            };
+            let pairs =
+                teach::rules::teach(lessons, &teach::rules::Settings { aim, runs: args.runs, ..Default::default() })
+                    .await
+                    .map_err(fault)?;
+            Ok((pairs, Summary::default()))
+        }
+        TeacherName::Search => {
+            let pairs = teach::search::teach(
+                lessons,
+                &teach::search::Settings { lesson_runs: args.runs, ..Default::default() },
+            )
+            .await
+            .map_err(fault)?;
+            Ok((pairs, Summary::default()))
+        }
+        TeacherName::Endpoint => {
+            let language = &lessons.trials.evaluator.language;
+            let run = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
+            let (backend, _) = setup::backend(config, &run, WorkerKind::Endpoints, language)?;
+            let level = language.capacities.len().saturating_sub(1);
+            let structured = config.orchestrator.structured.unwrap_or(true);
+            let settings = teach::endpoint::Settings { level, structured, runs: args.runs, ..Default::default() };
+            let asked = teach::endpoint::teach(lessons, &backend, &settings).await.map_err(fault)?;
+            let refused = asked.refused.iter().map(|(code, count)| (code.as_str().to_owned(), *count)).collect();
+            if let (Some(failure), true) = (&asked.failure, asked.pairs.is_empty()) {
+                return Err(Fault::new(format!("no team was written: {}", failure.message))
+                    .hint("`lemon doctor` says what is wrong with an endpoint"));
+            }
+            Ok((asked.pairs, Summary { refused, silent: asked.silent, ..Summary::default() }))
+        }
+    }
+}
+
+/// The tasks: of our own, or the first of the split of each set that teachers use.
+fn cases(args: &TeachArgs) -> Result<Vec<Case>, Fault> {
+    let all = || match args.data {
+        // The variant of HumanEval asks the same tasks once more.
+        None => SetName::PUBLIC.into_iter().filter(|set| *set != SetName::HumanEvalPy).collect(),
+        Some(_) => SPLITS.map(|(set, _)| set).to_vec(),
+    };
+    let sets = if args.sets.is_empty() { all() } else { args.sets.clone() };
+    let mut cases = Vec::new();
+    for set in sets {
+        let (items, origin) = match &args.data {
+            None => (compose(set, args.count, args.seed), "own"),
+            Some(folder) => {
+                let Some((_, split)) = SPLITS.iter().find(|(known, _)| *known == set) else {
+                    return Err(Fault::new(format!("{} has only a test split, which is for measuring", set.as_str()))
+                        .hint("leave it out, or leave --data out for tasks of our own"));
+                };
+                let loaded = load(&Source::Folder(folder.clone()), set, split).map_err(Fault::new)?;
+                (loaded.items.into_iter().take(args.count).collect(), *split)
+            }
+        };
+        let name: Arc<str> = format!("{}/{origin}", set.as_str()).into();
+        cases.extend(items.into_iter().map(|item| Case { set: name.clone(), item }));
+    }
+    if cases.is_empty() {
+        return Err(Fault::new("there are no tasks").hint("name sets with --set, and how many with --count"));
+    }
+    Ok(cases)
+}
+
+impl Summary {
+    fn describe(&mut self, tasks: usize, pairs: &[Pair]) {
+        let mean = |of: fn(&Pair) -> Option<f64>| {
+            let values: Vec<f64> = pairs.iter().filter_map(of).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        (self.tasks, self.pairs) = (tasks, pairs.len());
+        self.reward = mean(|pair| pair.reward);
+        self.success = mean(|pair| pair.success);
+        self.tokens = mean(|pair| pair.tokens);
+    }
+
+    fn in_words(&self) -> String {
+        let mut text = format!("{} pairs for {} tasks", self.pairs, self.tasks);
+        if let (Some(reward), Some(success), Some(tokens)) = (self.reward, self.success, self.tokens) {
+            text += &format!(": reward {reward:.3}, {:.1} % right, {tokens:.0} tokens a run", 100.0 * success);
+        }
+        for (code, count) in &self.refused {
+            text += &format!("\n{count} texts were no teams: {code}");
+        }
+        if self.silent > 0 {
+            text += &format!("\n{} tasks got no text at all", self.silent);
+        }
+        text
+    }
+}

@@ -1,0 +1,103 @@
+//! The teachers: whoever writes teams that a model shall learn to write.
+//!
+//! | teacher | what it knows | what it is good for |
+//! |---|---|---|
+//! | [`rules`] | the question | a beginning: clear decisions, no runs needed |
+//! | [`search`] | the simulated world | teams that earn most there, by kind of task |
+//! | [`endpoint`] | what a strong model knows | duties for this very task |
+//!
+//! All three decide by what stands in the question: a decision that hangs on anything else could not be learned from pairs.
+
+pub mod endpoint;
+mod fields;
+mod look;
+pub mod rules;
+#[cfg(test)]
+pub(crate) mod school;
+pub mod search;
+mod words;
+
+pub use look::{Kind, Sight, look};
+pub use words::{BRIEF, WORKED, worded};
+
+use crate::pair::{Pair, TaskText, Teacher, Told};
+use crate::trial::{Earned, Trials};
+use lemon_eval::{Case, EvalError};
+use tokio_util::sync::CancellationToken;
+
+/// Runs at a time.
+const WIDTH: usize = 16;
+
+/// What a teacher teaches with.
+pub struct Lessons<'a> {
+    /// Who runs the teams, and on what terms.
+    pub trials: &'a Trials,
+    /// The tasks.
+    pub cases: &'a [Case],
+    /// The simulated world, if the workers are one.
+    pub world: Option<String>,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// Ends everything early.
+    pub cancel: &'a CancellationToken,
+}
+
+impl Lessons<'_> {
+    /// Runs a team so many times with seeds of its own and makes a pair of it, without figures where nobody can tell what it
+    /// earned. `None`: cancelled.
+    async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, EvalError> {
+        let seeds: Vec<u64> = (0..runs).map(|run| draw(self.seed, &["lesson", &run.to_string()])).collect();
+        let earned = self.trials.mean(case, &spec, &seeds, self.cancel).await?;
+        if self.cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let runs = if earned.is_some() { runs } else { 0 };
+        Ok(Some(self.written(case, spec, teacher, earned, runs)))
+    }
+
+    /// A pair for a first round.
+    fn written(&self, case: &Case, spec: String, teacher: Teacher, earned: Option<Earned>, runs: u32) -> Pair {
+        Pair {
+            task: task_text(case),
+            round: 1,
+            results: Vec::<Told>::new(),
+            spec,
+            teacher,
+            reward: earned.map(|earned| earned.reward),
+            success: earned.map(|earned| earned.success),
+            tokens: earned.map(|earned| earned.tokens),
+            world: self.world.clone(),
+            seed: self.seed,
+            runs,
+        }
+    }
+}
+
+/// The task as a pair holds it.
+fn task_text(case: &Case) -> TaskText {
+    let task = &case.item.task;
+    TaskText { set: case.set.to_string(), id: task.id.clone(), question: task.question.clone() }
+}
+
+/// A number that depends on the seed and these words alone.
+fn draw(seed: u64, words: &[&str]) -> u64 {
+    let mut state = seed;
+    for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
+        state = mixed(state ^ u64::from(byte));
+    }
+    mixed(state)
+}
+
+/// One step of SplitMix64.
+fn mixed(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+/// One of these, by a number that was drawn.
+fn pick<T: Copy>(from: &[T], drawn: u64) -> Option<T> {
+    let count = u64::try_from(from.len()).ok().filter(|count| *count > 0)?;
+    from.get(usize::try_from(drawn % count).ok()?).copied()
+}

@@ -1,0 +1,272 @@
+//! Teams that are tried on tasks that look alike, and how the best of them is found.
+
+use crate::teach::look::{Kind, look};
+use crate::teach::words::{BRIEF, WORKED, worded};
+use crate::teach::{Lessons, WIDTH, draw};
+use crate::trial::Earned;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lemon_eval::stats::Random;
+use lemon_eval::{Case, EvalError, founders, mutant};
+use lemon_spec::{Agent, Share, Spec, render, validate};
+use std::collections::HashSet;
+
+/// Runs after which a third of the teams is kept.
+const RUNGS: [usize; 2] = [60, 240];
+/// One in so many is kept.
+const KEPT: usize = 3;
+/// Teams that are changed in a generation, and teams that come of it.
+const PARENTS: usize = 6;
+const BROOD: usize = 24;
+/// Teams that run to the end.
+const FINALISTS: usize = 5;
+/// Changes drawn before giving up on finding a new team.
+const MOST_DRAWS: usize = 50;
+/// Agents of a team at most: beyond that no reward was ever seen to grow, and pairs get long.
+const MOST_AGENTS: usize = 5;
+
+/// Tasks, and who tries teams on them.
+pub(super) struct Pool<'a> {
+    pub lessons: &'a Lessons<'a>,
+    pub cases: Vec<&'a Case>,
+    pub kind: Kind,
+    /// Whether subjects are believed.
+    pub subjects: bool,
+    /// What the seeds are made from.
+    pub name: String,
+}
+
+/// A team that is tried.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    /// The team, with marks for duties.
+    pub team: Spec,
+    /// What it earned: through the tasks in turn, then again with the next seed.
+    pub earned: Vec<Earned>,
+}
+
+impl Candidate {
+    /// The mean of its runs.
+    pub fn mean(&self) -> Earned {
+        let sum = self.earned.iter().fold(Earned::default(), |sum, earned| sum.plus(earned));
+        sum.over(self.earned.len().max(1) as f64)
+    }
+
+    /// How much less it earned than another, and the standard error of that. Runs of one task share what makes it hard, so
+    /// that tasks are what is counted.
+    fn behind(&self, other: &Candidate, tasks: usize) -> (f64, f64) {
+        let task = |at: usize| {
+            let pairs = self.earned.iter().zip(&other.earned).skip(at).step_by(tasks);
+            let differences: Vec<f64> = pairs.map(|(own, other)| other.reward - own.reward).collect();
+            (!differences.is_empty()).then(|| differences.iter().sum::<f64>() / differences.len() as f64)
+        };
+        let means: Vec<f64> = (0..tasks).filter_map(task).collect();
+        let count = means.len().max(1) as f64;
+        let mean = means.iter().sum::<f64>() / count;
+        let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
+        (mean, (squares / count / count).sqrt())
+    }
+}
+
+impl Pool<'_> {
+    /// Tries so many teams, gives most of them up early, and takes of those that ran to the end the cheapest that is not
+    /// clearly worse than the best. `None`: cancelled.
+    pub async fn best(&self, teams: usize, runs: usize) -> Result<Option<Candidate>, EvalError> {
+        let mut random = Random::new(draw(self.lessons.seed, &["search", &self.name]));
+        let mut known = HashSet::new();
+        let mut brood = self.founders(&mut known);
+        brood.truncate(teams);
+        let mut tried: Vec<Candidate> = Vec::new();
+        while !brood.is_empty() {
+            if !self.halve(&mut brood).await? {
+                return Ok(None);
+            }
+            tried.append(&mut brood);
+            tried.sort_by(by_reward);
+            brood = self.brood(&tried, BROOD.min(teams.saturating_sub(known.len())), &mut known, &mut random);
+        }
+        tried.truncate(FINALISTS);
+        for candidate in &mut tried {
+            // New seeds: what brought them here was luck in part.
+            candidate.earned.clear();
+            if !self.measure(candidate, "final", runs).await? {
+                return Ok(None);
+            }
+        }
+        Ok(cheapest_of_the_best(tried, self.cases.len()))
+    }
+
+    /// The best of so many teams drawn at random, each run so many times on every task. `None`: cancelled.
+    pub async fn best_of_few(&self, teams: usize, runs: usize) -> Result<Option<Candidate>, EvalError> {
+        let mut random = Random::new(draw(self.lessons.seed, &["few", &self.name]));
+        let mut known = HashSet::new();
+        let mut tried = self.founders(&mut known);
+        for last in (1..tried.len()).rev() {
+            tried.swap(last, below(&mut random, last + 1));
+        }
+        let drawn = self.brood(&tried, teams.div_ceil(2), &mut known, &mut random);
+        tried.truncate(teams.saturating_sub(drawn.len()).max(1));
+        tried.extend(drawn);
+        for candidate in &mut tried {
+            if !self.measure(candidate, "few", runs * self.cases.len()).await? {
+                return Ok(None);
+            }
+        }
+        tried.sort_by(by_reward);
+        Ok(tried.into_iter().next())
+    }
+
+    /// The usual shapes, each with duties that name the skill and show the working, and with brief ones.
+    fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
+        let language = &self.lessons.trials.evaluator.language;
+        let marked = |team: &Spec, mark: &str| {
+            let mut team = team.clone();
+            for agent in &mut team.agents {
+                agent.duty = Some(mark.to_owned());
+            }
+            shared_sparingly(team)
+        };
+        let teams = founders(language, self.kind == Kind::Program);
+        let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
+        variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
+    }
+
+    fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
+        let text = render(team).text;
+        let language = &self.lessons.trials.evaluator.language;
+        team.agents.len() <= MOST_AGENTS && validate(&text, language).is_ok() && known.insert(text)
+    }
+
+    /// Up to so many new teams, each a change of one of the best.
+    fn brood(
+        &self,
+        tried: &[Candidate],
+        size: usize,
+        known: &mut HashSet<String>,
+        random: &mut Random,
+    ) -> Vec<Candidate> {
+        let parents = tried.get(..PARENTS.min(tried.len())).unwrap_or_default();
+        let mut brood = Vec::new();
+        for _ in 0..size {
+            let mut draws = (0..MOST_DRAWS).filter_map(|_| {
+                let parent = parents.get(below(random, parents.len()))?;
+                self.changed(&parent.team, random)
+            });
+            brood
+                .extend(draws.find(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }));
+        }
+        brood
+    }
+
+    /// The team with a change of its structure, of a mark, or of both.
+    fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
+        let language = &self.lessons.trials.evaluator.language;
+        let what = below(random, 3);
+        let mut changed = team.clone();
+        if what != 0 {
+            let plan = validate(&render(team).text, language).ok()?;
+            changed = mutant(&plan, language, self.kind == Kind::Program, random)?.spec().clone();
+        }
+        if what != 1 {
+            let at = below(random, changed.agents.len());
+            let marks = [None, Some(WORKED), Some(BRIEF)];
+            changed.agents.get_mut(at)?.duty = marks.get(below(random, marks.len()))?.map(str::to_owned);
+        }
+        Some(changed)
+    }
+
+    /// Measures teams on more and more runs and gives up those that do worse. `false`: cancelled.
+    async fn halve(&self, teams: &mut Vec<Candidate>) -> Result<bool, EvalError> {
+        for runs in RUNGS {
+            for candidate in teams.iter_mut() {
+                if !self.measure(candidate, "halve", runs).await? {
+                    return Ok(false);
+                }
+            }
+            teams.sort_by(by_reward);
+            teams.truncate(teams.len().div_ceil(KEPT));
+        }
+        Ok(true)
+    }
+
+    /// Runs a team until it has run so often. `false`: cancelled.
+    async fn measure(&self, candidate: &mut Candidate, stage: &str, runs: usize) -> Result<bool, EvalError> {
+        let team = &candidate.team;
+        let run = |at: usize| async move {
+            let Some(case) = self.cases.get(at % self.cases.len().max(1)) else { return Ok(None) };
+            let seed = draw(self.lessons.seed, &[stage, &self.name, &(at / self.cases.len().max(1)).to_string()]);
+            let task = &case.item.task;
+            let subject = task.subject.as_deref().filter(|_| self.subjects);
+            let text = render(&worded(team, &look(&task.question, subject), &task.question, seed)).text;
+            self.lessons.trials.run(case, &text, seed, self.lessons.cancel).await
+        };
+        let wanted = candidate.earned.len()..runs;
+        let earned: Vec<Option<Earned>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect::<Vec<_>>().await?;
+        let complete = earned.iter().all(Option::is_some);
+        candidate.earned.extend(earned.into_iter().flatten());
+        Ok(complete)
+    }
+}
+
+/// The team in which nobody hands on more than the answer, which costs its readers least.
+fn shared_sparingly(mut team: Spec) -> Spec {
+    let read: HashSet<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();
+    let hands_on_answers = |agent: &Agent| read.contains(&agent.id) && agent.base != "planner";
+    for agent in team.agents.iter_mut().filter(|agent| hands_on_answers(agent)) {
+        agent.share = Share::Answer;
+    }
+    team
+}
+
+/// The better first; of equals the cheaper, then the one whose text comes first.
+fn by_reward(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    let (left, right) = (a.mean(), b.mean());
+    let by_text = || render(&a.team).text.cmp(&render(&b.team).text);
+    right.reward.total_cmp(&left.reward).then(left.tokens.total_cmp(&right.tokens)).then_with(by_text)
+}
+
+/// The one with fewest tokens among those that are no more than a standard error behind the best.
+fn cheapest_of_the_best(mut finalists: Vec<Candidate>, tasks: usize) -> Option<Candidate> {
+    finalists.sort_by(by_reward);
+    let best = finalists.first()?.clone();
+    let close = finalists.into_iter().filter(|candidate| {
+        let (behind, error) = candidate.behind(&best, tasks);
+        behind <= error
+    });
+    close.min_by(|a, b| a.mean().tokens.total_cmp(&b.mean().tokens))
+}
+
+/// A number below `bound`; 0 if that is 0.
+fn below(random: &mut Random, bound: usize) -> usize {
+    // The remainder is below `bound`, hence a usize.
+    if bound == 0 { 0 } else { (random.next_u64() % bound as u64) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lemon_spec::Language;
+
+    /// A team of this level that earned this, for so many tokens a run.
+    fn candidate(rewards: &[f64], tokens: f64) -> Candidate {
+        let team = founders(&Language::default(), false).remove(0);
+        let earned = rewards.iter().map(|reward| Earned { reward: *reward, success: 0.0, tokens }).collect();
+        Candidate { team, earned }
+    }
+
+    #[track_caller]
+    fn check(candidates: &[(&[f64], f64)], tasks: usize, tokens: f64) {
+        let all = candidates.iter().map(|(rewards, tokens)| candidate(rewards, *tokens)).collect();
+        assert_eq!(cheapest_of_the_best(all, tasks).unwrap().mean().tokens, tokens);
+    }
+
+    #[test]
+    fn of_equals_the_cheapest_is_taken_and_a_clearly_better_one_whatever_it_costs() {
+        let (good, bad, mixed) = ([1.0; 8], [0.0; 8], [1.0, 0.9, 1.0, 1.1, 1.0, 0.9, 1.0, 1.0]);
+        check(&[(&good, 9.0), (&good, 3.0), (&bad, 1.0)], 8, 3.0);
+        check(&[(&good, 9.0), (&bad, 1.0)], 8, 9.0);
+        check(&[(&good, 9.0), (&mixed, 3.0)], 8, 3.0);
+        let behind = candidate(&mixed, 1.0).behind(&candidate(&good, 1.0), 8);
+        assert!((behind.0 - 0.0125).abs() < 1e-12 && behind.1 > 0.0);
+        assert!(cheapest_of_the_best(Vec::new(), 3).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+//! A search finds what earns most for tasks that look alike, the same each time.
+
+use super::*;
+use crate::teach::school::{School, check_pairs};
+use lemon_spec::validate;
+use lemon_task::{SetName, compose};
+
+fn quick() -> Settings {
+    Settings { teams: 20, runs: 120, lesson_runs: 1, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
+    let school = School::new(&[SetName::Gsm8k, SetName::Mmlu], 60);
+    let book = find(&school.lessons(3), &quick()).await.unwrap();
+    assert!((2..=8).contains(&book.teams.len()), "{:?}", book.teams.keys());
+    assert_eq!(find(&school.lessons(3), &quick()).await.unwrap().teams, book.teams);
+    let language = Language::default();
+    for set in SetName::PUBLIC {
+        for item in compose(set, 20, 8) {
+            let team = book.team(&item.task.question, None, &language, 1);
+            assert!(validate(&render(&team).text, &language).is_ok());
+        }
+    }
+    let pairs = teach(&school.lessons(3), &quick()).await.unwrap();
+    check_pairs(&pairs);
+    assert_eq!(pairs.len(), 120);
+    let shape = |pair: &Pair| {
+        let plan = validate(&pair.spec, &language).unwrap();
+        let agents = plan.spec().agents.iter().map(|a| (a.base.clone(), a.capacity.clone(), a.after.clone(), a.share));
+        format!("{:?}", agents.collect::<Vec<_>>())
+    };
+    let shapes: std::collections::HashSet<String> = pairs.iter().map(shape).collect();
+    assert!(shapes.len() <= book.teams.len());
+}
+
+#[tokio::test]
+async fn what_one_task_promises_is_too_good_to_be_true() {
+    let school = School::new(&[SetName::Gsm8k], 40);
+    let settings = Settings { pooling: Pooling::Task, teams: 8, runs: 2, lesson_runs: 4, ..Settings::default() };
+    let found = find_each(&school.lessons(3), &settings).await.unwrap();
+    let pairs = teach(&school.lessons(3), &settings).await.unwrap();
+    check_pairs(&pairs);
+    assert_eq!((found.len(), pairs.len()), (40, 40));
+    let promised: f64 = found.iter().map(|found| found.earned.reward).sum();
+    let fresh: f64 = pairs.iter().filter_map(|pair| pair.reward).sum();
+    assert!(promised > fresh + 1.0, "{promised} and {fresh}");
+}
+
+#[tokio::test]
+async fn a_cancelled_search_ends_without_pairs() {
+    let school = School::new(&[SetName::Svamp], 30);
+    school.cancel.cancel();
+    assert_eq!(find(&school.lessons(1), &quick()).await.unwrap().teams.len(), 0);
+    assert_eq!(teach(&school.lessons(1), &quick()).await.unwrap(), []);
+    let each = Settings { pooling: Pooling::Task, ..quick() };
+    assert_eq!(teach(&school.lessons(1), &each).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
+    // Programs, and nobody to run them.
+    let school = School::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
+    let book = find(&school.lessons(1), &quick()).await.unwrap();
+    assert!(book.teams.keys().all(|cluster| cluster.kind == Kind::Number) && !book.teams.is_empty());
+    for settings in [quick(), Settings { pooling: Pooling::Task, teams: 3, runs: 1, ..quick() }] {
+        let pairs = teach(&school.lessons(1), &settings).await.unwrap();
+        check_pairs(&pairs);
+        assert_eq!(pairs.len(), 60);
+        assert_eq!(pairs.iter().filter(|pair| pair.reward.is_none()).count(), 30);
+    }
+}
+
+#[test]
+fn small_clusters_join_the_next_of_their_kind() {
+    let school = School::new(&[SetName::Svamp], 60);
+    let at = |kind, band| Cluster { kind, band };
+    let check = |sizes: &[(Kind, usize, usize)], expected: &[(Kind, usize, usize)]| {
+        let clusters =
+            sizes.iter().map(|(kind, band, size)| (at(*kind, *band), school.cases.iter().take(*size).collect()));
+        let joined = joined(clusters.collect());
+        let found: Vec<_> = joined.iter().map(|(cluster, cases)| (cluster.kind, cluster.band, cases.len())).collect();
+        assert_eq!(found, expected);
+    };
+    use Kind::{Knowledge, Number};
+    check(&[(Number, 0, 30), (Number, 1, 5), (Number, 2, 40)], &[(Number, 0, 30), (Number, 2, 45)]);
+    check(&[(Number, 0, 30), (Number, 4, 5), (Knowledge, 0, 9)], &[(Number, 0, 35), (Knowledge, 0, 9)]);
+    check(&[(Number, 0, 3), (Number, 1, 4), (Number, 2, 5)], &[(Number, 2, 12)]);
+    check(&[], &[]);
+}
+
+#[test]
+fn bands_go_from_easy_to_hard() {
+    let band = |difficulty| Cluster::of(&Sight { kind: Kind::Number, difficulty, skills: Vec::new() }).band;
+    assert_eq!([-2.0, -0.7, 0.0, 0.59, 0.6, 9.0].map(band), [0, 1, 2, 2, 3, 4]);
+}

@@ -1,0 +1,299 @@
+//! A policy as an orchestrator: from a brief to tokens, and from tokens to a team.
+
+use crate::pair::{Pair, Told};
+use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, assignment, instructions};
+use lemon_policy::tokenizer::{Message, Role};
+use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Tokenizer};
+use lemon_spec::{Language, Shape, grammar, render, validate_round};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Somebody who writes teams with a policy.
+pub struct Writer {
+    policy: Mutex<Box<dyn Policy>>,
+    desk: Desk,
+    settings: SampleSettings,
+    /// What it is called in traces.
+    name: String,
+    /// First rounds that were written ahead, many at a time, by question.
+    ahead: Mutex<HashMap<String, String>>,
+    /// What the levels are called where its teams run, weakest first, if not as at its desk.
+    levels: Option<Vec<String>>,
+}
+
+/// What a policy needs to write: its tokens, and the grammar of teams. It turns briefs into requests.
+#[derive(Clone)]
+pub struct Desk {
+    tokenizer: Tokenizer,
+    language: Arc<Language>,
+    shape: Shape,
+    /// Tokens that a prompt may have.
+    longest_prompt: usize,
+    /// By the agents of the rounds before.
+    grammars: Arc<Mutex<HashMap<Vec<String>, Grammar>>>,
+}
+
+impl Desk {
+    /// A desk for a model that reads so many tokens in all.
+    pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
+        // A team of the largest shape has to fit behind the prompt; most are far shorter.
+        let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
+        Desk { tokenizer, language, shape, longest_prompt, grammars: Arc::default() }
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// What a specification may say.
+    pub fn language(&self) -> &Arc<Language> {
+        &self.language
+    }
+
+    /// The prompt for one round. A task that is too long loses its middle: its beginning says what it is about, its end what
+    /// is asked.
+    ///
+    /// # Errors
+    /// The model's chat template cannot be used.
+    pub fn prompt(&self, brief: &Brief<'_>) -> Result<Vec<u32>, PolicyError> {
+        let mut kept = brief.question.chars().count();
+        loop {
+            let question = shortened(brief.question, kept);
+            let shorter = Brief { question: &question, tokens_left: None, results: brief.results.clone(), ..*brief };
+            let messages = [
+                Message { role: Role::System, content: instructions(&self.language) },
+                Message { role: Role::User, content: assignment(&shorter) },
+            ];
+            let prompt = self.tokenizer.prompt(&messages)?;
+            if prompt.len() <= self.longest_prompt || kept <= 1 {
+                return Ok(prompt);
+            }
+            let excess = prompt.len() - self.longest_prompt;
+            // A token has at least one character, as a rule several.
+            kept = kept.saturating_sub(excess.max(16)).max(1);
+        }
+    }
+
+    /// The grammar of a round that follows those with these agents.
+    ///
+    /// # Errors
+    /// The grammar cannot be used: a defect.
+    pub fn grammar(&self, earlier: &[String]) -> Result<Grammar, PolicyError> {
+        let known = || self.grammars.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(grammar) = known().get(earlier) {
+            return Ok(grammar.clone());
+        }
+        let made = Grammar::new(&grammar(&self.language, earlier, &self.shape), &self.tokenizer)?;
+        known().insert(earlier.to_vec(), made.clone());
+        Ok(made)
+    }
+
+    /// The request for one round.
+    ///
+    /// # Errors
+    /// As [`Self::prompt`] and [`Self::grammar`].
+    pub fn request(&self, brief: &Brief<'_>, constrained: bool) -> Result<Request, PolicyError> {
+        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let grammar = if constrained { Some(self.grammar(&earlier)?) } else { None };
+        Ok(Request { prompt: self.prompt(brief)?, grammar, seed: brief.seed })
+    }
+
+    /// The brief of a first round.
+    pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> Brief<'b> {
+        Brief { question, round: 1, results: Vec::new(), language: &self.language, tokens_left: None, seed }
+    }
+}
+
+/// What whoever wrote a pair was told.
+pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
+    let result = |told: &'b Told| RoundResult {
+        agent: &told.agent,
+        role: &told.role,
+        status: told.status,
+        reply: told.reply.as_deref(),
+    };
+    Brief {
+        question: &pair.task.question,
+        round: pair.round,
+        results: pair.results.iter().map(result).collect(),
+        language,
+        tokens_left: None,
+        seed: pair.seed,
+    }
+}
+
+/// Tokens that a team may have.
+pub const MOST_TOKENS: usize = 1_024;
+
+/// A text of at most so many characters: its beginning and its end.
+fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let head = most.div_ceil(2);
+    text.chars().take(head).chain(" … ".chars()).chain(text.chars().skip(count - (most - head))).collect()
+}
+
+impl Writer {
+    /// A writer that draws its teams so.
+    pub fn new(policy: Box<dyn Policy>, desk: Desk, settings: SampleSettings, name: impl Into<String>) -> Self {
+        Writer { policy: Mutex::new(policy), desk, settings, name: name.into(), ahead: Mutex::default(), levels: None }
+    }
+
+    /// The same for teams that run where the levels of model have other names: a model knows those it has learned. The
+    /// weakest stands for the weakest, the strongest for the strongest, and those between by their place.
+    #[must_use]
+    pub fn for_levels(mut self, levels: &[String]) -> Self {
+        self.levels = (levels != self.desk.language.capacities).then(|| levels.to_vec());
+        self
+    }
+
+    /// A team with the names that the levels have where it runs.
+    fn renamed(&self, text: String, earlier: &[String]) -> String {
+        let Some(levels) = &self.levels else { return text };
+        let known = &self.desk.language.capacities;
+        let Ok(plan) = validate_round(&text, &self.desk.language, earlier) else { return text };
+        let mut spec = plan.spec().clone();
+        for agent in &mut spec.agents {
+            let place = known.iter().position(|level| *level == agent.capacity).unwrap_or(0);
+            // In proportion: 0 stays 0, the last stays the last.
+            let place = place * levels.len().saturating_sub(1) / known.len().saturating_sub(1).max(1);
+            if let Some(level) = levels.get(place) {
+                agent.capacity.clone_from(level);
+            }
+        }
+        render(&spec).text
+    }
+
+    /// Writes the first rounds of many tasks at once, which is far quicker than one by one. Only where nothing is drawn: a
+    /// writer that draws writes another team for every seed.
+    ///
+    /// # Errors
+    /// The policy failed.
+    pub fn write_ahead(&self, questions: &[&str]) -> Result<(), PolicyError> {
+        if self.settings.temperature > 0.0 {
+            return Ok(());
+        }
+        let requests = questions.iter().map(|question| self.desk.request(&self.desk.first(question, 0), true));
+        let samples = self.sample(&requests.collect::<Result<Vec<_>, _>>()?)?;
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.extend(questions.iter().map(|it| (*it).to_owned()).zip(samples.into_iter().map(|it| it.text)));
+        Ok(())
+    }
+
+    /// Writes teams for requests that [`Desk::request`] made.
+    ///
+    /// # Errors
+    /// The policy failed.
+    pub fn sample(&self, requests: &[Request]) -> Result<Vec<Sample>, PolicyError> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).sample(requests, &self.settings)
+    }
+
+    fn write(&self, brief: &Brief<'_>) -> Result<String, PolicyError> {
+        if brief.round == 1
+            && let Some(text) = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).get(brief.question)
+        {
+            return Ok(text.clone());
+        }
+        let request = self.desk.request(brief, true)?;
+        Ok(self.sample(&[request])?.pop().map(|sample| sample.text).unwrap_or_default())
+    }
+}
+
+impl Orchestrator for Writer {
+    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+        // What a policy cannot write is a rejected text like any other; the fallback follows.
+        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let text = self.renamed(self.write(brief).unwrap_or_default(), &earlier);
+        Some(Draft::Learned { text, model: self.name.clone() })
+    }
+
+    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
+        // It would write the same again.
+        None
+    }
+
+    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
+        let capacity = brief.language.capacities.last()?;
+        (brief.round == 1).then(|| format!("agents:\n  - {{id: a1, base: solver, capacity: {capacity}}}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lemon_policy::TablePolicy;
+    use lemon_spec::validate;
+
+    /// Somebody who knows nothing and writes any team.
+    fn writer(settings: SampleSettings) -> Writer {
+        let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
+        let shape = Shape { agents: 4, role_chars: 6, duty_chars: 8, ..Shape::default() };
+        let desk = Desk::new(tokenizer.clone(), Arc::new(Language::default()), shape, 4_096);
+        Writer::new(Box::new(TablePolicy::new(tokenizer, 2, 1)), desk, settings, "table")
+    }
+
+    fn text(draft: Option<Draft>) -> String {
+        match draft {
+            Some(Draft::Learned { text, model }) if model == "table" => text,
+            _ => panic!("nothing was written"),
+        }
+    }
+
+    #[test]
+    fn levels_go_by_their_names_where_teams_run() {
+        let language = |names: &[&str]| Language {
+            capacities: names.iter().map(|it| (*it).to_owned()).collect(),
+            ..Language::default()
+        };
+        for names in [&["tiny", "giant"][..], &["one"], &["a", "b", "c", "d", "e"], &["small", "medium", "large"]] {
+            let language = language(names);
+            let writer = writer(SampleSettings::default()).for_levels(&language.capacities);
+            for seed in 0..30 {
+                let brief = Brief { language: &language, ..writer.desk.first("A task.", seed) };
+                let text = text(writer.draft(&brief));
+                let plan = validate(&text, &language).unwrap_or_else(|_| panic!("{text}"));
+                // By rank: what was the weakest is the weakest, what was the strongest the strongest.
+                let own = self::text(self::writer(SampleSettings::default()).draft(&brief));
+                let own = validate(&own, &Language::default()).unwrap();
+                for (there, here) in plan.agents().iter().zip(own.agents()) {
+                    match here.capacity.as_str() {
+                        "small" => assert_eq!(there.capacity, names[0]),
+                        "large" => assert_eq!(there.capacity, names[names.len() - 1]),
+                        _ => assert_eq!(there.capacity, names[(names.len() - 1) / 2]),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_ahead_is_what_would_have_been_written() {
+        let settings = SampleSettings { temperature: 0.0, ..SampleSettings::default() };
+        let (ahead, later) = (writer(settings), writer(settings));
+        ahead.write_ahead(&["One?", "Two?"]).unwrap();
+        assert_eq!(ahead.ahead.lock().unwrap().len(), 2);
+        for question in ["One?", "Two?", "Three?"] {
+            let brief = ahead.desk.first(question, 0);
+            assert_eq!(text(ahead.draft(&brief)), text(later.draft(&brief)));
+        }
+        let drawn = writer(SampleSettings::default());
+        drawn.write_ahead(&["One?"]).unwrap();
+        assert!(drawn.ahead.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_long_task_loses_its_middle() {
+        assert_eq!(shortened("0123456789", 10), "0123456789");
+        assert_eq!(shortened("0123456789", 4), "01 … 89");
+        assert_eq!(shortened("0123456789", 1), "0 … ");
+        let writer = writer(SampleSettings::default());
+        let long = format!("First words. {} last words?", "x".repeat(20_000));
+        let prompt = writer.desk.prompt(&writer.desk.first(&long, 0)).unwrap();
+        assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());
+        let told = writer.desk.tokenizer.decode(&prompt);
+        assert!(told.contains("First words.") && told.contains("last words?"));
+    }
+}

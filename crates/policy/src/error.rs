@@ -1,0 +1,42 @@
+//! What can go wrong with a model, said so that a person can mend it.
+
+use std::path::PathBuf;
+
+/// What went wrong, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {fact}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fact: String,
+    },
+    /// The grammar cannot be used.
+    #[error("the grammar cannot be used: {0}")]
+    Grammar(String),
+    /// A text cannot be written under its grammar.
+    #[error("token {at} of the text is not allowed by the grammar")]
+    NotInGrammar {
+        /// The position of the first token that is not allowed.
+        at: usize,
+    },
+    /// A request or example that makes no sense.
+    #[error("{0}")]
+    Request(String),
+    /// The device asked for is not there.
+    #[error("{0}")]
+    Device(String),
+    /// The tensor library failed.
+    #[error("the model failed: {0}")]
+    Tensor(#[from] candle_core::Error),
+}

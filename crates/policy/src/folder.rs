@@ -1,0 +1,93 @@
+//! Where the files of a model are: a folder on disk, or the program itself.
+
+use crate::PolicyError;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Files that are part of the program, by name.
+pub type Packed = &'static [(&'static str, &'static [u8])];
+
+/// Where the files of a model are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Folder<'a> {
+    Disk(&'a Path),
+    Packed(Packed),
+}
+
+impl Folder<'_> {
+    /// What a file is called in errors.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Folder::Disk(folder) => folder.join(name),
+            Folder::Packed(_) => Path::new("(in the program)").join(name),
+        }
+    }
+
+    /// A whole file; `None` if it is not there.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, PolicyError> {
+        match self {
+            Folder::Packed(files) => Ok(packed(files, name).map(Cow::Borrowed)),
+            Folder::Disk(folder) => match std::fs::read(folder.join(name)) {
+                Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(source) => Err(PolicyError::File { path: self.path(name), source }),
+            },
+        }
+    }
+
+    /// A whole file that has to be there.
+    pub(crate) fn need(&self, name: &str) -> Result<Cow<'static, [u8]>, PolicyError> {
+        self.read(name)?.ok_or_else(|| {
+            let source = std::io::Error::new(std::io::ErrorKind::NotFound, "No such file or directory");
+            PolicyError::File { path: self.path(name), source }
+        })
+    }
+
+    /// A file to read parts of.
+    pub(crate) fn open(&self, name: &str) -> Result<Parts, PolicyError> {
+        let path = self.path(name);
+        let bytes = match self {
+            Folder::Packed(files) => packed(files, name),
+            Folder::Disk(_) => None,
+        };
+        let size = match bytes {
+            Some(bytes) => bytes.len() as u64,
+            None => std::fs::metadata(&path).map_err(|source| PolicyError::File { path: path.clone(), source })?.len(),
+        };
+        Ok(Parts { path, bytes, size })
+    }
+}
+
+fn packed(files: Packed, name: &str) -> Option<&'static [u8]> {
+    files.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
+}
+
+/// A file that is read in parts: one may be far larger than the memory.
+pub(crate) struct Parts {
+    pub(crate) path: PathBuf,
+    /// Where it is part of the program.
+    bytes: Option<&'static [u8]>,
+    pub(crate) size: u64,
+}
+
+impl Parts {
+    /// So many bytes from a place on, which have to be inside.
+    pub(crate) fn read(&self, start: u64, length: usize) -> Result<Vec<u8>, PolicyError> {
+        let at = |source| PolicyError::File { path: self.path.clone(), source };
+        let cut = || at(std::io::ErrorKind::UnexpectedEof.into());
+        if start.checked_add(length as u64).is_none_or(|end| end > self.size) {
+            return Err(cut());
+        }
+        if let Some(bytes) = self.bytes {
+            let start = usize::try_from(start).map_err(|_| cut())?;
+            return bytes.get(start..start + length).map(<[u8]>::to_vec).ok_or_else(cut);
+        }
+        let mut part = vec![0u8; length];
+        let mut file = File::open(&self.path).map_err(at)?;
+        file.seek(SeekFrom::Start(start)).map_err(at)?;
+        file.read_exact(&mut part).map_err(at)?;
+        Ok(part)
+    }
+}

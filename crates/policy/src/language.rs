@@ -1,0 +1,209 @@
+//! The policy that is a language model.
+
+use crate::border::{Example, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
+use crate::config::ModelConfig;
+use crate::folder::{Folder, Packed};
+use crate::model::Model;
+use crate::optimiser::{Optimiser, OptimiserSettings};
+use crate::parameters::{Learning, Origin, Parameters};
+use crate::weights;
+use crate::{PolicyError, Tokenizer, learn, write};
+use candle_core::{DType, Device};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Where a model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceChoice {
+    /// On an NVIDIA GPU if there is one and this build can use it, else on the CPU.
+    #[default]
+    Auto,
+    /// On the CPU, in f32.
+    Cpu,
+    /// On an NVIDIA GPU, in bf16.
+    Cuda,
+}
+
+/// How numbers are written to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// As they were learned.
+    #[default]
+    F32,
+    /// Half the size; what most models are published in.
+    Bf16,
+}
+
+/// A language model that writes texts and learns.
+pub struct LanguagePolicy {
+    model: Model,
+    tokenizer: Tokenizer,
+    optimiser: Optimiser,
+}
+
+impl LanguagePolicy {
+    /// Reads a model from a folder as on the Hugging Face hub: `config.json`, `model.safetensors` (whole or in shards),
+    /// `tokenizer.json`.
+    ///
+    /// # Errors
+    /// A file is missing, cut short, or not what the config says; or the device is not there.
+    pub fn load(folder: &Path, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
+        Self::read(Folder::Disk(folder), device, learning)
+    }
+
+    /// Reads a model whose files are part of the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_packed(files: Packed, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
+        Self::read(Folder::Packed(files), device, learning)
+    }
+
+    fn read(folder: Folder<'_>, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
+        let (config, tokenizer) = (ModelConfig::load(folder)?, Tokenizer::read(folder)?);
+        Self::make(config, tokenizer, &Origin::Folder(folder), device, learning)
+    }
+
+    /// A model that knows nothing yet.
+    ///
+    /// # Errors
+    /// The device is not there.
+    pub fn fresh(
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        seed: u64,
+        device: DeviceChoice,
+        learning: Learning,
+    ) -> Result<Self, PolicyError> {
+        Self::make(config, tokenizer, &Origin::Seed(seed), device, learning)
+    }
+
+    fn make(
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        origin: &Origin<'_>,
+        device: DeviceChoice,
+        learning: Learning,
+    ) -> Result<Self, PolicyError> {
+        if tokenizer.vocabulary() > config.vocabulary {
+            let (tokens, rows) = (tokenizer.vocabulary(), config.vocabulary);
+            return Err(PolicyError::Request(format!("the tokenizer has {tokens} tokens, the model {rows}")));
+        }
+        let (device, dtype) = open(device)?;
+        let parameters = Parameters::new(&config, origin, learning, dtype, &device)?;
+        let model = Model::new(config, parameters, device, dtype)?;
+        Ok(LanguagePolicy { model, tokenizer, optimiser: Optimiser::new(OptimiserSettings::default()) })
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> &ModelConfig {
+        &self.model.config
+    }
+
+    /// The device it runs on: `cpu` or `cuda`.
+    pub fn device(&self) -> &'static str {
+        if self.model.device.is_cuda() { "cuda" } else { "cpu" }
+    }
+
+    /// Steps of the optimiser it has taken.
+    pub fn steps(&self) -> u64 {
+        self.optimiser.steps
+    }
+
+    /// Changes how weights are moved.
+    pub fn set_optimiser(&mut self, settings: OptimiserSettings) {
+        self.optimiser.settings = settings;
+    }
+
+    /// Writes the model so that `transformers` and [`Self::load`] can read it. Adapters are merged in.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn save(&self, folder: &Path, precision: Precision) -> Result<(), PolicyError> {
+        std::fs::create_dir_all(folder).map_err(|source| PolicyError::File { path: folder.to_owned(), source })?;
+        let (dtype, name) = match precision {
+            Precision::F32 => (DType::F32, "float32"),
+            Precision::Bf16 => (DType::BF16, "bfloat16"),
+        };
+        self.tokenizer.save(folder)?;
+        weights::replace(&folder.join("config.json"), self.model.config.to_json(name).as_bytes())?;
+        self.model.parameters.save(folder, dtype)
+    }
+
+    /// Writes what is learned, exactly, and what the optimiser remembers, so that learning can go on as if it had never
+    /// stopped.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn save_state(&self, folder: &Path) -> Result<(), PolicyError> {
+        std::fs::create_dir_all(folder).map_err(|source| PolicyError::File { path: folder.to_owned(), source })?;
+        self.optimiser.save(&self.model.parameters, folder)
+    }
+
+    /// Reads what [`Self::save_state`] wrote for a model of the same shape.
+    ///
+    /// # Errors
+    /// A file is missing, damaged, or of another model.
+    pub fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError> {
+        self.optimiser = Optimiser::load(&self.model.parameters, folder, &self.model.device)?;
+        Ok(())
+    }
+
+    /// The milliseconds of the parts of a step, in the median.
+    pub(crate) fn step_parts(&mut self, examples: &[Example], times: usize) -> Result<[f64; 3], PolicyError> {
+        learn::step_parts(&self.model, &mut self.optimiser, examples, times)
+    }
+
+    /// Waits until the device has done all it was asked to.
+    pub(crate) fn synchronise(&self) -> Result<(), PolicyError> {
+        Ok(self.model.device.synchronize()?)
+    }
+
+    pub(crate) fn model_mut(&mut self) -> &mut Model {
+        &mut self.model
+    }
+}
+
+impl Policy for LanguagePolicy {
+    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+        write::write(&self.model, &self.tokenizer, requests, settings)
+    }
+
+    fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+        learn::score(&self.model, sequences, temperature)
+    }
+
+    fn update(&mut self, examples: &[Example], settings: &StepSettings) -> Result<StepReport, PolicyError> {
+        learn::update(&self.model, &mut self.optimiser, examples, settings)
+    }
+}
+
+/// The device, and what is computed in there.
+pub(crate) fn open(choice: DeviceChoice) -> Result<(Device, DType), PolicyError> {
+    let cuda = || -> candle_core::Result<Device> {
+        let device = Device::new_cuda(0)?;
+        #[cfg(feature = "cuda")]
+        crate::ops::cuda::keep_memory(device.as_cuda_device()?)?;
+        Ok(device)
+    };
+    match choice {
+        DeviceChoice::Cpu => Ok((Device::Cpu, DType::F32)),
+        DeviceChoice::Auto if !cfg!(feature = "cuda") => Ok((Device::Cpu, DType::F32)),
+        DeviceChoice::Auto => Ok(cuda().map_or((Device::Cpu, DType::F32), |device| (device, DType::BF16))),
+        DeviceChoice::Cuda if !cfg!(feature = "cuda") => {
+            let fact = "this build cannot use GPUs; build it with `--features cuda`, or use `--device cpu`";
+            Err(PolicyError::Device(fact.to_owned()))
+        }
+        DeviceChoice::Cuda => match cuda() {
+            Ok(device) => Ok((device, DType::BF16)),
+            Err(error) => Err(PolicyError::Device(format!("no NVIDIA GPU can be used here: {error}"))),
+        },
+    }
+}

@@ -1,0 +1,139 @@
+//! Gradients of several passes together, and AdamW.
+
+use crate::PolicyError;
+use crate::folder::Folder;
+use crate::ops::{self, AdamW};
+use crate::parameters::Parameters;
+use crate::weights::{self, WeightFiles};
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How weights are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OptimiserSettings {
+    /// How slowly the mean of gradients forgets.
+    pub beta1: f64,
+    /// How slowly the mean of their squares forgets.
+    pub beta2: f64,
+    /// Keeps a division from going wrong.
+    pub epsilon: f64,
+    /// How much weights shrink by themselves; norms and biases do not.
+    pub weight_decay: f64,
+}
+
+impl Default for OptimiserSettings {
+    fn default() -> Self {
+        OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01 }
+    }
+}
+
+/// The sum of gradients, by parameter.
+#[derive(Default)]
+pub(crate) struct Gradients {
+    by_name: BTreeMap<String, Tensor>,
+}
+
+impl Gradients {
+    pub(crate) fn add(&mut self, found: &GradStore, parameters: &Parameters) -> candle_core::Result<()> {
+        for (name, var) in parameters.learned() {
+            let Some(gradient) = found.get(var) else { continue };
+            let sum = match self.by_name.get(name) {
+                None => gradient.clone(),
+                Some(sum) => (sum + gradient)?,
+            };
+            self.by_name.insert(name.to_owned(), sum);
+        }
+        Ok(())
+    }
+
+    /// The norm of all of them together.
+    pub(crate) fn norm(&self) -> candle_core::Result<f64> {
+        if self.by_name.is_empty() {
+            return Ok(0.0);
+        }
+        let squares = self.by_name.values().map(ops::squared_norm).collect::<candle_core::Result<Vec<_>>>()?;
+        // One transfer for all.
+        let squares = Tensor::stack(&squares, 0)?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+        Ok(squares.iter().map(|it| f64::from(*it)).sum::<f64>().sqrt())
+    }
+}
+
+/// AdamW with its memory.
+pub(crate) struct Optimiser {
+    pub(crate) settings: OptimiserSettings,
+    /// Steps taken.
+    pub(crate) steps: u64,
+    /// By parameter: the means of gradients and of their squares.
+    moments: BTreeMap<String, (Tensor, Tensor)>,
+}
+
+impl Optimiser {
+    pub(crate) fn new(settings: OptimiserSettings) -> Self {
+        Optimiser { settings, steps: 0, moments: BTreeMap::new() }
+    }
+
+    pub(crate) fn step(
+        &mut self,
+        parameters: &Parameters,
+        gradients: &Gradients,
+        learning_rate: f64,
+        scale: f64,
+    ) -> candle_core::Result<()> {
+        self.steps += 1;
+        let OptimiserSettings { beta1, beta2, epsilon, weight_decay } = self.settings;
+        for (name, var) in parameters.learned() {
+            let Some(gradient) = gradients.by_name.get(name) else { continue };
+            if !self.moments.contains_key(name) {
+                let zero = || Tensor::zeros(var.shape(), DType::F32, var.device());
+                self.moments.insert(name.to_owned(), (zero()?, zero()?));
+            }
+            let Some((m, v)) = self.moments.get(name) else { continue };
+            let weight_decay = if var.rank() > 1 { weight_decay } else { 0.0 };
+            let adam = AdamW { beta1, beta2, epsilon, weight_decay };
+            adam.step(var.as_tensor(), gradient, m, v, learning_rate, self.steps, scale)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is learned and what it remembers of it into a folder.
+    pub(crate) fn save(&self, parameters: &Parameters, folder: &Path) -> Result<(), PolicyError> {
+        let mut tensors = Vec::new();
+        for (name, var) in parameters.learned() {
+            tensors.push((name.to_owned(), var.as_tensor().clone()));
+            if let Some((m, v)) = self.moments.get(name) {
+                tensors.extend([(format!("m.{name}"), m.clone()), (format!("v.{name}"), v.clone())]);
+            }
+        }
+        weights::write(&folder.join("model.safetensors"), &tensors, DType::F32)?;
+        let about = serde_json::json!({"steps": self.steps, "settings": self.settings});
+        weights::replace(&folder.join("optimiser.json"), format!("{about:#}\n").as_bytes())
+    }
+
+    /// Reads what [`Self::save`] wrote: the values go into the parameters.
+    pub(crate) fn load(parameters: &Parameters, folder: &Path, device: &Device) -> Result<Self, PolicyError> {
+        #[derive(Deserialize)]
+        struct About {
+            steps: u64,
+            settings: OptimiserSettings,
+        }
+        let path = folder.join("optimiser.json");
+        let text = std::fs::read(&path).map_err(|source| PolicyError::File { path: path.clone(), source })?;
+        let about: About = serde_json::from_slice(&text)
+            .map_err(|error| weights::malformed(&path, format!("it is not the memory of an optimiser: {error}")))?;
+        let mut optimiser = Optimiser { settings: about.settings, steps: about.steps, moments: BTreeMap::new() };
+        let files = WeightFiles::open(Folder::Disk(folder))?;
+        for (name, var) in parameters.learned() {
+            let read = |name: &str| files.read(name, var.dims(), DType::F32, device);
+            var.set(&read(name)?)?;
+            if files.has(&format!("m.{name}")) {
+                let moments = (read(&format!("m.{name}"))?, read(&format!("v.{name}"))?);
+                optimiser.moments.insert(name.to_owned(), moments);
+            }
+        }
+        Ok(optimiser)
+    }
+}

@@ -1,0 +1,253 @@
+//! From text to tokens and back, exactly: every token knows its bytes, and no untrusted text becomes a special token.
+
+mod bytes;
+mod files;
+mod template;
+mod train;
+
+use crate::PolicyError;
+use crate::folder::Folder;
+use crate::grammar::Vocabulary;
+use bytes::Spelling;
+use files::Files;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use template::{Piece, Template};
+use tokenizers::{AddedToken, Tokenizer as Whole};
+
+/// The vocabulary of a model: cheap to clone.
+#[derive(Clone)]
+pub struct Tokenizer {
+    inner: Arc<Inner>,
+}
+
+/// A turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said. It is untrusted: whatever it holds, no special token comes of it.
+    pub content: String,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The one who sets the rules.
+    System,
+    /// The one who asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+struct Inner {
+    /// With its added tokens: for text of ours.
+    trusting: Whole,
+    /// Without them: for everybody else's.
+    plain: Arc<Plain>,
+    ends: Vec<u32>,
+    pad: u32,
+    template: Option<Template>,
+    files: Files,
+    /// What grammars need of a vocabulary; large, so made when the first grammar asks for it and shared by all.
+    vocabulary: OnceLock<Result<Arc<Vocabulary>, String>>,
+}
+
+/// A tokenizer that knows no added tokens, and the bytes of each of its tokens.
+pub(crate) struct Plain {
+    whole: Whole,
+    spelling: Spelling,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` of a model's folder, and from the files beside it which tokens end a text and how a
+    /// conversation is written.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is malformed; a vocabulary whose tokens are not made of bytes.
+    pub fn load(folder: &Path) -> Result<Tokenizer, PolicyError> {
+        Tokenizer::read(Folder::Disk(folder))
+    }
+
+    /// The same from wherever the files are.
+    pub(crate) fn read(folder: Folder<'_>) -> Result<Tokenizer, PolicyError> {
+        let path = folder.path(files::TOKENIZER);
+        let text = folder.need(files::TOKENIZER)?;
+        let whole = Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?;
+        Tokenizer::new(whole, Files::load(folder)?, &path)
+    }
+
+    /// A vocabulary of at most so many tokens for these texts: byte pairs, with single digits, and lines of YAML in few
+    /// tokens. The first of `specials` ends texts. The same texts give the same vocabulary.
+    ///
+    /// # Errors
+    /// No special token, or a vocabulary too small for all bytes and the special tokens.
+    pub fn train(
+        texts: impl Iterator<Item = String> + Send,
+        vocabulary: usize,
+        specials: &[&str],
+    ) -> Result<Tokenizer, PolicyError> {
+        let end = *specials.first().ok_or_else(|| PolicyError::Request("no token ends the texts".to_owned()))?;
+        let whole = train::train(texts, vocabulary, specials)?;
+        let end_id = whole.token_to_id(end).unwrap_or_default();
+        Tokenizer::new(whole, Files::made(end, end_id), Path::new(files::TOKENIZER))
+    }
+
+    /// The same with another way to write conversations: a Jinja template like those of the `transformers` library.
+    ///
+    /// # Errors
+    /// A template that cannot be read.
+    pub fn with_template(&self, template: &str) -> Result<Tokenizer, PolicyError> {
+        let files = self.inner.files.with_template(template);
+        Tokenizer::new(self.inner.trusting.clone(), files, Path::new(files::TOKENIZER))
+    }
+
+    fn new(mut trusting: Whole, files: Files, path: &Path) -> Result<Tokenizer, PolicyError> {
+        // A file may ask to cut or fill every text.
+        trusting.with_padding(None);
+        trusting.with_truncation(None).map_err(|error| files::malformed(path, error))?;
+        let spelling = Spelling::of(&trusting).map_err(|fact| files::malformed(path, fact))?;
+        let ends = files.ends(&trusting, spelling.tokens())?;
+        let pad = files.pad(&trusting).filter(|pad| (*pad as usize) < spelling.tokens());
+        let inner = Inner {
+            plain: Arc::new(Plain {
+                whole: without_added(&trusting).map_err(|e| files::malformed(path, e))?,
+                spelling,
+            }),
+            pad: pad.or(ends.first().copied()).unwrap_or_default(),
+            ends,
+            template: files.template()?,
+            trusting,
+            files,
+            vocabulary: OnceLock::new(),
+        };
+        Ok(Tokenizer { inner: Arc::new(inner) })
+    }
+
+    /// Writes the files that [`Tokenizer::load`] reads (and the `transformers` library) into a folder.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
+        let path = folder.join(files::TOKENIZER);
+        let text = self.inner.trusting.to_string(true).map_err(|error| files::malformed(&path, error))?;
+        files::write(&path, &text)?;
+        self.inner.files.save(folder)
+    }
+
+    /// The tokens of a text of ours, in which special tokens may be written out. None is added.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        match self.inner.trusting.encode_fast(text, false) {
+            Ok(encoding) => encoding.get_ids().to_vec(),
+            Err(_) => self.encode_plain(text),
+        }
+    }
+
+    /// The tokens of anybody's text: never a special or other added one, whatever the text holds.
+    pub fn encode_plain(&self, text: &str) -> Vec<u32> {
+        self.inner.plain.encode(text)
+    }
+
+    /// The bytes a token stands for; none for a special token, or for one that is not in the vocabulary.
+    pub fn bytes(&self, token: u32) -> &[u8] {
+        self.inner.plain.spelling.bytes(token)
+    }
+
+    /// The text of some tokens; what is not UTF-8 is replaced.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| self.bytes(*token)).copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// How many tokens there are: every token is a number below. A model may have more rows than that.
+    pub fn vocabulary(&self) -> usize {
+        self.inner.plain.spelling.tokens()
+    }
+
+    /// The token that ends a text.
+    pub fn end(&self) -> u32 {
+        // There is at least one: `Files::ends` says so.
+        self.inner.ends.first().copied().unwrap_or_default()
+    }
+
+    /// All tokens that end a text, [`Tokenizer::end`] first.
+    pub fn ends(&self) -> &[u32] {
+        &self.inner.ends
+    }
+
+    /// The token that fills the rest of a row.
+    pub fn pad(&self) -> u32 {
+        self.inner.pad
+    }
+
+    /// The tokens of a conversation whose next turn is the model's. The template writes what stands around the messages;
+    /// it never sees what they say, so that nothing in them can pose as a turn.
+    ///
+    /// # Errors
+    /// What the template says against these messages.
+    pub fn prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
+        let Some(template) = &self.inner.template else {
+            let contents: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
+            return Ok(self.encode_plain(&(contents.join("\n") + "\n")));
+        };
+        let mut tokens = Vec::new();
+        for piece in template.pieces(messages)? {
+            match piece {
+                Piece::Frame(text) => tokens.extend(self.encode(&text)),
+                Piece::Content(text) => tokens.extend(self.encode_plain(text)),
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// What grammars need of this vocabulary, made once.
+    pub(crate) fn for_grammars(&self) -> Result<Arc<Vocabulary>, PolicyError> {
+        let made = self.inner.vocabulary.get_or_init(|| {
+            Vocabulary::new(Arc::clone(&self.inner.plain), self.end())
+                .map(Arc::new)
+                .map_err(|error| format!("{error:#}"))
+        });
+        made.clone().map_err(PolicyError::Grammar)
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tokenizer").field("vocabulary", &self.vocabulary()).finish_non_exhaustive()
+    }
+}
+
+impl Plain {
+    /// The tokens of a text, none of them added.
+    pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
+        let Ok(encoding) = self.whole.encode_fast(text, false) else { return self.spelling.spell(text.as_bytes()) };
+        let tokens = encoding.get_ids();
+        if !tokens.iter().any(|token| self.spelling.is_added(*token)) {
+            return tokens.to_vec();
+        }
+        // The merges of an odd vocabulary lead to one of its own special tokens.
+        self.spelling.spell(text.as_bytes())
+    }
+
+    /// The bytes of each token that text can be made of: added ones have none here.
+    pub(crate) fn spelling(&self) -> &Spelling {
+        &self.spelling
+    }
+}
+
+/// The same vocabulary and rules, but no added tokens to be found in a text.
+fn without_added(whole: &Whole) -> tokenizers::Result<Whole> {
+    let mut plain = Whole::new(whole.get_model().clone());
+    plain.with_normalizer(whole.get_normalizer().cloned())?;
+    plain.with_pre_tokenizer(whole.get_pre_tokenizer().cloned());
+    Ok(plain)
+}
+
+/// The added tokens of a vocabulary by number.
+fn added(whole: &Whole) -> impl Iterator<Item = (u32, AddedToken)> {
+    whole.get_added_tokens_decoder().into_iter()
+}

@@ -1,0 +1,239 @@
+//! Writing texts: many at once, each with a grammar, a seed and a place in the cache of its own.
+
+use crate::border::{Finish, Request, Sample, SampleSettings};
+use crate::draw::draw;
+use crate::grammar::{Mask, Next, Walk};
+use crate::model::Model;
+use crate::random::Random;
+use crate::rows::{Cache, Part, Rows};
+use crate::{PolicyError, Tokenizer};
+use candle_core::{DType, Tensor};
+use std::collections::VecDeque;
+
+/// Texts that are written at a time.
+const WIDTH: usize = 64;
+
+/// Writes one text for each request, as many at a time as there are places; a finished text makes room for the next.
+pub(crate) fn write(
+    model: &Model,
+    tokenizer: &Tokenizer,
+    requests: &[Request],
+    settings: &SampleSettings,
+) -> Result<Vec<Sample>, PolicyError> {
+    let longest = requests.iter().map(|request| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
+    let length = longest.min(model.config.positions);
+    let places = WIDTH.min(requests.len());
+    let config = &model.config;
+    let mut cache =
+        Cache::new(config.layers, config.kv_heads, config.head_dim, places, length, model.dtype, &model.device)?;
+    let mut waiting: VecDeque<(usize, &Request)> = requests.iter().enumerate().collect();
+    let mut writing: Vec<Option<Writing<'_>>> = (0..places).map(|_| None).collect();
+    let mut written: Vec<Option<Sample>> = requests.iter().map(|_| None).collect();
+    loop {
+        for place in &mut writing {
+            // Some texts end before anything has to be asked: then the place takes the next at once.
+            while place.is_none() {
+                let Some((number, request)) = waiting.pop_front() else { break };
+                let mut text = Writing::new(number, request, tokenizer, length, settings.most_tokens)?;
+                text.advance()?;
+                if text.finish.is_some() {
+                    written[number] = Some(text.end()); // A number of `requests`.
+                } else {
+                    *place = Some(text);
+                }
+            }
+        }
+        if writing.iter().all(Option::is_none) {
+            break;
+        }
+        step(model, &mut writing, &mut cache, settings)?;
+        for place in &mut writing {
+            if place.as_ref().is_some_and(|text| text.finish.is_some())
+                && let Some(text) = place.take()
+            {
+                let number = text.number;
+                written[number] = Some(text.end());
+            }
+        }
+    }
+    Ok(written.into_iter().flatten().collect())
+}
+
+/// One more token for each text.
+fn step(
+    model: &Model,
+    writing: &mut [Option<Writing<'_>>],
+    cache: &mut Cache,
+    settings: &SampleSettings,
+) -> Result<(), PolicyError> {
+    let parts: Vec<Part<'_>> = writing
+        .iter()
+        .enumerate()
+        .filter_map(|(place, text)| Some((place, text.as_ref()?)))
+        .map(|(place, text)| Part { tokens: &text.unread, before: text.read, place })
+        .collect();
+    let rows = Rows::of_parts(&parts, cache, &model.device);
+    let last = rows.last_of_parts(&parts);
+    let count = last.len();
+    let hidden = model.ops.gather_rows(&model.hidden(&rows, Some(cache))?, &last)?;
+    let logits = model.logits(&hidden)?.to_dtype(DType::F32)?;
+    let values = logits.to_vec2::<f32>()?;
+
+    let mut chosen = Vec::with_capacity(count);
+    for (text, logits) in writing.iter_mut().flatten().zip(&values) {
+        let drawn = draw(logits, text.mask.as_ref(), settings, &mut text.random);
+        chosen.push(drawn.ok_or_else(|| PolicyError::Request("the model's logits are not numbers".to_owned()))?);
+    }
+    let logprobs = if chosen.iter().any(|drawn| drawn.logprob.is_none()) {
+        let tokens: Vec<u32> = chosen.iter().map(|drawn| drawn.token).collect();
+        let masks: Vec<Option<&Mask>> = writing.iter().flatten().map(|text| text.mask.as_ref()).collect();
+        let targets = Tensor::from_vec(tokens, count, &model.device)?;
+        let allowed = allowed(&masks, model.config.vocabulary, model)?;
+        let logprobs =
+            model.ops.gathered_logprob(&logits, &targets, allowed.as_ref(), f64::from(settings.temperature))?;
+        logprobs.to_vec1::<f32>()?
+    } else {
+        Vec::new()
+    };
+    for (at, (text, drawn)) in writing.iter_mut().flatten().zip(chosen).enumerate() {
+        let logprob = drawn.logprob.or_else(|| logprobs.get(at).copied()).unwrap_or(f32::NAN);
+        text.read += text.unread.len();
+        text.unread.clear();
+        text.push(drawn.token, logprob, false);
+        if let (Some(walk), None) = (&mut text.walk, text.finish) {
+            walk.take(drawn.token)?;
+        }
+        text.advance()?;
+    }
+    Ok(())
+}
+
+/// The masks of several rows, as the operations take them; `None` if nothing is masked.
+pub(crate) fn allowed(
+    masks: &[Option<&Mask>],
+    vocabulary: usize,
+    model: &Model,
+) -> Result<Option<Tensor>, PolicyError> {
+    if masks.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let width = vocabulary.div_ceil(32);
+    let mut words = Vec::with_capacity(masks.len() * width);
+    for mask in masks {
+        let before = words.len();
+        words.extend(mask.map(|mask| mask.words()).unwrap_or_default().iter().take(width));
+        words.resize(before + width, if mask.is_some() { 0 } else { u32::MAX });
+    }
+    Ok(Some(Tensor::from_vec(words, (masks.len(), width), &model.device)?))
+}
+
+/// A text that is being written.
+struct Writing<'r> {
+    number: usize,
+    tokenizer: &'r Tokenizer,
+    walk: Option<Walk>,
+    /// What may come next.
+    mask: Option<Mask>,
+    random: Random,
+    /// Tokens that the model has read.
+    read: usize,
+    /// Tokens that it has not: the prompt at first, then what came since.
+    unread: Vec<u32>,
+    /// Tokens that may still be written.
+    left: usize,
+    bytes: Vec<u8>,
+    tokens: Vec<u32>,
+    ends: Vec<usize>,
+    logprobs: Vec<f32>,
+    forced: Vec<bool>,
+    finish: Option<Finish>,
+}
+
+impl<'r> Writing<'r> {
+    fn new(
+        number: usize,
+        request: &'r Request,
+        tokenizer: &'r Tokenizer,
+        length: usize,
+        most: usize,
+    ) -> Result<Self, PolicyError> {
+        let prompt = request.prompt.len();
+        if prompt == 0 {
+            return Err(PolicyError::Request("a prompt has to have at least one token".to_owned()));
+        }
+        if prompt >= length {
+            let fact = format!("the prompt has {prompt} tokens, the model reads {length} in all: shorten the task");
+            return Err(PolicyError::Request(fact));
+        }
+        Ok(Writing {
+            number,
+            tokenizer,
+            walk: request.grammar.as_ref().map(|grammar| grammar.walk()),
+            mask: None,
+            random: Random::new(request.seed),
+            read: 0,
+            unread: request.prompt.clone(),
+            left: most.min(length - prompt),
+            bytes: Vec::new(),
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            logprobs: Vec::new(),
+            forced: Vec::new(),
+            finish: None,
+        })
+    }
+
+    /// Takes what the grammar forces, up to the next choice or the end.
+    fn advance(&mut self) -> Result<(), PolicyError> {
+        while self.finish.is_none() {
+            let Some(walk) = &mut self.walk else { return Ok(()) };
+            match walk.next()? {
+                Next::Choose(mask) => {
+                    self.mask = Some(mask);
+                    return Ok(());
+                }
+                Next::Forced(tokens) => {
+                    for token in tokens {
+                        if self.finish.is_none() {
+                            self.push(token, 0.0, true);
+                        }
+                    }
+                }
+                Next::End => self.finish = Some(Finish::Stop),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, token: u32, logprob: f32, forced: bool) {
+        if self.left == 0 {
+            self.finish = Some(Finish::Length);
+            return;
+        }
+        self.left -= 1;
+        self.unread.push(token);
+        self.tokens.push(token);
+        self.logprobs.push(logprob);
+        self.forced.push(forced);
+        if self.tokenizer.ends().contains(&token) {
+            self.finish = Some(Finish::Stop);
+        } else {
+            self.bytes.extend_from_slice(self.tokenizer.bytes(token));
+            if self.left == 0 {
+                self.finish = Some(Finish::Length);
+            }
+        }
+        self.ends.push(self.bytes.len());
+    }
+
+    fn end(self) -> Sample {
+        Sample {
+            text: String::from_utf8_lossy(&self.bytes).into_owned(),
+            tokens: self.tokens,
+            ends: self.ends,
+            logprobs: self.logprobs,
+            forced: self.forced,
+            finish: self.finish.unwrap_or(Finish::Length),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Law: terms, cases, courts and rights.
+
+use super::Table;
+
+#[rustfmt::skip]
+pub(super) const TABLES: &[Table] = &[
+    Table { subject: "professional_law",
+        asks: &["In law, what is {}?", "Which of the following is the legal meaning of {}?"],
+        backs: &["Which legal term means {}?"],
+        says: "",
+        rows: &[("a tort", "a civil wrong for which damages can be claimed"), ("consideration", "what each side of a contract gives for the other's promise"), ("negligence", "a failure to take reasonable care"), ("burglary at common law", "breaking into a dwelling at night to commit a felony"), ("hearsay", "a statement made out of court and offered for its truth"), ("an easement", "a right to use another's land for some purpose"), ("mens rea", "the guilty mind that a crime requires"), ("habeas corpus", "an order to bring a detained person before a court"), ("estoppel", "a bar to denying what one has led others to rely on"), ("a lien", "a right to keep property until a debt is paid"), ("perjury", "a lie told under oath"), ("arson", "the malicious burning of a building")] },
+    Table { subject: "professional_law",
+        asks: &["{} If the case comes to court, which claim or defence fits best?", "A lawyer is told the following. {} On what will the lawyer most likely rely?"],
+        backs: &[],
+        says: "",
+        rows: &[("A shopper slipped on oil that the store had left on its floor all day.", "negligence of the store"), ("A neighbour's factory fills a garden with smoke every night, so that nobody can sleep.", "private nuisance"), ("A newspaper printed the false report that a doctor had been convicted of fraud.", "defamation"), ("A man pushed his attacker away and broke the attacker's arm while doing so.", "self-defence"), ("A boy of fifteen signed a contract to buy a motorcycle and now refuses to pay.", "lack of capacity of a minor"), ("A guard locked a customer in a cellar for three hours without any reason.", "false imprisonment"), ("A singer failed to appear because the concert hall had burned down the night before.", "impossibility of performance"), ("A buyer signed only because the seller had knowingly lied about the mileage of the car.", "fraudulent misrepresentation"), ("A hiker crossed a fenced field after the owner had forbidden it in writing.", "trespass to land"), ("A manufacturer sold a ladder whose rungs broke under the weight of a child.", "strict liability for a defective product")] },
+    Table { subject: "professional_law",
+        asks: &["What does the {} to the Constitution of the United States protect or establish?", "Which right does the {} concern?"],
+        backs: &["Which part of the Constitution of the United States concerns {}? The"],
+        says: "the {a} to the Constitution of the United States concerns {b}.",
+        rows: &[("First Amendment", "freedom of speech, press and religion"), ("Second Amendment", "the right to bear arms"), ("Fourth Amendment", "unreasonable searches and seizures"), ("Fifth Amendment", "self-incrimination and double jeopardy"), ("Eighth Amendment", "cruel and unusual punishment"), ("Thirteenth Amendment", "the abolition of slavery"), ("Nineteenth Amendment", "the vote for women"), ("Twenty-second Amendment", "the limit of two terms for the president")] },
+    Table { subject: "international_law",
+        asks: &["In international law, what is {}?", "What do jurists of international law mean by {}?"],
+        backs: &["Which term of international law means {}?"],
+        says: "",
+        rows: &[("jus cogens", "a norm from which no state may depart"), ("pacta sunt servanda", "the rule that treaties must be kept"), ("opinio juris", "the belief of states that a practice is legally required"), ("extradition", "the handing over of an accused person to another state"), ("ratification", "a state's final consent to be bound by a treaty"), ("a reservation", "a statement by which a state excludes part of a treaty for itself"), ("sovereignty", "a state's supreme authority within its territory"), ("the high seas", "waters that belong to no state"), ("asylum", "protection granted to a person persecuted elsewhere")] },
+    Table { subject: "international_law",
+        asks: &["Where does {} have its seat?", "The seat of {} is in"],
+        backs: &["Which institution has its seat in {}?"],
+        says: "{a} has its seat in {b}.",
+        rows: &[("the International Court of Justice", "The Hague"), ("the European Court of Human Rights", "Strasbourg"), ("the Court of Justice of the European Union", "Luxembourg"), ("the World Trade Organization", "Geneva"), ("the United Nations Security Council", "New York"), ("the International Tribunal for the Law of the Sea", "Hamburg"), ("the Inter-American Court of Human Rights", "San José")] },
+    Table { subject: "jurisprudence",
+        asks: &["Which legal thinker {}?", "In jurisprudence, who {}?"],
+        backs: &["What is {} known for in legal philosophy? This thinker"],
+        says: "the legal thinker who {a} was {b}.",
+        rows: &[("described law as a union of primary and secondary rules", "H. L. A. Hart"), ("proposed a basic norm at the top of the legal order", "Hans Kelsen"), ("called law the command of a sovereign", "John Austin"), ("argued that hard cases are decided by principles", "Ronald Dworkin"), ("wrote of eternal, natural, human and divine law", "Thomas Aquinas"), ("described the separation of powers in \"The Spirit of the Laws\"", "Montesquieu"), ("spoke of the inner morality of law", "Lon Fuller"), ("wrote that prediction of what courts will do is what is meant by law", "Oliver Wendell Holmes")] },
+    Table { subject: "jurisprudence",
+        asks: &["What does {} hold?", "Which claim about law belongs to {}?"],
+        backs: &["Which school of legal thought claims that {}?"],
+        says: "{a} claims that {b}.",
+        rows: &[("legal positivism", "law is valid by its source and not by its merit"), ("natural law theory", "an unjust law is no true law"), ("legal realism", "what judges do in fact is what matters"), ("critical legal studies", "law is politics by other means"), ("the economic analysis of law", "rules should be judged by their efficiency"), ("the historical school", "law grows out of the spirit of a people")] },
+];
