@@ -36,7 +36,6 @@ impl Rows {
     /// Whole texts, and the row at which each begins: one after another on the CPU; on other devices packed into windows as
     /// long as the longest.
     pub(crate) fn of_texts(texts: &[&[u32]], device: &Device) -> (Rows, Vec<usize>) {
-        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         if device.is_cpu() {
             let mut rows = Gathered::default();
             let mut starts = Vec::with_capacity(texts.len());
@@ -47,6 +46,12 @@ impl Rows {
             let count = rows.tokens.len();
             return (rows.finish((1, count), count), starts);
         }
+        Rows::in_windows(texts)
+    }
+
+    /// Whole texts, packed into windows as long as the longest; what is left of a window is filled.
+    pub(crate) fn in_windows(texts: &[&[u32]]) -> (Rows, Vec<usize>) {
+        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let windows = packed(texts, longest);
         let mut rows = Gathered::default();
         let mut starts = vec![0; texts.len()];

@@ -9,6 +9,7 @@ use crate::optimiser::Gradients;
 use crate::parameters::{Learning, Origin, Parameters, names};
 use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
+use crate::weights::WeightFiles;
 use crate::{
     Example, Finish, LoraSettings, Objective, Policy, PolicyError, Request, SampleSettings, Sequence, StepSettings,
     Tokenizer,
@@ -98,6 +99,17 @@ fn logits_are_those_of_transformers() {
         for (text, expected) in texts.iter().zip(&fixture.logits) {
             let (rows, _) = Rows::of_texts(&[text], &Device::Cpu);
             close(&all_logits(&composed, &rows).concat(), expected, &format!("{}, composed", fixture.name));
+        }
+        // In windows, as a GPU needs them: the shorter texts share one, and what is left of it is filled.
+        let many = [texts[1], texts[0], texts[1], texts[1]];
+        let (rows, starts) = Rows::in_windows(&many);
+        assert_eq!((rows.windows, rows.tokens.len()), ((3, texts[0].len()), 3 * texts[0].len()));
+        for model in [&model, &composed] {
+            let logits = all_logits(model, &rows);
+            for (text, start) in many.iter().zip(&starts) {
+                let expected = &fixture.logits[usize::from(*text == texts[1])];
+                close(&logits[*start..start + text.len()].concat(), expected, &format!("{}, in windows", fixture.name));
+            }
         }
     }
 }
@@ -392,6 +404,46 @@ fn a_model_that_was_saved_is_the_same() {
     let (a, b) = (policy.score(std::slice::from_ref(&sequence), 1.0).unwrap(), half.score(&[sequence], 1.0).unwrap());
     for (a, b) in a.concat().iter().zip(b.concat()) {
         assert!((a - b).abs() < 0.1, "{a} {b}");
+    }
+}
+
+#[test]
+fn a_model_in_shards_is_the_same() {
+    let fixture = fixtures().remove(0);
+    let (folder, config) = folder_of(&fixture);
+    let read = |folder: &Path| {
+        let files = WeightFiles::open(Folder::Disk(folder)).unwrap();
+        let value = |(name, shape): (String, Vec<usize>)| {
+            let tensor = files.read(&name, &shape, DType::F32, &Device::Cpu).unwrap();
+            (name, tensor)
+        };
+        names(&config).into_iter().map(value).collect::<Vec<(String, Tensor)>>()
+    };
+    let whole = read(folder.path());
+    std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let mut map = serde_json::Map::new();
+    for (number, tensors) in whole.chunks(whole.len().div_ceil(3)).enumerate() {
+        let shard = format!("model-{number:05}-of-00003.safetensors");
+        crate::weights::write(&folder.path().join(&shard), tensors, DType::F32).unwrap();
+        map.extend(tensors.iter().map(|(name, _)| (name.clone(), shard.clone().into())));
+    }
+    let index = |map: &serde_json::Map<String, serde_json::Value>| {
+        let text = serde_json::json!({"metadata": {"total_size": 1}, "weight_map": map}).to_string();
+        std::fs::write(folder.path().join("model.safetensors.index.json"), text).unwrap();
+    };
+    index(&map);
+    for ((name, a), (_, b)) in whole.iter().zip(read(folder.path())) {
+        let values = |it: &Tensor| it.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(a), values(&b), "{name}");
+    }
+    // A name that leads out of the folder, and a shard that is not there.
+    for (shard, fact) in
+        [("../x.safetensors", "is not the name of a shard"), ("gone.safetensors", "gone.safetensors: ")]
+    {
+        map.insert("model.norm.weight".to_owned(), shard.into());
+        index(&map);
+        let error = WeightFiles::open(Folder::Disk(folder.path())).err().unwrap().to_string();
+        assert!(error.contains(fact), "{error}");
     }
 }
 

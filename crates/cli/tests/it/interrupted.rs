@@ -246,6 +246,11 @@ fn what_a_killed_call_may_have_cost_is_counted() {
     let limits = ["--budget-tokens", "4000", "--budget-usd", "0.1", "--budget-calls", "3"];
     let mut process = folder.start(&[&["run", TASK, "--spec", "pair.yaml", "--json"], &limits[..]].concat());
     wait_until("the second agent is asked", || endpoint.calls() == 2);
+    // A reservation is sent to the store before the call, and not waited for.
+    let is_call = |kind: &EventKind| matches!(kind, EventKind::Delegate { .. });
+    wait_until("its reservation is on record", || {
+        folder.trace("last").events.iter().filter(|event| is_call(&event.kind)).count() == 2
+    });
     process.kill().unwrap();
     process.wait().unwrap();
     let reserved = folder.trace("last").events.iter().fold(0, |last, event| match event.kind {
