@@ -12,7 +12,6 @@ use lemon_policy::{
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// How to learn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -295,27 +294,6 @@ impl State {
             stopped_early: self.stopped_early,
             skipped: self.skipped,
         }
-    }
-}
-
-/// Estimates the time that is left, from the steps this process has taken.
-pub struct TimeLeft {
-    begun: Instant,
-    first: Option<u64>,
-}
-
-impl Default for TimeLeft {
-    fn default() -> Self {
-        TimeLeft { begun: Instant::now(), first: None }
-    }
-}
-
-impl TimeLeft {
-    /// Seconds left after a step, at the speed so far.
-    pub fn after(&mut self, step: u64, steps: u64) -> f64 {
-        let first = *self.first.get_or_insert(step.saturating_sub(1));
-        let taken = step.saturating_sub(first).max(1) as f64;
-        self.begun.elapsed().as_secs_f64() / taken * steps.saturating_sub(step) as f64
     }
 }
 

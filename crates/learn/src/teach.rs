@@ -22,6 +22,7 @@ pub use words::{BRIEF, WORKED, worded};
 
 use crate::pair::{Pair, TaskText, Teacher, Told};
 use crate::trial::{Earned, Trials};
+use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError};
 use tokio_util::sync::CancellationToken;
 
@@ -83,17 +84,9 @@ fn task_text(case: &Case) -> TaskText {
 fn draw(seed: u64, words: &[&str]) -> u64 {
     let mut state = seed;
     for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
-        state = mixed(state ^ u64::from(byte));
+        state = Random::new(state ^ u64::from(byte)).next_u64();
     }
-    mixed(state)
-}
-
-/// One step of SplitMix64.
-fn mixed(state: u64) -> u64 {
-    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ (state >> 31)
+    Random::new(state).next_u64()
 }
 
 /// One of these, by a number that was drawn.
