@@ -2,6 +2,7 @@
 
 mod eval;
 pub mod policy;
+pub mod train;
 
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, EvalWorkers, OnMiss, WorldCommand, WorldName};
 
@@ -64,6 +65,10 @@ pub enum Command {
     Teach(Box<TeachArgs>),
     /// Teach a model to write teams, from pairs of tasks and specifications
     Sft(Box<SftArgs>),
+    /// Train the orchestrator: group-relative rewards, and credit for every single decision
+    Train(Box<train::TrainArgs>),
+    /// Compare ways to train: many runs, intervals, paired tests, figures
+    Ablate(Box<train::AblateArgs>),
     /// The orchestrator's own model: have it write, score what it might have written, say what it is
     #[command(subcommand)]
     Policy(PolicyCommand),

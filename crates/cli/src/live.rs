@@ -1,6 +1,7 @@
 //! What a person sees while a run goes: the team live on a terminal, plain lines elsewhere.
 
 mod lines;
+pub mod train;
 mod view;
 
 use crate::args::WorkerKind;

@@ -43,6 +43,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::World(command) => commands::world::world(command),
         Command::Teach(args) => commands::teach::teach(cli, args),
         Command::Sft(args) => commands::sft::sft_command(cli, args),
+        Command::Train(args) => commands::train::train_command(cli, args),
+        Command::Ablate(args) => commands::ablate::ablate(args),
         Command::Policy(command) => commands::policy::policy(cli, command),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Completions { shell } => {

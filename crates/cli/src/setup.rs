@@ -173,7 +173,7 @@ pub fn backend(
 }
 
 /// The small orchestrator that ships with this program.
-const IN_THE_BOX: Packed = &[
+pub const IN_THE_BOX: Packed = &[
     ("config.json", include_bytes!("../../../models/orchestrator/config.json")),
     ("generation_config.json", include_bytes!("../../../models/orchestrator/generation_config.json")),
     ("model.safetensors", include_bytes!("../../../models/orchestrator/model.safetensors")),

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`reward`] | what a run earned, channel by channel |
 //! | [`choose`] | which counterfactual to run next |
+//! | [`economy`] | which counterfactuals are worth their tokens, against more rollouts |
 //! | [`estimate`] | what the paired differences say, with their error |
 //! | [`cascade`] | how far an edit spread |
 //! | [`mod@unit`] | the table of credit, one row a unit |
@@ -21,6 +22,7 @@ pub mod advice;
 mod answer;
 pub mod cascade;
 pub mod choose;
+pub mod economy;
 pub mod estimate;
 mod random;
 pub mod reward;

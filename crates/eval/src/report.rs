@@ -8,13 +8,13 @@ mod data;
 mod findings;
 mod labels;
 mod markdown;
-mod markup;
+pub mod markup;
 mod page;
 mod scatter;
 mod tables;
-mod words;
+pub mod words;
 
-pub use self::csv::csv;
+pub use self::csv::{csv, quoted};
 pub use markdown::markdown;
 pub use page::html;
 

@@ -9,8 +9,7 @@ mod normal;
 mod random;
 
 pub use bootstrap::{Cluster, RESAMPLES, difference_interval, mean, mean_interval};
-pub use random::Random;
-pub(crate) use random::seed_of;
+pub use random::{Random, seed_of};
 
 use std::f64::consts::LN_2;
 

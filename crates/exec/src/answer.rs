@@ -1,5 +1,7 @@
 //! The answer inside a reply: what `share: answer` passes on, what a vote counts, what a run returns.
 
+use std::collections::HashSet;
+
 /// The answer a reply states, if it states one: after the last `Answer:` line, `####`, in the last `\boxed{}`, or after
 /// "the answer is".
 pub fn extract(reply: &str) -> Option<String> {
@@ -25,6 +27,12 @@ pub fn vote_key(answer: &str) -> String {
         Ok(number) if number.is_finite() && digits.chars().any(|c| c.is_ascii_digit()) => number.to_string(),
         _ => trimmed.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" "),
     }
+}
+
+/// Those of these answers that differ as votes, in the order first given.
+pub fn distinct(answers: &[String]) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    answers.iter().filter(|answer| seen.insert(vote_key(answer))).map(String::as_str).collect()
 }
 
 /// The rest of the last line that begins with `Answer:` and the lines up to the next empty one; if that rest is empty,
@@ -131,6 +139,13 @@ mod tests {
         for (a, b) in [("7", "-7"), ("12.5", "125"), ("A", "B"), ("inf", "nan")] {
             assert_ne!(vote_key(a), vote_key(b), "{a} and {b}");
         }
+    }
+
+    #[test]
+    fn answers_that_are_one_vote_are_kept_once() {
+        let answers = ["68", "70", "$68.00", "B", "b.", "70"].map(String::from);
+        assert_eq!(distinct(&answers), ["68", "70", "B"]);
+        assert!(distinct(&[]).is_empty());
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use crate::driver::Run;
 use crate::ledger::{Reservation, Verdict, Want};
+use crate::memory::Known;
 use crate::store::{Store, StoreError};
 use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
 use crate::{draw, tokens};
@@ -32,11 +33,14 @@ impl Run<'_> {
             return Ok(CallEnd::Failed { error, attempts: 0, spend: Spend::default() });
         };
         let key = self.reuse_key(&request, level);
-        if let Some(reply) = self.reusable(key.as_ref()) {
-            drop(self.announce(&request, duty, 0));
-            let spend = Spend { seconds: self.seconds_since(began), ..Spend::default() };
-            return Ok(CallEnd::Replied { reply, attempts: 0, reused: true, spend });
-        }
+        let mut place = match self.reusable(key.as_ref()).await {
+            Known::Reply(reply) => {
+                drop(self.announce(&request, duty, 0));
+                let spend = Spend { seconds: self.seconds_since(began), ..Spend::default() };
+                return Ok(CallEnd::Replied { reply, attempts: 0, reused: true, spend });
+            }
+            Known::Open(place) => place,
+        };
         let mut attempt = 0;
         loop {
             // The gate comes first: whoever waits at it must not hold tokens that others could use.
@@ -62,8 +66,11 @@ impl Run<'_> {
             let mut spend = self.settle(&request.agent, level, reservation, &result);
             match result {
                 Ok(reply) => {
-                    if let Some(key) = key {
-                        self.remember(key, &reply);
+                    if let (Some(key), Some(store)) = (key, self.reusing_store()) {
+                        store.remember(key, &reply);
+                    }
+                    if let Some(place) = &mut place {
+                        **place = Some(reply.clone());
                     }
                     spend.seconds = reply.simulated_s.unwrap_or_else(|| self.seconds_since(began));
                     return Ok(CallEnd::Replied { reply, attempts: attempt, reused: false, spend });
@@ -171,19 +178,21 @@ impl Run<'_> {
         }
     }
 
-    fn reusable(&self, key: Option<&[u8; 32]>) -> Option<Reply> {
-        let key = key?;
-        let remembered = self.runner.memory.as_ref().and_then(|memory| memory.get(key));
-        remembered.or_else(|| self.reusing_store()?.recall(key))
-    }
-
-    fn remember(&self, key: [u8; 32], reply: &Reply) {
-        if let Some(store) = self.reusing_store() {
-            store.remember(key, reply);
+    /// The reply to this very call, from memory or the store; or the place in memory where it is to be put.
+    async fn reusable(&self, key: Option<&[u8; 32]>) -> Known {
+        let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
+        let mut place = match (&self.runner.memory, key) {
+            (Some(memory), Some(key)) => match memory.ask(key).await {
+                Known::Open(place) => place,
+                known => return known,
+            },
+            _ => None,
+        };
+        let Some(reply) = recalled() else { return Known::Open(place) };
+        if let Some(place) = &mut place {
+            **place = Some(reply.clone());
         }
-        if let Some(memory) = &self.runner.memory {
-            memory.add(key, reply);
-        }
+        Known::Reply(reply)
     }
 
     fn reusing_store(&self) -> Option<&Arc<Store>> {

@@ -5,27 +5,40 @@
 
 use crate::worker::Reply;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedMutexGuard;
 
 /// Replies by the call they answered.
 #[derive(Default)]
 pub struct Memory {
-    replies: Mutex<HashMap<[u8; 32], Reply>>,
+    places: Mutex<HashMap<[u8; 32], Place>>,
+}
+
+/// Where a reply stands, or will. Whoever makes the call holds it; others who want the same wait.
+type Place = Arc<tokio::sync::Mutex<Option<Reply>>>;
+
+/// What is known of a call.
+pub(crate) enum Known {
+    /// Its reply.
+    Reply(Reply),
+    /// Nothing yet: to be filled in, if there is a place. Dropped without, the next who waits takes it.
+    Open(Option<OwnedMutexGuard<Option<Reply>>>),
 }
 
 impl Memory {
-    /// The reply to this very call.
-    pub(crate) fn get(&self, key: &[u8; 32]) -> Option<Reply> {
-        self.replies().get(key).cloned()
+    /// The reply to this very call, or the place for it. Waits while somebody else is making the call.
+    pub(crate) async fn ask(&self, key: &[u8; 32]) -> Known {
+        let place = self.places().entry(*key).or_default().clone();
+        let held = place.lock_owned().await;
+        match &*held {
+            Some(reply) => Known::Reply(reply.clone()),
+            None => Known::Open(Some(held)),
+        }
     }
 
-    pub(crate) fn add(&self, key: [u8; 32], reply: &Reply) {
-        self.replies().insert(key, reply.clone());
-    }
-
-    /// How many replies it holds.
+    /// How many calls it has been asked about.
     pub fn len(&self) -> usize {
-        self.replies().len()
+        self.places().len()
     }
 
     /// Whether it holds none.
@@ -33,7 +46,7 @@ impl Memory {
         self.len() == 0
     }
 
-    fn replies(&self) -> MutexGuard<'_, HashMap<[u8; 32], Reply>> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, HashMap<[u8; 32], Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,18 @@
 //! Orchestrators: whoever writes the team. They decide what to say or ask; the driver does the asking.
 
+use crate::answer;
 use crate::worker::ChatMessage;
 use lemon_spec::{Diagnostic, Language, diagnostic, json_schema};
 use lemon_trace::AgentStatus;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
 /// How many faults a model is shown of its own specification.
 const MOST_FAULTS_SHOWN: usize = 12;
+/// How many different answers it is told of, and how much of each.
+const MOST_ANSWERS_SHOWN: usize = 6;
+const MOST_ANSWER_CHARS: usize = 40;
 
 /// Whoever writes the team.
 pub trait Orchestrator: Send + Sync {
@@ -35,6 +40,14 @@ pub struct Brief<'a> {
     pub tokens_left: Option<u64>,
     /// The seed of whatever is drawn in writing this round.
     pub seed: u64,
+}
+
+impl Brief<'_> {
+    /// The answers that agents of the rounds before state, in their order. Some of them state none: a plan, a program.
+    pub fn stated(&self) -> Vec<String> {
+        let done = self.results.iter().filter(|result| result.status == AgentStatus::Done);
+        done.filter_map(|result| answer::extract(result.reply?)).collect()
+    }
 }
 
 /// What one agent gave in a round before.
@@ -210,6 +223,11 @@ pub fn instructions(language: &Language) -> String {
 
 /// What a model is told of one round of one task.
 pub fn assignment(brief: &Brief<'_>) -> String {
+    assignment_within(brief, usize::MAX)
+}
+
+/// The same with no more than so many characters of each reply: of longer ones the end, where answers stand.
+pub fn assignment_within(brief: &Brief<'_>, reply_chars: usize) -> String {
     let mut text = format!("Task:\n{}\n", brief.question.trim());
     if let Some(left) = brief.tokens_left {
         let _ = write!(text, "\nTokens left for the whole team: {left}.\n");
@@ -223,18 +241,59 @@ pub fn assignment(brief: &Brief<'_>) -> String {
             brief.round
         );
         for result in &brief.results {
-            let reply = result.reply.unwrap_or("(no reply: it failed)");
+            let reply = end_of(result.reply.unwrap_or("(no reply: it failed)"), reply_chars);
             // Quoted line by line, so that a reply cannot end its own quotation.
             let quoted = reply.lines().map(|line| format!("> {line}\n")).collect::<String>();
             let _ = write!(text, "\n{} ({}):\n{quoted}", result.agent, result.role);
+        }
+        if let Some(fact) = agreement(brief) {
+            let _ = write!(text, "\n{fact}\n");
         }
     }
     text
 }
 
+/// A text, or where it is longer its last characters.
+fn end_of(text: &str, most: usize) -> Cow<'_, str> {
+    match text.chars().count().checked_sub(most) {
+        None | Some(0) => Cow::Borrowed(text),
+        Some(excess) => "… ".chars().chain(text.chars().skip(excess)).collect(),
+    }
+}
+
+/// Whether the answers so far agree: a fact that whoever reads the replies need not find out. `None`: there are none.
+fn agreement(brief: &Brief<'_>) -> Option<String> {
+    let stated = brief.stated();
+    let distinct = answer::distinct(&stated);
+    let fact = match (brief.results.len(), stated.len(), distinct.len()) {
+        (_, 0, _) => return None,
+        (1, ..) => "Its answer",
+        // One answer agrees with nothing.
+        (_, 1, _) => "Only one of them gives an answer",
+        (_, _, 1) => "Their answers agree",
+        _ => "Their answers differ",
+    };
+    let mut shown: Vec<String> = distinct.iter().take(MOST_ANSWERS_SHOWN).map(|answer| one_line(answer)).collect();
+    if distinct.len() > MOST_ANSWERS_SHOWN {
+        shown.push("…".to_owned());
+    }
+    let shown = shown.join(", ");
+    let end = if shown.ends_with(['.', '…']) { "" } else { "." };
+    Some(format!("{fact}: {shown}{end}"))
+}
+
+/// The beginning of a text that models wrote, with nothing in it that could end the line it is put on.
+fn one_line(text: &str) -> String {
+    let cut = text.chars().count() > MOST_ANSWER_CHARS;
+    let plain = |c: char| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
+    let shown = text.chars().map(plain).take(if cut { MOST_ANSWER_CHARS - 1 } else { MOST_ANSWER_CHARS });
+    shown.chain(cut.then_some('…')).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[track_caller]
     fn check(reply: &str, expected: &str) {
@@ -250,5 +309,81 @@ mod tests {
         check("First\n```yaml\na: 1\n```\nbetter\n```yaml\nb: 2\n```", "b: 2");
         check("``` only one fence", "``` only one fence");
         check("", "");
+    }
+
+    /// The second round after these replies; `None`: the agent failed.
+    fn second<'b>(replies: &[Option<&'b str>], language: &'b Language) -> Brief<'b> {
+        let result = |reply: &Option<&'b str>| RoundResult {
+            agent: "a1",
+            role: "Solver",
+            status: if reply.is_some() { AgentStatus::Done } else { AgentStatus::Failed },
+            reply: *reply,
+        };
+        let results = replies.iter().map(result).collect();
+        Brief { question: "Q?", round: 2, results, language, tokens_left: None, seed: 0 }
+    }
+
+    /// The last line of what is told after these replies, if it is no quotation.
+    #[track_caller]
+    fn check_agreement(replies: &[Option<&str>], expected: Option<&str>) {
+        let told = assignment(&second(replies, &Language::default()));
+        let fact = told.lines().last().filter(|line| !replies.is_empty() && !line.starts_with('>'));
+        assert_eq!(fact, expected, "{told}");
+    }
+
+    #[test]
+    fn whether_answers_agree_is_told() {
+        let [one, same, other] = [Some("So:\nAnswer: 42"), Some("#### 42.0"), Some("The answer is 40.")];
+        check_agreement(&[one, same], Some("Their answers agree: 42."));
+        check_agreement(&[one, other], Some("Their answers differ: 42, 40."));
+        check_agreement(&[other, one, same, other], Some("Their answers differ: 40, 42."));
+        check_agreement(&[one], Some("Its answer: 42."));
+        check_agreement(&[one, Some("First add."), None], Some("Only one of them gives an answer: 42."));
+        check_agreement(&[one, None, same], Some("Their answers agree: 42."));
+        check_agreement(&[Some("First add."), None], None);
+        check_agreement(&[], None);
+    }
+
+    #[test]
+    fn of_long_replies_the_end_is_told_and_answers_are_those_of_the_whole() {
+        let language = Language::default();
+        let told = |reply: &str, most| assignment_within(&second(&[Some(reply)], &language), most);
+        assert!(told("ééé", 3).contains("> ééé\n"));
+        assert!(told("éabc", 3).contains("> … abc\n"));
+        assert!(told("one\ntwo\nthree", 9).contains("> … two\n> three\n"));
+        assert!(told("abc", 0).contains("> … \n"));
+        let long = told("The long way.\nAnswer: forty-two", 5);
+        assert!(long.ends_with("> … y-two\n\nIts answer: forty-two.\n"), "{long}");
+        let brief = second(&[Some("The long way.\nAnswer: forty-two")], &language);
+        assert_eq!(assignment(&brief), assignment_within(&brief, 32));
+    }
+
+    #[test]
+    fn answers_are_told_in_part_and_on_one_line() {
+        let many: Vec<String> = (1..9).map(|number| format!("Answer: {number}")).collect();
+        let many: Vec<Option<&str>> = many.iter().map(|reply| Some(reply.as_str())).collect();
+        check_agreement(&many, Some("Their answers differ: 1, 2, 3, 4, 5, 6, …"));
+        let long = format!("Answer: {}", "é".repeat(41));
+        check_agreement(&[Some(&long)], Some(&format!("Its answer: {}…", "é".repeat(39))));
+        let exact = format!("Answer: {}", "é".repeat(40));
+        check_agreement(&[Some(&exact)], Some(&format!("Its answer: {}.", "é".repeat(40))));
+        check_agreement(&[Some("Answer:\nx\nThis\tis\u{2028}round\u{7} 3.")], Some("Its answer: x This is round  3."));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_reply_can_break_the_line(answers in prop::collection::vec("(?s).{0,60}", 1..5)) {
+            let replies: Vec<String> = answers.iter().map(|answer| format!("Answer: {answer}")).collect();
+            let replies: Vec<Option<&str>> = replies.iter().map(|reply| Some(reply.as_str())).collect();
+            let language = Language::default();
+            let brief = second(&replies, &language);
+            let line = agreement(&brief).unwrap_or_default();
+            prop_assert!(!line.chars().any(|c| c.is_control()), "{:?}", line);
+            prop_assert!(line.chars().count() <= 40 + 4 * 42, "{}", line);
+            let told = assignment(&brief);
+            prop_assert!(line.is_empty() || told.lines().last() == Some(line.as_str()), "{}", told);
+        }
     }
 }

@@ -5,14 +5,21 @@
 //! simulated world, and a strong model behind an endpoint. [`mod@sft`] is supervised learning; a [`Writer`] is a policy as an
 //! orchestrator.
 
+mod checkpoint;
+pub mod fields;
 pub mod pair;
 mod probe;
 pub mod sft;
 mod small;
+mod student;
+pub mod study;
 pub mod teach;
+pub mod train;
 pub mod trial;
 mod writer;
 
+pub use checkpoint::KeepError;
 pub use probe::{ProbeError, probe};
 pub use small::small_model;
+pub use student::{Encoded, Scribe, Student};
 pub use writer::{Desk, MOST_TOKENS, Writer, brief};

@@ -76,6 +76,8 @@ pub enum Teacher {
     Search,
     /// A model behind an endpoint.
     Endpoint,
+    /// Teams drawn at random from those that make sense.
+    Broad,
 }
 
 /// Pairs that cannot be read.

@@ -4,14 +4,12 @@
 //! Everything that happens follows from the settings and the seed. A checkpoint is a folder that appears whole or not at all,
 //! so a run that is killed at any moment goes on from the last one and ends with the same numbers.
 
-mod checkpoint;
-
-use checkpoint::{Checkpoints, State};
+use crate::checkpoint::{Checkpoints, KeepError, METRICS};
 use lemon_policy::{
     Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How to learn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -150,25 +148,12 @@ pub enum SftError {
     /// The policy failed.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// A file could not be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
     /// There is nothing to learn from, or nothing to look at.
     #[error("{0}")]
     Lessons(String),
-    /// The folder holds something else.
-    #[error("{}: {fact}", path.display())]
-    OtherRun {
-        /// The folder.
-        path: PathBuf,
-        /// What is different.
-        fact: String,
-    },
     /// The probe failed.
     #[error("the teams could not be tried: {0}")]
     Probe(String),
@@ -192,8 +177,19 @@ pub fn sft(
         return Err(SftError::Lessons("there are no lessons, or none are left to validate with".to_owned()));
     }
     policy.set_optimiser(settings.optimiser);
-    let checkpoints = Checkpoints::new(folder, settings, lessons, validation)?;
-    let mut state = checkpoints.resume(policy)?;
+    let begun = [
+        ("settings", serde_json::to_string(settings).unwrap_or_default()),
+        ("lessons", fingerprint(lessons)),
+        ("lessons to validate with", fingerprint(validation)),
+    ];
+    let checkpoints = Checkpoints::new(folder, &begun)?;
+    let mut state = match checkpoints.resume(|state: &State| state.step)? {
+        None => State::default(),
+        Some((state, folder)) => {
+            policy.load_state(&folder)?;
+            state
+        }
+    };
     while state.step < settings.steps && !state.stopped_early {
         state.step += 1;
         let mut metrics = learn_once(policy, lessons, settings, state.step)?;
@@ -207,9 +203,9 @@ pub fn sft(
                 policy.save(&folder.join("best"), Precision::F32)?;
             }
         }
-        checkpoints.record(&metrics)?;
+        checkpoints.record(METRICS, &metrics)?;
         if is_look {
-            checkpoints.save(policy, &state)?;
+            checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
         }
         if !watch(&metrics) {
             break;
@@ -258,7 +254,7 @@ fn batch(lessons: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
 }
 
 /// The order of the lessons in one pass.
-fn order(lessons: usize, seed: u64, pass: u64) -> Vec<usize> {
+pub(crate) fn order(lessons: usize, seed: u64, pass: u64) -> Vec<usize> {
     let mut random = lemon_spec::generate::Random::new(seed ^ pass.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut order: Vec<usize> = (0..lessons).collect();
     for last in (1..lessons).rev() {
@@ -274,6 +270,29 @@ pub fn mean_loss(policy: &dyn Policy, lessons: &[Lesson]) -> Result<f64, PolicyE
     let (sum, count) =
         scores.iter().flatten().fold((0.0, 0usize), |(sum, count), it| (sum - f64::from(*it), count + 1));
     Ok(sum / count.max(1) as f64)
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct State {
+    step: u64,
+    best_step: u64,
+    best: Look,
+    /// Looks since the best.
+    since_best: u64,
+    stopped_early: bool,
+    skipped: u64,
+}
+
+/// A number that other lessons would not have.
+fn fingerprint(lessons: &[Lesson]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for lesson in lessons {
+        for token in lesson.prompt.iter().chain([&u32::MAX]).chain(&lesson.tokens).chain([&u32::MAX]) {
+            hash = (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{} lessons, {hash:016x}", lessons.len())
 }
 
 impl State {

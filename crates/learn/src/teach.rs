@@ -5,9 +5,12 @@
 //! | [`rules`] | the question | a beginning: clear decisions, no runs needed |
 //! | [`search`] | the simulated world | teams that earn most there, by kind of task |
 //! | [`endpoint`] | what a strong model knows | duties for this very task |
+//! | [`broad`] | nothing | validity and breadth, before reinforcement learning finds what pays |
 //!
-//! All three decide by what stands in the question: a decision that hangs on anything else could not be learned from pairs.
+//! The first three decide by what stands in the question: a decision that hangs on anything else could not be learned from
+//! pairs. The last decides nothing: what can be learned from it is how often each kind of team is written.
 
+pub mod broad;
 pub mod endpoint;
 mod fields;
 mod look;
@@ -81,7 +84,7 @@ fn task_text(case: &Case) -> TaskText {
 }
 
 /// A number that depends on the seed and these words alone.
-fn draw(seed: u64, words: &[&str]) -> u64 {
+pub(crate) fn draw(seed: u64, words: &[&str]) -> u64 {
     let mut state = seed;
     for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
         state = Random::new(state ^ u64::from(byte)).next_u64();

@@ -1,7 +1,7 @@
 //! A policy as an orchestrator: from a brief to tokens, and from tokens to a team.
 
 use crate::pair::{Pair, Told};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, assignment, instructions};
+use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Tokenizer};
 use lemon_spec::{Language, Shape, grammar, render, validate_round};
@@ -29,16 +29,26 @@ pub struct Desk {
     shape: Shape,
     /// Tokens that a prompt may have.
     longest_prompt: usize,
-    /// By the agents of the rounds before.
-    grammars: Arc<Mutex<HashMap<Vec<String>, Grammar>>>,
+    /// Rounds that a run has at most: the last one cannot ask for another.
+    rounds: u32,
+    grammars: Arc<Mutex<Grammars>>,
 }
+
+/// By the agents of the rounds before, and whether another round may follow.
+type Grammars = HashMap<(Vec<String>, bool), Grammar>;
 
 impl Desk {
     /// A desk for a model that reads so many tokens in all.
     pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
         // A team of the largest shape has to fit behind the prompt; most are far shorter.
         let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
-        Desk { tokenizer, language, shape, longest_prompt, grammars: Arc::default() }
+        Desk { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
+    }
+
+    /// The same for runs of at most so many rounds.
+    #[must_use]
+    pub fn with_rounds(self, rounds: u32) -> Self {
+        Desk { rounds, ..self }
     }
 
     /// The tokenizer.
@@ -52,18 +62,20 @@ impl Desk {
     }
 
     /// The prompt for one round. A task that is too long loses its middle: its beginning says what it is about, its end what
-    /// is asked.
+    /// is asked. Replies of earlier rounds lose their beginning before that: they are long, a small model reads few tokens,
+    /// and the answer stands at the end.
     ///
     /// # Errors
     /// The model's chat template cannot be used.
     pub fn prompt(&self, brief: &Brief<'_>) -> Result<Vec<u32>, PolicyError> {
+        let reply_chars = self.longest_prompt / REPLY_SHARE;
         let mut kept = brief.question.chars().count();
         loop {
             let question = shortened(brief.question, kept);
             let shorter = Brief { question: &question, tokens_left: None, results: brief.results.clone(), ..*brief };
             let messages = [
                 Message { role: Role::System, content: instructions(&self.language) },
-                Message { role: Role::User, content: assignment(&shorter) },
+                Message { role: Role::User, content: assignment_within(&shorter, reply_chars) },
             ];
             let prompt = self.tokenizer.prompt(&messages)?;
             if prompt.len() <= self.longest_prompt || kept <= 1 {
@@ -80,12 +92,18 @@ impl Desk {
     /// # Errors
     /// The grammar cannot be used: a defect.
     pub fn grammar(&self, earlier: &[String]) -> Result<Grammar, PolicyError> {
+        self.grammar_of(earlier, true)
+    }
+
+    fn grammar_of(&self, earlier: &[String], another: bool) -> Result<Grammar, PolicyError> {
         let known = || self.grammars.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(grammar) = known().get(earlier) {
+        let key = (earlier.to_vec(), another);
+        if let Some(grammar) = known().get(&key) {
             return Ok(grammar.clone());
         }
-        let made = Grammar::new(&grammar(&self.language, earlier, &self.shape), &self.tokenizer)?;
-        known().insert(earlier.to_vec(), made.clone());
+        let shape = Shape { review: self.shape.review && another, ..self.shape.clone() };
+        let made = Grammar::new(&grammar(&self.language, earlier, &shape), &self.tokenizer)?;
+        known().insert(key, made.clone());
         Ok(made)
     }
 
@@ -95,7 +113,8 @@ impl Desk {
     /// As [`Self::prompt`] and [`Self::grammar`].
     pub fn request(&self, brief: &Brief<'_>, constrained: bool) -> Result<Request, PolicyError> {
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let grammar = if constrained { Some(self.grammar(&earlier)?) } else { None };
+        let another = brief.round < self.rounds;
+        let grammar = if constrained { Some(self.grammar_of(&earlier, another)?) } else { None };
         Ok(Request { prompt: self.prompt(brief)?, grammar, seed: brief.seed })
     }
 
@@ -125,6 +144,10 @@ pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
 
 /// Tokens that a team may have.
 pub const MOST_TOKENS: usize = 1_024;
+
+/// For so many tokens of a prompt, one character of each reply is read: 128 characters where a model reads 2,048 tokens, about
+/// 4,000 where it reads 32,768.
+const REPLY_SHARE: usize = 8;
 
 /// A text of at most so many characters: its beginning and its end.
 fn shortened(text: &str, most: usize) -> String {
@@ -226,6 +249,7 @@ mod tests {
     use super::*;
     use lemon_policy::TablePolicy;
     use lemon_spec::validate;
+    use lemon_trace::AgentStatus;
 
     /// Somebody who knows nothing and writes any team.
     fn writer(settings: SampleSettings) -> Writer {
@@ -295,5 +319,24 @@ mod tests {
         assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());
         let told = writer.desk.tokenizer.decode(&prompt);
         assert!(told.contains("First words.") && told.contains("last words?"));
+    }
+
+    #[test]
+    fn long_replies_lose_their_beginning() {
+        let writer = writer(SampleSettings::default());
+        let most = writer.desk.longest_prompt / REPLY_SHARE;
+        let told = |reply: &str| {
+            let result = RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply) };
+            let brief = Brief { round: 2, results: vec![result], ..writer.desk.first("A task?", 0) };
+            let prompt = writer.desk.prompt(&brief).unwrap();
+            assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());
+            writer.desk.tokenizer.decode(&prompt)
+        };
+        let end = "Answer: 42";
+        let exact = format!("{}{end}", "x".repeat(most - end.len()));
+        assert!(told(&exact).contains(&format!("> {exact}\n")));
+        let long = told(&format!("First words. {exact}"));
+        assert!(long.contains(&format!("> … {exact}\n")));
+        assert!(long.contains("A task?") && !long.contains("First words."));
     }
 }

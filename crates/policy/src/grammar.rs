@@ -117,16 +117,33 @@ impl Grammar {
     /// # Errors
     /// The position of the first token for which nothing fits.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+        self.encode_like(text, &[])
+    }
+
+    /// The same, but with the tokens of another text as far as both are the same: what two texts share should be written by
+    /// the same tokens, or their probabilities could not be compared.
+    ///
+    /// # Errors
+    /// As [`Grammar::encode`].
+    pub fn encode_like(&self, text: &str, like: &[u32]) -> Result<Vec<u32>, PolicyError> {
         let mut walk = self.walk();
-        let mut tokens = Vec::new();
+        let mut tokens: Vec<u32> = Vec::new();
         let mut rest = text.as_bytes();
+        let mut alike = true;
         loop {
             let run = match walk.next()? {
                 Next::Forced(forced) => forced,
                 Next::Choose(mask) => {
-                    let longest = self.inner.vocabulary.longest_prefix(rest, &mask);
+                    let fits = |token: &u32| {
+                        *token != walk.end
+                            && mask.allows(*token)
+                            && rest.starts_with(self.inner.tokenizer.bytes(*token))
+                    };
+                    let same = like.get(tokens.len()).copied().filter(|token| alike && fits(token));
+                    alike = same.is_some();
+                    let longest = || self.inner.vocabulary.longest_prefix(rest, &mask);
                     let end = Some(walk.end).filter(|end| rest.is_empty() && mask.allows(*end));
-                    let token = longest.or(end).ok_or(PolicyError::NotInGrammar { at: tokens.len() })?;
+                    let token = same.or_else(longest).or(end).ok_or(PolicyError::NotInGrammar { at: tokens.len() })?;
                     walk.take(token)?;
                     vec![token]
                 }

@@ -232,19 +232,28 @@ impl Batch {
 }
 
 /// What one token contributes.
-pub(crate) struct Term {
-    pub(crate) loss: f64,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Term {
+    /// Its part of the loss.
+    pub loss: f64,
     /// The derivative of the loss by the token's log-probability.
-    pub(crate) slope: f64,
-    pub(crate) weighted: bool,
-    pub(crate) clipped: bool,
-    pub(crate) kl_old: f64,
-    pub(crate) kl_reference: f64,
+    pub slope: f64,
+    /// Whether it carries a weight.
+    pub weighted: bool,
+    /// Whether its ratio was clipped.
+    pub clipped: bool,
+    /// Its divergence (k3) from the old policy.
+    pub kl_old: f64,
+    /// Its divergence (k3) from the reference.
+    pub kl_reference: f64,
 }
 
 impl Objective {
-    /// Whether there is a figure for each token.
-    pub(crate) fn check(&self, tokens: usize) -> Result<(), PolicyError> {
+    /// Checks that there is a figure for each token.
+    ///
+    /// # Errors
+    /// There are more or fewer.
+    pub fn check(&self, tokens: usize) -> Result<(), PolicyError> {
         let lengths = match self {
             Objective::Likelihood { weights } => vec![weights.len()],
             Objective::Clipped { weights, advantages, old, reference, .. } => {
@@ -260,7 +269,7 @@ impl Objective {
     }
 
     /// What the token at a position contributes, given its log-probability now.
-    pub(crate) fn term(&self, at: usize, logprob: f32) -> Term {
+    pub fn term(&self, at: usize, logprob: f32) -> Term {
         let now = f64::from(logprob);
         let of = |values: &[f32]| f64::from(values.get(at).copied().unwrap_or(0.0));
         match self {
@@ -308,8 +317,9 @@ fn divergence(gap: f64) -> f64 {
     gap.exp() - gap - 1.0
 }
 
-#[derive(Default)]
-pub(crate) struct Totals {
+/// Sums over the tokens that were chosen: what a step reports.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
     loss: f64,
     tokens: usize,
     entropy: f64,
@@ -319,7 +329,8 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn add(&mut self, term: &Term, entropy: f32) {
+    /// Adds a token, and the entropy of the distribution it was drawn from.
+    pub fn add(&mut self, term: &Term, entropy: f32) {
         self.loss += term.loss;
         if term.weighted {
             self.tokens += 1;
@@ -330,7 +341,8 @@ impl Totals {
         }
     }
 
-    pub(crate) fn report(&self) -> StepReport {
+    /// The report, all but the norm of the gradient.
+    pub fn report(&self) -> StepReport {
         let mean = |sum: f64| if self.tokens == 0 { 0.0 } else { sum / self.tokens as f64 };
         StepReport {
             loss: self.loss,

@@ -35,6 +35,7 @@ pub use error::PolicyError;
 pub use folder::Packed;
 pub use grammar::Grammar;
 pub use language::{DeviceChoice, LanguagePolicy, Precision};
+pub use learn::{Term, Totals};
 pub use optimiser::OptimiserSettings;
 pub use parameters::{Learning, LoraSettings};
 pub use spans::owners;

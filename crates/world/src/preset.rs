@@ -1,5 +1,6 @@
 //! The figures of a world: those fitted on recorded models, and those chosen because nothing is on record.
 
+use crate::draws::logistic;
 use crate::features::Difficulty;
 use crate::skill::Family;
 use serde::{Deserialize, Serialize};
@@ -114,8 +115,18 @@ pub struct Choices {
     pub options: f64,
     /// The weight of a bare answer against one with its reasoning.
     pub bare_answer: f64,
+    /// Every log-odds of an own attempt is multiplied by this before it becomes a probability. 1: as on record; more: an agent
+    /// gives the same answer to the same question more often, right or wrong; less: it is noisier.
+    pub steadiness: f64,
     /// Tokens a second, by level.
     pub speed: [f64; 3],
+}
+
+impl Choices {
+    /// The probability that an own attempt with these log-odds is right.
+    pub(crate) fn chance(&self, log_odds: f64) -> f64 {
+        logistic(self.steadiness * log_odds)
+    }
 }
 
 /// The worlds that come with the project.
@@ -154,6 +165,7 @@ impl Preset {
             without_working: 1.0,
             options: 1.3,
             bare_answer: 0.8,
+            steadiness: 1.0,
             speed: [150.0, 90.0, 50.0],
         };
         match self {

@@ -43,6 +43,13 @@ impl World {
         World { luck, ..self }
     }
 
+    /// The same world with other chosen figures. Its workers go by another name: what they say is not what those of the preset
+    /// say.
+    #[must_use]
+    pub fn with_choices(self, choices: Choices) -> Self {
+        World { choices, ..self }
+    }
+
     /// A world of these items.
     pub fn new<'a>(preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
         World::with_figures(Fitted::shipped().clone(), preset, items)
@@ -72,7 +79,7 @@ impl World {
     /// The probability that one agent of a level is right alone; `None` for a question the world does not know.
     pub fn solo(&self, question: &str, level: usize) -> Option<f64> {
         let item = self.items.get(question.trim())?;
-        item.log_odds(self.fit(item), &self.choices, level).map(logistic)
+        item.log_odds(self.fit(item), &self.choices, level).map(|odds| self.choices.chance(odds))
     }
 
     /// The difficulty of a question, from its features; `None` for a question the world does not know.
@@ -82,13 +89,23 @@ impl World {
 
     /// The workers of this world.
     pub fn backend(self) -> Backend {
-        let level = |name: &str| Level { identity: format!("sim/{}/{name}", self.preset.as_str()), ..Level::new(name) };
+        let world = self.name();
+        let level = |name: &str| Level { identity: format!("sim/{world}/{name}"), ..Level::new(name) };
         Backend {
-            name: format!("sim ({})", self.preset.as_str()),
+            name: format!("sim ({world})"),
             levels: LEVELS.map(level).to_vec(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
         }
+    }
+
+    /// The preset, and a mark of the chosen figures where they are not its own: replies are kept under this name.
+    fn name(&self) -> String {
+        let preset = self.preset.as_str();
+        if self.choices == self.preset.choices() {
+            return preset.to_owned();
+        }
+        format!("{preset}+{:08x}", Draws::new(0, &["choices", &format!("{:?}", self.choices)]).bits() >> 32)
     }
 
     fn fit(&self, item: &WorldItem) -> &FamilyFit {
@@ -180,7 +197,7 @@ impl<'a> Asked<'a> {
         // The mean of a log-normal draw is the figure on record.
         let length = self.figures.characters * (spread * words.normal() - spread * spread / 2.0).exp();
         if text::hands_on_notes(&self.brief.base, self.item.family) {
-            let good = self.draws("plan").chance(logistic(self.own_odds() + 1.0));
+            let good = self.draws("plan").chance(self.choices.chance(self.own_odds() + 1.0));
             return text::plan(self.item, good, length * 0.6, &mut words);
         }
         let answer = self.answer();
@@ -227,7 +244,7 @@ impl<'a> Asked<'a> {
             return self.most_proposed();
         }
         // A stream for each purpose, so that what one takes does not shift another.
-        let own_right = self.draws("attempt").chance(logistic(self.own_odds()));
+        let own_right = self.draws("attempt").chance(self.choices.chance(self.own_odds()));
         let own = match own_right {
             true => Proposal::Right,
             false => Proposal::Wrong(self.item.wrong_answer(self.figures.favourite, &mut self.draws("slip"))),
@@ -261,7 +278,7 @@ impl<'a> Asked<'a> {
             (true, _) => logistic(revision.log_odds(own, support, ability) + trust),
             // A judge chooses and does not look again.
             (false, "judge") => 0.0,
-            (false, _) => revision.second_look * logistic(self.own_odds()),
+            (false, _) => revision.second_look * self.choices.chance(self.own_odds()),
         }
     }
 

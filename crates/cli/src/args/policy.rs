@@ -206,6 +206,8 @@ pub enum TeacherName {
     Search,
     /// A strong model behind an endpoint
     Endpoint,
+    /// Teams drawn at random from those that make sense: a beginning for reinforcement learning
+    Broad,
 }
 
 /// How numbers are written to disk.

@@ -1,5 +1,6 @@
 //! One command, one file, one function.
 
+pub mod ablate;
 pub mod bench;
 pub mod compare;
 pub mod credit;
@@ -16,6 +17,7 @@ pub mod sft;
 mod tasks;
 pub mod teach;
 pub mod trace;
+pub mod train;
 pub mod validate;
 pub mod world;
 

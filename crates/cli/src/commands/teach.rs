@@ -122,6 +122,11 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
             }
             Ok((asked.pairs, Summary { refused, silent: asked.silent, ..Summary::default() }))
         }
+        TeacherName::Broad => {
+            let settings = teach::broad::Settings { runs: args.runs, ..Default::default() };
+            let pairs = teach::broad::teach(lessons, &settings).await.map_err(fault)?;
+            Ok((pairs, Summary::default()))
+        }
     }
 }
 

@@ -24,5 +24,6 @@ mod results;
 mod send;
 mod specs;
 mod tasks;
+mod train;
 mod usage;
 mod world;

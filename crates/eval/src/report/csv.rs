@@ -79,7 +79,8 @@ fn fields(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn quoted(field: &str) -> String {
+/// A field as CSV has it: in quotes where it needs them.
+pub fn quoted(field: &str) -> String {
     let is_plain = !field.contains(['"', ',', '\n', '\r']) && field.trim() == field;
     if is_plain { field.to_owned() } else { format!("\"{}\"", field.replace('"', "\"\"")) }
 }

@@ -40,7 +40,8 @@ pub fn token_difference(difference: f64) -> String {
     format!("{sign}{}", number(difference.abs()))
 }
 
-fn signed(x: f64, places: usize) -> String {
+/// A number with its sign, to so many places: `+0.012`, `−0.5`, and `0.00` without one.
+pub fn signed(x: f64, places: usize) -> String {
     if !x.is_finite() {
         return NONE.to_owned();
     }

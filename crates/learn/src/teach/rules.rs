@@ -119,14 +119,14 @@ pub(super) fn shape(sight: &Sight, aim: Aim, language: &Language) -> Spec {
 
 /// A level of model by its place among those there are.
 #[derive(Clone, Copy)]
-enum Level {
+pub(super) enum Level {
     Weak,
     Middle,
     Strong,
 }
 
 impl Level {
-    fn name(self, language: &Language) -> String {
+    pub(super) fn name(self, language: &Language) -> String {
         let last = language.capacities.len().saturating_sub(1);
         let place = match self {
             Level::Weak => 0,
@@ -154,7 +154,8 @@ fn chain_of(levels: &[Level], mark: &str, kind: Kind, language: &Language) -> Sp
     Spec { agents, answer: Answer { from, by: AnswerRule::Last }, next: Next::Stop }
 }
 
-fn first_base(kind: Kind) -> &'static str {
+/// Who begins.
+pub(super) fn first_base(kind: Kind) -> &'static str {
     match kind {
         Kind::Number | Kind::Options => "solver",
         Kind::Knowledge => "expert",
@@ -227,11 +228,17 @@ async fn second_round(lessons: &Lessons<'_>, case: &Case, subject: Option<&str>)
         return Ok(None);
     };
     let Some(earned) = lessons.trials.earned(case, &trace)? else { return Ok(None) };
-    Ok(later_pair(lessons, case, &trace, earned))
+    Ok(later_pair(lessons, case, &trace, Teacher::Rules, Some(earned)))
 }
 
 /// The pair of a run's second round. `None` if it had none.
-fn later_pair(lessons: &Lessons<'_>, case: &Case, trace: &Trace, earned: Earned) -> Option<Pair> {
+pub(super) fn later_pair(
+    lessons: &Lessons<'_>,
+    case: &Case,
+    trace: &Trace,
+    teacher: Teacher,
+    earned: Option<Earned>,
+) -> Option<Pair> {
     let spec = trace.events.iter().find_map(|event| match &event.kind {
         EventKind::Decision { round: 2, text, .. } => Some(text.clone()),
         _ => None,
@@ -246,7 +253,7 @@ fn later_pair(lessons: &Lessons<'_>, case: &Case, trace: &Trace, earned: Earned)
     };
     let agents = &trace.summary().agents;
     let results: Vec<Told> = agents.iter().filter(|agent| agent.round == 1).filter_map(told).collect();
-    let pair = lessons.written(case, spec, Teacher::Rules, Some(earned), 1);
+    let pair = lessons.written(case, spec, teacher, earned, u32::from(earned.is_some()));
     Some(Pair { task: task_text(case), round: 2, results, ..pair })
 }
 

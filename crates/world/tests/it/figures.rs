@@ -86,5 +86,6 @@ fn the_teams_preset_differs_where_it_says() {
     for preset in Preset::ALL {
         assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
     }
+    assert_eq!([calibrated.steadiness, teams.steadiness], [1.0, 1.0]);
     assert_eq!(shipped(Preset::default()).backend().name, "sim (calibrated)");
 }

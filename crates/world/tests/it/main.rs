@@ -12,4 +12,5 @@ mod reading;
 mod record;
 mod replay;
 mod roles;
+mod steadiness;
 mod texts;

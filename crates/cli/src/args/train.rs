@@ -1,0 +1,81 @@
+//! The words of `lemon train` and `lemon ablate`.
+
+use super::{DeviceName, Endpoints, EvalWorkers};
+use clap::Args;
+use std::path::PathBuf;
+
+/// `lemon train`
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// The recipe: `quick`, `full`, or a TOML file; `quick.toml` and `full.toml` in recipes/ say what every word means
+    #[arg(long, default_value = "quick", value_name = "NAME|FILE")]
+    pub recipe: String,
+    /// The folder of task sets: train on other splits, look at the test splits [default: tasks of our own]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Who works
+    #[arg(long, value_enum, default_value_t = EvalWorkers::Sim)]
+    pub workers: EvalWorkers,
+    /// The seed of every random choice [default: the recipe's]
+    #[arg(long, env = "LEMON_SEED", value_name = "N")]
+    pub seed: Option<u64>,
+    /// Steps at most [default: the recipe's]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Where everything is kept: checkpoints, metrics, the model, a page
+    #[arg(long, value_name = "DIR", default_value = "train")]
+    pub out: PathBuf,
+    /// Go on with the training in that folder
+    #[arg(long)]
+    pub resume: bool,
+    /// Where the model runs
+    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
+    pub device: DeviceName,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `lemon ablate`
+#[derive(Debug, Args)]
+pub struct AblateArgs {
+    /// Which study: `table` (all arms with a table policy), `map` (where credit pays), `language` (a small language model),
+    /// `stop` (when to go on)
+    #[arg(value_name = "STUDY")]
+    pub study: String,
+    /// The arms to compare [default: those of the study]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub arms: Vec<String>,
+    /// Seeds of each arm [default: those of the study]
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub first_seed: u64,
+    /// The folder of task sets [default: tasks of our own]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// A recipe for all arms to change, in place of the study's own
+    #[arg(long, value_name = "FILE")]
+    pub recipe: Option<PathBuf>,
+    /// The file of runs, one to a line; what is there already is not run again
+    #[arg(long, value_name = "FILE", default_value = "study.jsonl")]
+    pub rows: PathBuf,
+    /// Where tables and figures go [default: only the file of runs]
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Where a language model runs
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}

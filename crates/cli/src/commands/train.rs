@@ -1,0 +1,248 @@
+//! `lemon train`: reinforcement learning by a recipe.
+
+use crate::args::train::TrainArgs;
+use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
+use crate::config::Config;
+use crate::fault::{Fault, read_file};
+use crate::live::train::TrainView;
+use crate::{println, runtime, setup, to_json};
+use lemon_eval::Grader;
+use lemon_exec::{Backend, Settings};
+use lemon_learn::KeepError;
+use lemon_learn::train::board::Board;
+use lemon_learn::train::build::{self, Enrolled, Enrolment, Tasks};
+use lemon_learn::train::metrics::{Metrics, Timing};
+use lemon_learn::train::page::page;
+use lemon_learn::train::recipe::Recipe;
+use lemon_learn::train::{End, Ground, TrainError, Trained, train};
+use lemon_policy::{DeviceChoice, Precision};
+use lemon_spec::Language;
+use lemon_world::{Recorded, World, outcomes};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The recipes that come with this program.
+const RECIPES: [(&str, &str); 2] = [
+    ("quick", include_str!("../../../../recipes/quick.toml")),
+    ("full", include_str!("../../../../recipes/full.toml")),
+];
+
+pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
+    let config = Config::load(cli.config.as_deref())?;
+    let mut recipe = recipe(&args.recipe)?;
+    recipe.seed = args.seed.unwrap_or(recipe.seed);
+    recipe.steps = args.steps.unwrap_or(recipe.steps);
+    folder(args)?;
+    let runtime = runtime()?;
+    let cancel = CancellationToken::new();
+    runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is learned so far is kept; --resume goes on"));
+    runtime.block_on(learn(cli, args, &config, &recipe, &cancel))
+}
+
+/// A recipe by its name, or from a file.
+pub fn recipe(name: &str) -> Result<Recipe, Fault> {
+    let text = match RECIPES.iter().find(|(known, _)| *known == name) {
+        Some((_, text)) => (*text).to_owned(),
+        None if Path::new(name).exists() => read_file(Path::new(name))?,
+        None => {
+            return Err(Fault::new(format!("there is no recipe `{name}`"))
+                .hint("`quick` and `full` come with this program; or name a TOML file"));
+        }
+    };
+    toml::from_str(&text).map_err(|error| Fault::new(format!("recipe {name}: {}", error.to_string().trim_end())))
+}
+
+/// A folder with a run in it is taken up only by somebody who says so.
+fn folder(args: &TrainArgs) -> Result<(), Fault> {
+    let begun = args.out.join("run.json").exists();
+    match (begun, args.resume) {
+        (true, false) => Err(Fault::new(format!("{} holds a training already", args.out.display()))
+            .hint("--resume goes on with it; --out DIR begins another")),
+        (false, true) if !args.out.join("warm").exists() => {
+            Err(Fault::new(format!("{} holds no training", args.out.display())).hint("leave --resume out to begin one"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn learn(
+    cli: &Cli,
+    args: &TrainArgs,
+    config: &Config,
+    recipe: &Recipe,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
+    let mut view = TrainView::new(recipe.steps, args.quiet);
+    let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
+    view.say(&format!("{} tasks to train on, {} to look at", tasks.train.len(), tasks.held_out.len()));
+    let (backend, language, settings) = workers(args, config, recipe, &tasks)?;
+    let language = Arc::new(language);
+    let sandbox = match Grader::needs_sandbox(tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item)) {
+        true => Some(super::grade::sandbox(false)?),
+        false => None,
+    };
+    let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
+    let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
+    if args.workers == EvalWorkers::Endpoints {
+        // Replies are paid for: those of a step that is taken again come from the store.
+        arena.trials.evaluator.store = Some(setup::store(config, cli.store.as_deref())?);
+    }
+    let device = DeviceChoice::from(args.device);
+    let warm = args.out.join("warm");
+    let Enrolled { mut student, scribe } =
+        build::enrol(recipe, setup::IN_THE_BOX, device, &language, &warm, |metrics| {
+            if let Some(look) = metrics.look {
+                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
+            }
+            !cancel.is_cancelled()
+        })
+        .await
+        .map_err(Fault::new)?;
+    if cancel.is_cancelled() {
+        return Err(Fault::new("stopped during the warm start").hint("--resume goes on"));
+    }
+    let reference = if recipe.update.kl > 0.0 {
+        Some(build::enrol(recipe, setup::IN_THE_BOX, device, &language, &warm, |_| true).await.map_err(Fault::new)?)
+    } else {
+        None
+    };
+    let mut reference = reference.map(|enrolled| enrolled.student);
+    let ground = Ground {
+        arena: Arc::new(arena),
+        scribe: scribe.as_ref(),
+        cases: Arc::new(tasks.train),
+        held_out: Arc::new(tasks.held_out),
+        reference: reference.as_mut().map(|student| &*student.student()),
+    };
+    let trained = train(&ground, student.student(), recipe, &args.out, |metrics, timing| {
+        view.step(metrics, timing);
+        true
+    })
+    .await;
+    view.finish();
+    let trained = trained.map_err(|error| {
+        let hint = match &error {
+            TrainError::WorkersGone { .. } => {
+                "nothing is lost: when they are back, the same command with --resume goes on"
+            }
+            TrainError::Tasks(_) => "name sets under [tasks] in the recipe, and how many to train on and to hold out",
+            TrainError::Keep(KeepError::OtherRun { .. }) => {
+                "it goes on only with the recipe, the seed and the tasks it was begun with"
+            }
+            _ => "the last checkpoint stands; the same command with --resume goes on from it",
+        };
+        Fault::new(&error).hint(hint)
+    })?;
+    finish(args, recipe, &trained, &student)
+}
+
+/// Writes the model, the page, the board, and says what came of it.
+fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &Enrolment) -> Result<u8, Fault> {
+    let out = &args.out;
+    let metrics: Vec<Metrics> = lines(&out.join("metrics.jsonl"))?;
+    let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
+    let text = toml::to_string_pretty(recipe).unwrap_or_default();
+    write(&out.join("recipe.toml"), &text)?;
+    write(&out.join("report.html"), &page("Training", &text, &metrics, &timings, &trained.teams))?;
+    Board::write(out, &metrics).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
+    if let Enrolment::Language(policy) = student {
+        policy.save(&out.join("model"), Precision::Bf16).map_err(Fault::new)?;
+    }
+    write(&out.join("summary.json"), &to_json(trained))?;
+    if args.json {
+        return println(&to_json(trained));
+    }
+    if trained.end == End::Stopped {
+        if !args.quiet {
+            eprintln!("stopped after step {}; --resume goes on", trained.steps);
+        }
+        return Ok(1);
+    }
+    if !args.quiet {
+        eprintln!("{}", in_words(trained, &timings));
+    }
+    println(&out.join("report.html").display().to_string())
+}
+
+fn in_words(trained: &Trained, timings: &[Timing]) -> String {
+    let (before, after) = (&trained.before, &trained.after);
+    let share = 100.0 * trained.credit_tokens as f64 / (trained.rollout_tokens as f64).max(1.0);
+    let sum = |of: fn(&Timing) -> f64| timings.iter().map(of).sum::<f64>();
+    format!(
+        "held-out tasks: reward {:.3} → {:.3}, {:.1} % → {:.1} % right, {:.0} → {:.0} tokens a run\n\
+         worker tokens: {} for rollouts, {} for counterfactuals ({share:.1} %)\n\
+         seconds: {:.0} sampling, {:.0} running, {:.0} counterfactuals, {:.0} update, {:.0} other",
+        before.reward,
+        after.reward,
+        100.0 * before.success,
+        100.0 * after.success,
+        before.tokens,
+        after.tokens,
+        trained.rollout_tokens,
+        trained.credit_tokens,
+        sum(|it| it.sampling),
+        sum(|it| it.running),
+        sum(|it| it.credit),
+        sum(|it| it.update),
+        sum(|it| it.other),
+    )
+}
+
+/// The workers, the language they understand, and how runs are carried out.
+fn workers(
+    args: &TrainArgs,
+    config: &Config,
+    recipe: &Recipe,
+    tasks: &Tasks,
+) -> Result<(Backend, Language, Settings), Fault> {
+    if args.workers == EvalWorkers::Endpoints {
+        let run_args = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
+        let language = setup::language(config, &args.endpoints)?;
+        let (backend, _) = setup::backend(config, &run_args, WorkerKind::Endpoints, &language)?;
+        return Ok((backend, language, setup::settings(config, &run_args, WorkerKind::Endpoints)?));
+    }
+    let language = Language { limits: config.limits.clone(), ..Language::default() };
+    let settings = Settings { reuse: false, ..Settings::default() };
+    let items = tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item);
+    let world = World::new(recipe.tasks.world, items);
+    if args.workers == EvalWorkers::Sim {
+        return Ok((world.backend(), language, settings));
+    }
+    let Some(data) = &args.data else {
+        return Err(Fault::new("recorded replies are read from a folder").hint("say which with --data DIR"));
+    };
+    let mut replies = HashMap::new();
+    for set in &recipe.tasks.sets {
+        replies.extend(outcomes::replies(data, *set).map_err(Fault::new)?);
+    }
+    Ok((Recorded::new(replies, Some(world)).backend(), language, settings))
+}
+
+fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Fault> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(read_file(path)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Fault> {
+    std::fs::write(path, text).map_err(|error| Fault::new(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipes_that_come_along_can_be_read_and_say_what_to_expect() {
+        for (name, _) in RECIPES {
+            let recipe = recipe(name).map_err(|_| name).unwrap();
+            assert!(recipe.about.contains("Seen") && recipe.steps > 0, "{name}");
+            // What is written is read back the same.
+            let text = toml::to_string_pretty(&recipe).unwrap();
+            assert_eq!(toml::from_str::<Recipe>(&text).unwrap(), recipe);
+        }
+    }
+}

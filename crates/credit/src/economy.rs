@@ -1,0 +1,325 @@
+//! Credit as an economy: which counterfactuals are worth their worker tokens?
+//!
+//! A rollout costs tokens and says a little about every field of its specification. A counterfactual costs tokens and says
+//! something about one field. Which is the better buy can be estimated from what both have shown so far. With a reward of
+//! variance V within a task and a difference of variance D, the effect of one field is as well known from one difference as from
+//! 4V/D rollouts, since a rollout shows one side of the comparison at a time; a rollout in turn serves all `fields` at once, each
+//! as much as there is at stake in it. So for a counterfactual of cost c against rollouts of cost C,
+//!
+//! `worth = (4V / D) · (C / c) · stake / fields`,
+//!
+//! where the stake of a family is its squared mean difference relative to that of the average family, and at most 1: to know
+//! precisely what matters to nobody is worth nothing. Above 1 a counterfactual is the better buy. What memory answers costs nothing and
+//! is always worth it.
+
+use crate::choose::Account;
+use crate::estimate::Paired;
+use crate::random::Random;
+use lemon_spec::edit::Family;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How counterfactuals are bought.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EconomySettings {
+    /// Which paid ones are bought.
+    pub paid: Paid,
+    /// What all paid ones may cost, as a share of what the rollouts cost, over the whole of the training.
+    pub cap: f64,
+    /// The worth from which one is bought.
+    pub least_worth: f64,
+    /// The share of the cap that is spent on families below that worth, so that an estimate can be corrected.
+    pub floor: f64,
+}
+
+/// Which counterfactuals that cost something are bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Paid {
+    /// None: only what memory answers.
+    Never,
+    /// Those that tell more than rollouts would for the same tokens.
+    #[default]
+    Worth,
+    /// By chance, up to the cap, whatever they are worth.
+    Uniform,
+    /// As the paper has it: a family is drawn by its mean |Δ| so far, up to the cap.
+    Contrast,
+}
+
+impl Default for EconomySettings {
+    fn default() -> Self {
+        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 1.0, floor: 0.1 }
+    }
+}
+
+/// What is known of rollouts and of families of edits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Economy {
+    /// By family: differences and costs of those that were paid for. Free ones say nothing about what money buys.
+    paid: BTreeMap<Family, Account>,
+    /// By family: differences of those that were free.
+    free: BTreeMap<Family, Account>,
+    /// Rewards less the mean of their group.
+    rewards: Paired,
+    /// What rollouts cost, in worker tokens as a team's replies count.
+    costs: Paired,
+    /// Fields of a specification that could be edited.
+    fields: Paired,
+}
+
+/// How much louder or quieter than a reward a difference may be.
+const LOUDEST: f64 = 16.0;
+
+/// The square of a difference that is too small to matter: one part in a hundred of a right answer.
+const LEAST_STAKE: f64 = 1e-4;
+
+/// A counterfactual that could be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Its family.
+    pub family: Family,
+    /// What it is expected to cost in worker tokens.
+    pub cost: u64,
+}
+
+/// What became of an offer, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It costs nothing.
+    Free,
+    /// It tells more for its tokens than rollouts do.
+    Worth(f64),
+    /// It may not, but its family has to be looked at now and then; or families are not told apart.
+    Drawn(f64),
+    /// It tells less.
+    Declined(f64),
+    /// It would be bought, but the cap does not allow it.
+    Capped(f64),
+}
+
+/// What happened to a family in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FamilyReport {
+    /// Counterfactuals that cost nothing.
+    pub free: u64,
+    /// Those that were bought.
+    pub bought: u64,
+    /// Those that were offered and told too little.
+    pub declined: u64,
+    /// Those that the cap did not allow.
+    pub capped: u64,
+    /// Worker tokens spent.
+    pub tokens: u64,
+    /// The mean worth of those offered for tokens; 1 is that of a rollout.
+    pub worth: Option<f64>,
+    /// The mean difference.
+    pub mean: Option<f64>,
+    /// The mean absolute difference: the paper's contrast.
+    pub contrast: Option<f64>,
+    /// The variance of the differences.
+    pub variance: Option<f64>,
+    /// The share of differences that are exactly zero.
+    pub zeros: Option<f64>,
+}
+
+impl Economy {
+    /// Adds a group of rollouts of one task: their rewards, what each cost, and how many fields each had.
+    pub fn add_group(&mut self, rewards: &[f64], costs: &[u64], fields: &[usize]) {
+        let mean = rewards.iter().sum::<f64>() / rewards.len().max(1) as f64;
+        if rewards.len() > 1 {
+            // Rewards less a mean of their own vary less than they do.
+            let spread = (rewards.len() as f64 / (rewards.len() - 1) as f64).sqrt();
+            rewards.iter().for_each(|reward| self.rewards.push((reward - mean) * spread));
+        }
+        costs.iter().for_each(|cost| self.costs.push(*cost as f64));
+        fields.iter().for_each(|fields| self.fields.push(*fields as f64));
+    }
+
+    /// Adds a counterfactual that was paid for.
+    pub fn add_paid(&mut self, family: Family, delta: Option<f64>, tokens: u64) {
+        self.paid.entry(family).or_default().add(delta, tokens);
+    }
+
+    /// Adds a counterfactual that was free.
+    pub fn add_free(&mut self, family: Family, delta: Option<f64>) {
+        self.free.entry(family).or_default().add(delta, 0);
+    }
+
+    /// How loud a difference may speak beside a reward: by how much more a reward varies within a task, V/D. Two estimates of
+    /// the same thing are best added up by the inverse of their variances.
+    pub fn loudness(&self, family: Family, is_free: bool) -> f64 {
+        let accounts = if is_free { &self.free } else { &self.paid };
+        let account = accounts.get(&family).copied().unwrap_or_default();
+        let Some(reward) = self.rewards.variance() else { return 1.0 };
+        (reward / account.variance_of(&Paired::default()).max(1e-9)).clamp(1.0 / LOUDEST, LOUDEST)
+    }
+
+    /// What a counterfactual tells for its tokens, against rollouts; `None` as long as no rollout is known.
+    pub fn worth(&self, offer: &Offer) -> Option<f64> {
+        let (reward, cost, fields) = (self.rewards.variance()?, self.costs.mean()?, self.fields.mean()?);
+        let account = self.paid.get(&offer.family).copied().unwrap_or_default();
+        let difference = account.variance_of(&Paired::default());
+        let per_rollout = 4.0 * reward / difference.max(1e-9);
+        Some(per_rollout * (cost / offer.cost.max(1) as f64) * self.stake(offer.family) / fields.max(1.0))
+    }
+
+    /// What is at stake in a family, relative to the average one and at most as much: that more is at stake in it is known to the
+    /// rollouts too.
+    fn stake(&self, family: Family) -> f64 {
+        let square = |account: &Account| {
+            let n = account.deltas.n() as f64;
+            // Drawn towards nothing by a few made-up pairs, and never nothing.
+            (account.deltas.mean().unwrap_or(0.0) * n / (n + 4.0)).powi(2) + LEAST_STAKE
+        };
+        let known: Vec<f64> = self.paid.values().map(square).collect();
+        let average = known.iter().sum::<f64>() / known.len().max(1) as f64;
+        match self.paid.get(&family) {
+            Some(account) if average > 0.0 => (square(account) / average).min(1.0),
+            // Nobody knows: as much as in the others.
+            _ => 1.0,
+        }
+    }
+
+    /// Decides which of these offers to take for at most so many tokens, by what they are expected to cost. The same seed
+    /// decides the same.
+    pub fn decide(&self, offers: &[Offer], allowance: u64, settings: &EconomySettings, seed: u64) -> Vec<Verdict> {
+        let mut verdicts = vec![Verdict::Free; offers.len()];
+        let mut random = Random::new(seed);
+        let drawn = (settings.floor.clamp(0.0, 1.0) * allowance as f64) as u64;
+        let mut purse = Purse { left: allowance, drawn };
+        for place in self.order(offers, settings.paid, &mut random) {
+            let Some(offer) = offers.get(place) else { continue };
+            // Nothing is known before the first rollouts; then anything may be worth it.
+            let worth = self.worth(offer).unwrap_or(1.0);
+            let verdict = match settings.paid {
+                Paid::Never => Verdict::Declined(worth),
+                Paid::Worth if worth >= settings.least_worth => purse.buy(offer.cost, Verdict::Worth(worth)),
+                Paid::Worth => purse.draw(offer.cost, worth),
+                Paid::Uniform | Paid::Contrast => purse.buy(offer.cost, Verdict::Drawn(worth)),
+            };
+            // Places are those of `offers`.
+            verdicts[place] = verdict;
+        }
+        verdicts
+    }
+
+    /// The order in which offers that cost something are considered.
+    fn order(&self, offers: &[Offer], paid: Paid, random: &mut Random) -> Vec<usize> {
+        let mut places: Vec<usize> =
+            (0..offers.len()).filter(|at| offers.get(*at).is_some_and(|it| it.cost > 0)).collect();
+        random.shuffle(&mut places);
+        let worth = |at: &usize| offers.get(*at).and_then(|offer| self.worth(offer)).unwrap_or(0.0);
+        match paid {
+            Paid::Worth => places.sort_by(|a, b| worth(b).total_cmp(&worth(a))),
+            Paid::Contrast => {
+                // Without replacement: the largest of u^(1/w) (P. S. Efraimidis and P. G. Spirakis, 2006).
+                let contrast = |at: &usize| {
+                    let family = offers.get(*at).and_then(|offer| self.paid.get(&offer.family)).copied();
+                    family.unwrap_or_default().contrast().max(1e-6)
+                };
+                let mut keyed: Vec<(f64, usize)> =
+                    places.iter().map(|at| (random.unit().max(1e-300).ln() / contrast(at), *at)).collect();
+                keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
+                places = keyed.into_iter().map(|(_, at)| at).collect();
+            }
+            Paid::Never | Paid::Uniform => {}
+        }
+        places
+    }
+}
+
+/// What may still be spent in a step.
+struct Purse {
+    left: u64,
+    /// Of that on what is not worth it.
+    drawn: u64,
+}
+
+impl Purse {
+    fn buy(&mut self, cost: u64, verdict: Verdict) -> Verdict {
+        match self.left.checked_sub(cost) {
+            Some(left) => {
+                self.left = left;
+                verdict
+            }
+            None => match verdict {
+                Verdict::Worth(worth) | Verdict::Drawn(worth) => Verdict::Capped(worth),
+                other => other,
+            },
+        }
+    }
+
+    fn draw(&mut self, cost: u64, worth: f64) -> Verdict {
+        match (self.left.checked_sub(cost), self.drawn.checked_sub(cost)) {
+            (Some(left), Some(drawn)) => {
+                (self.left, self.drawn) = (left, drawn);
+                Verdict::Drawn(worth)
+            }
+            _ => Verdict::Declined(worth),
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether it is to be run.
+    pub fn is_taken(self) -> bool {
+        matches!(self, Verdict::Free | Verdict::Worth(_) | Verdict::Drawn(_))
+    }
+}
+
+/// What happened to every family in one step, added up offer by offer.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    families: BTreeMap<Family, Entry>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    report: FamilyReport,
+    deltas: Paired,
+    absolute: f64,
+    worth: Paired,
+}
+
+impl Ledger {
+    /// Adds an offer: what became of it, the difference where it was measured, and what it really cost.
+    pub fn add(&mut self, family: Family, verdict: Verdict, delta: Option<f64>, tokens: u64) {
+        let entry = self.families.entry(family).or_default();
+        let report = &mut entry.report;
+        report.tokens += tokens;
+        match verdict {
+            Verdict::Free => report.free += 1,
+            Verdict::Worth(_) | Verdict::Drawn(_) => report.bought += 1,
+            Verdict::Declined(_) => report.declined += 1,
+            Verdict::Capped(_) => report.capped += 1,
+        }
+        if let Verdict::Worth(worth) | Verdict::Drawn(worth) | Verdict::Declined(worth) | Verdict::Capped(worth) =
+            verdict
+        {
+            entry.worth.push(worth);
+        }
+        if let Some(delta) = delta {
+            entry.deltas.push(delta);
+            entry.absolute += delta.abs();
+        }
+    }
+
+    /// The sums as reports.
+    pub fn reports(&self) -> BTreeMap<Family, FamilyReport> {
+        let report = |entry: &Entry| FamilyReport {
+            worth: entry.worth.mean(),
+            mean: entry.deltas.mean(),
+            contrast: (entry.deltas.n() > 0).then(|| entry.absolute / entry.deltas.n() as f64),
+            variance: entry.deltas.variance(),
+            zeros: entry.deltas.zeros(),
+            ..entry.report
+        };
+        self.families.iter().map(|(family, entry)| (*family, report(entry))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use proptest::prelude::*;
+
+/// After groups whose rewards differ by `spread`, whose rollouts cost 1,000 tokens and have 10 fields.
+fn after_groups(spread: f64) -> Economy {
+    let mut economy = Economy::default();
+    for _ in 0..50 {
+        economy.add_group(&[0.5 - spread, 0.5 + spread], &[1_000, 1_000], &[10, 10]);
+    }
+    economy
+}
+
+fn offer(family: Family, cost: u64) -> Offer {
+    Offer { family, cost }
+}
+
+#[test]
+fn worth_is_what_the_formula_says() {
+    assert_eq!(Economy::default().worth(&offer(Family::Duty, 100)), None);
+    let mut economy = after_groups(0.4);
+    // Two rewards 0.8 apart: a variance of 0.32. Differences of ±0.5: one of about 0.25, and nothing at stake on average.
+    for step in 0..4_000 {
+        economy.add_paid(Family::Duty, Some(if step % 2 == 0 { 0.5 } else { -0.5 }), 500);
+    }
+    let check = |cost: u64, expected: f64| {
+        let worth = economy.worth(&offer(Family::Duty, cost)).unwrap();
+        assert!((worth / expected - 1.0).abs() < 0.05, "{worth} is not {expected}");
+    };
+    check(500, 4.0 * 0.32 / 0.25 * 2.0 / 10.0);
+    check(1_000, 4.0 * 0.32 / 0.25 / 10.0);
+    // Twice as dear is half as worth; and free would be worth any amount.
+    assert!(economy.worth(&offer(Family::Duty, 0)).unwrap() > 100.0);
+}
+
+#[test]
+fn to_know_what_does_not_matter_is_worth_little() {
+    let mut economy = after_groups(0.4);
+    for step in 0..200 {
+        let noise = if step % 2 == 0 { 0.3 } else { -0.3 };
+        economy.add_paid(Family::Capacity, Some(0.1 + noise), 100);
+        economy.add_paid(Family::Share, Some(noise), 100);
+    }
+    let worth = |family| economy.worth(&offer(family, 100)).unwrap();
+    assert!(worth(Family::Capacity) > 10.0 * worth(Family::Share));
+    assert!(economy.loudness(Family::Capacity, false) > 1.0);
+    assert_eq!(economy.loudness(Family::Capacity, true), economy.loudness(Family::Share, true), "nothing was free");
+}
+
+#[test]
+fn a_quiet_difference_may_speak_louder_but_not_without_bound() {
+    let mut economy = after_groups(0.4);
+    (0..500).for_each(|_| economy.add_free(Family::Answer, Some(0.0)));
+    for step in 0..500 {
+        economy.add_free(Family::Agent, Some(if step % 2 == 0 { 3.0 } else { -3.0 }));
+    }
+    assert_eq!(economy.loudness(Family::Answer, true), LOUDEST);
+    assert!((1.0 / LOUDEST..0.1).contains(&economy.loudness(Family::Agent, true)));
+    assert_eq!(Economy::default().loudness(Family::Agent, true), 1.0);
+}
+
+#[test]
+fn every_policy_decides_as_it_says() {
+    let mut economy = after_groups(0.4);
+    for step in 0..100 {
+        let noise = if step % 2 == 0 { 0.3 } else { -0.3 };
+        economy.add_paid(Family::Capacity, Some(0.2 + noise), 100);
+        economy.add_paid(Family::Share, Some(0.0), 100);
+    }
+    let offers = [offer(Family::Capacity, 100), offer(Family::Share, 100), offer(Family::Capacity, 0)];
+    let decide = |paid: Paid, allowance: u64| {
+        let settings = EconomySettings { paid, floor: 0.0, ..EconomySettings::default() };
+        economy.decide(&offers, allowance, &settings, 1)
+    };
+    assert!(matches!(decide(Paid::Never, 1_000)[..], [Verdict::Declined(_), Verdict::Declined(_), Verdict::Free]));
+    assert!(matches!(decide(Paid::Worth, 1_000)[..], [Verdict::Worth(_), Verdict::Declined(_), Verdict::Free]));
+    assert!(matches!(decide(Paid::Worth, 99)[..], [Verdict::Capped(_), Verdict::Declined(_), Verdict::Free]));
+    assert!(matches!(decide(Paid::Uniform, 1_000)[..], [Verdict::Drawn(_), Verdict::Drawn(_), Verdict::Free]));
+    // By |Δ|, the family that never showed any is rarely first.
+    let settings = EconomySettings { paid: Paid::Contrast, ..EconomySettings::default() };
+    let first = |seed| economy.decide(&offers, 100, &settings, seed)[0].is_taken();
+    assert!((0..200).filter(|seed| first(*seed)).count() > 150);
+}
+
+#[test]
+fn the_ledger_adds_up() {
+    let mut ledger = Ledger::default();
+    ledger.add(Family::Stop, Verdict::Free, Some(0.0), 0);
+    ledger.add(Family::Stop, Verdict::Free, Some(-0.5), 0);
+    ledger.add(Family::Stop, Verdict::Worth(2.0), Some(1.5), 70);
+    ledger.add(Family::Stop, Verdict::Declined(0.5), None, 0);
+    ledger.add(Family::Stop, Verdict::Capped(0.5), None, 0);
+    let report = ledger.reports()[&Family::Stop];
+    assert_eq!((report.free, report.bought, report.declined, report.capped, report.tokens), (2, 1, 1, 1, 70));
+    assert_eq!((report.worth, report.zeros), (Some(1.0), Some(1.0 / 3.0)));
+    assert!((report.mean.unwrap() - 1.0 / 3.0).abs() < 1e-12 && (report.contrast.unwrap() - 2.0 / 3.0).abs() < 1e-12);
+}
+
+proptest! {
+    #[test]
+    fn what_is_taken_never_costs_more_than_the_allowance(
+        costs in prop::collection::vec((0usize..8, 0u64..500), 0..40),
+        allowance in 0u64..3_000,
+        paid in prop::sample::select(vec![Paid::Never, Paid::Worth, Paid::Uniform, Paid::Contrast]),
+        floor in 0.0f64..1.0,
+        seed: u64,
+    ) {
+        let offers: Vec<Offer> = costs.iter().map(|(family, cost)| offer(Family::ALL[*family], *cost)).collect();
+        let settings = EconomySettings { paid, floor, ..EconomySettings::default() };
+        for economy in [Economy::default(), after_groups(0.3)] {
+            let verdicts = economy.decide(&offers, allowance, &settings, seed);
+            prop_assert_eq!(verdicts.len(), offers.len());
+            let taken = offers.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_taken());
+            prop_assert!(taken.map(|(offer, _)| offer.cost).sum::<u64>() <= allowance);
+            // What costs nothing is always taken.
+            prop_assert!(offers.iter().zip(&verdicts).all(|(offer, verdict)| offer.cost > 0 || *verdict == Verdict::Free));
+            prop_assert_eq!(&verdicts, &economy.decide(&offers, allowance, &settings, seed));
+        }
+    }
+}

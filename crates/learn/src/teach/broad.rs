@@ -1,0 +1,142 @@
+//! The teacher that does not know what pays: teams as a careful person would write them who has never measured one.
+//!
+//! Reinforcement learning can only find what is written now and then. So each task gets teams drawn at random, whatever
+//! stands in it: one to four agents, the usual shapes, every level of model, with and without words of their own, with and
+//! without a second round. What is learned from them is to write teams that are valid, and to write all of them; which of
+//! them pay is left to be found.
+
+mod drawn;
+
+use super::look::{Sight, look};
+use super::rules::later_pair;
+use super::{Lessons, WIDTH, draw};
+use crate::pair::{Pair, Teacher, dedupe};
+use drawn::Dice;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lemon_eval::{Case, EvalError};
+use lemon_exec::answer;
+use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_spec::{Answer, Language, Next, Spec, render};
+use std::sync::Arc;
+
+/// How to teach so.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Teams for each task.
+    pub per_task: u32,
+    /// The share of first rounds that ask for a second.
+    pub review: f64,
+    /// Whether the second rounds are written too: each takes a run of its first.
+    pub second_rounds: bool,
+    /// Runs for each pair of a first round; 0: nothing is measured.
+    pub runs: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { per_task: 2, review: 0.3, second_rounds: true, runs: 0 }
+    }
+}
+
+/// Pairs for these tasks, in their order; a second round comes behind its first. Cancelled, it gives those made by then.
+///
+/// What a first round earned is what it earned alone, without the second round it may ask for.
+///
+/// # Errors
+/// The sandbox failed.
+pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+    let teams = |case| (0..settings.per_task).map(move |number| (case, number));
+    let works: Vec<(&Case, u32)> = lessons.cases.iter().flat_map(teams).collect();
+    let all = stream::iter(works).map(|(case, number)| pairs(lessons, settings, case, number)).buffered(WIDTH);
+    let all: Vec<Vec<Pair>> = all.try_collect().await?;
+    // A library without the usual roles, or narrow limits, cannot write these teams.
+    let language = &lessons.trials.evaluator.language;
+    let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
+    Ok(dedupe(valid.collect()))
+}
+
+/// The pair of one team, and of its second round.
+async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: u32) -> Result<Vec<Pair>, EvalError> {
+    let task = &case.item.task;
+    let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
+    let sight = look(&task.question, task.subject.as_deref());
+    let language = &lessons.trials.evaluator.language;
+    let team = team(&task.question, &sight, settings.review, language, seed);
+    let text = render(&team).text;
+    let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
+    if settings.second_rounds && team.next == Next::Review {
+        let reviewer = Reviewer { answer: team.answer, sight, seed: draw(seed, &["second round"]) };
+        pairs.extend(second_round(lessons, case, text, reviewer).await?);
+    }
+    Ok(pairs)
+}
+
+/// A team drawn at random; of so many, this share asks for a second round.
+pub fn team(question: &str, sight: &Sight, review: f64, language: &Language, seed: u64) -> Spec {
+    let mut dice = Dice::new(seed);
+    let next = if dice.chance(review) { Next::Review } else { Next::Stop };
+    let mut team = dice.opening(sight.kind, next);
+    dice.staff(&mut team, question, sight, language);
+    team
+}
+
+/// Runs an opening and has its second round written. `None`: cancelled, or nobody in it gave anything.
+async fn second_round(
+    lessons: &Lessons<'_>,
+    case: &Case,
+    text: String,
+    reviewer: Reviewer,
+) -> Result<Option<Pair>, EvalError> {
+    let seed = reviewer.seed;
+    let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(reviewer)) });
+    let Some(trace) = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await? else {
+        return Ok(None);
+    };
+    if lessons.cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let earned = lessons.trials.earned(case, &trace)?;
+    let pair = later_pair(lessons, case, &trace, Teacher::Broad, earned);
+    Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
+}
+
+/// Writes second rounds at random, with some sense: nobody more is asked more often where nothing is in dispute.
+struct Reviewer {
+    /// Whose results would be the answer as it stands.
+    answer: Answer,
+    sight: Sight,
+    seed: u64,
+}
+
+impl Reviewer {
+    fn review(&self, brief: &Brief<'_>) -> Spec {
+        let mut dice = Dice::new(self.seed);
+        let in_dispute = answer::distinct(&brief.stated()).len() > 1;
+        if dice.chance(if in_dispute { 0.25 } else { 0.5 }) {
+            let answer = Answer { from: self.answer.from.clone(), by: dice.rule(self.answer.from.len()) };
+            return Spec { agents: Vec::new(), answer, next: Next::Stop };
+        }
+        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let most = if in_dispute { 2 } else { 1 };
+        let mut team = dice.further(self.sight.kind, &earlier, most);
+        dice.staff(&mut team, brief.question, &self.sight, brief.language);
+        team
+    }
+}
+
+impl Orchestrator for Reviewer {
+    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+        (brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text))
+    }
+
+    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
+        None
+    }
+
+    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What is told of training: one line of `metrics.jsonl` for each step. Everything here follows from the recipe and the seed;
+//! what a clock says stands in `timing.jsonl` ([`Timing`]).
+
+use lemon_credit::economy::FamilyReport;
+use lemon_spec::edit::Family;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one step did.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The step, from 1.
+    pub step: u64,
+    /// What the teams it drew came to.
+    pub rollouts: Means,
+    /// Worker tokens really spent on them.
+    pub rollout_tokens: u64,
+    /// Worker tokens really spent on counterfactuals.
+    pub credit_tokens: u64,
+    /// Worker tokens really spent since the first step, on both.
+    pub worker_tokens: u64,
+    /// The share of the tokens of all replies that did not have to be paid for again.
+    pub reused: f64,
+    /// What credit bought, and why, by family.
+    pub families: BTreeMap<Family, FamilyReport>,
+    /// The weight of the local term.
+    pub lambda: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// The loss.
+    pub loss: f64,
+    /// The norm of the gradient.
+    pub gradient_norm: f64,
+    /// Mean entropy of a choice, in nats.
+    pub entropy: f64,
+    /// The share of tokens whose ratio was clipped.
+    pub clipped: f64,
+    /// Mean divergence from the policy that wrote.
+    pub kl_old: f64,
+    /// Mean divergence from the policy it began with, where that is measured.
+    pub kl_reference: f64,
+    /// Runs whose reward nobody could tell: they have no part in the step.
+    pub unmeasured: usize,
+    /// Whether the step was left out because a number was not finite.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// What a look at the held-out tasks showed, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<Means>,
+}
+
+/// Means over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Means {
+    /// Runs behind them.
+    pub runs: usize,
+    /// The reward.
+    pub reward: f64,
+    /// The share of right answers.
+    pub success: f64,
+    /// Tokens of all replies of a run, reused or not: what the team costs.
+    pub tokens: f64,
+    /// The same in tokens of the weakest level.
+    pub cost: f64,
+    /// The share of specifications that were valid.
+    pub valid: f64,
+    /// Agents of a run.
+    pub agents: f64,
+    /// Rounds of a run.
+    pub rounds: f64,
+    /// The share of runs that asked for a second round.
+    pub review: f64,
+}
+
+/// Where the time of a step went, in seconds. One line of `timing.jsonl`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Timing {
+    /// The step, from 1.
+    pub step: u64,
+    /// Writing teams.
+    pub sampling: f64,
+    /// Running them.
+    pub running: f64,
+    /// Running counterfactuals.
+    pub credit: f64,
+    /// Scoring and moving weights.
+    pub update: f64,
+    /// Looking at held-out tasks, and writing checkpoints.
+    pub other: f64,
+}
+
+/// A team for a task as it was written at the beginning and at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BeforeAfter {
+    /// The set the task comes from.
+    pub set: String,
+    /// The question.
+    pub question: String,
+    /// The specifications of the first policy, by round.
+    pub before: Vec<String>,
+    /// Those of the last.
+    pub after: Vec<String>,
+}

@@ -1,0 +1,152 @@
+use super::*;
+use lemon_credit::economy::FamilyReport;
+use lemon_spec::edit::Family;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Everything there is, small.
+#[test]
+fn a_small_run() {
+    let html = page("A <small> run", "seed = 1\nabout = \"<b>\"\n", &run(3), &[timing(1), timing(2)], &[team()]);
+    let (before, rest) = html.split_once("<style>").unwrap();
+    let (_, after) = rest.split_once("</style>").unwrap();
+    insta::assert_snapshot!(format!("{before}<style>…</style>{after}"));
+}
+
+#[test]
+fn pages_of_hardly_anything() {
+    let check = |metrics: &[Metrics], expected: &str| {
+        let html = page("", "", metrics, &[], &[]);
+        assert!(html.contains(expected), "{html}");
+        assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
+    };
+    check(&[], "Nobody has looked at held-out tasks yet.");
+    check(&run(1), "At step 0, on held-out tasks: reward <b>0.400</b>, <b>60.0 %</b> of the answers right");
+    check(&run(1), "0 steps took <b>0</b> worker tokens.");
+    check(&run(2), "1 step took <b>3,300</b> worker tokens, <b>9.1 %</b> of them on counterfactuals.");
+    let broken = Metrics { skipped: true, unmeasured: 2, loss: f64::NAN, gradient_norm: f64::INFINITY, ..step(1) };
+    check(std::slice::from_ref(&broken), "1 step was left out because a number was not finite.");
+    check(&[broken], "2 runs were left out because nobody could tell their reward.");
+    let nothing = Means { runs: 1, reward: f64::NAN, success: f64::NAN, tokens: f64::NAN, ..Means::default() };
+    check(&[Metrics { look: Some(nothing), ..Metrics::default() }], "reward <b>–</b>, <b>–</b> of the answers right");
+}
+
+#[test]
+fn durations() {
+    let check = |seconds, expected: &str| assert_eq!(duration(seconds), expected);
+    check(0.0, "0.0 s");
+    check(8.24, "8.2 s");
+    check(200.0, "3 min 20 s");
+    check(4_350.0, "1 h 12 min");
+    check(1e7, "2,777 h 46 min");
+}
+
+proptest! {
+    #[test]
+    fn no_text_becomes_markup(text in ".{0,20}<(script|img src=x onerror=y|/pre|/style)>.{0,20}[\"'&].{0,20}") {
+        let team = BeforeAfter {
+            set: text.clone(),
+            question: text.clone(),
+            before: vec![text.clone(), format!("{text} {text}")],
+            after: vec![format!("a {text}")],
+        };
+        let html = page(&text, &text, &run(2), &[], &[team]);
+        let plain = page("", "", &run(2), &[], &[]);
+        for mark in ["<script", "<img", "</pre", "</style"] {
+            let expected = if mark == "</pre" { 1 + 3 } else { plain.matches(mark).count() };
+            prop_assert_eq!(html.matches(mark).count(), expected, "{}", mark);
+        }
+    }
+
+    #[test]
+    fn any_numbers_make_a_page(values in prop::collection::vec(any::<f64>(), 8), steps in prop::collection::vec(any::<u64>(), 0..6)) {
+        let means = |at: usize| Means {
+            runs: 1,
+            reward: values[at],
+            success: values[(at + 1) % 8],
+            tokens: values[(at + 2) % 8],
+            valid: values[(at + 3) % 8],
+            agents: values[(at + 4) % 8],
+            ..Means::default()
+        };
+        let metrics: Vec<Metrics> = steps
+            .iter()
+            .enumerate()
+            .map(|(at, step)| Metrics {
+                step: *step,
+                rollouts: means(at % 8),
+                look: Some(means((at + 1) % 8)),
+                loss: values[at % 8],
+                families: BTreeMap::from([(Family::Stop, FamilyReport { worth: Some(values[1]), contrast: Some(values[2]), ..FamilyReport::default() })]),
+                ..Metrics::default()
+            })
+            .collect();
+        let timing = Timing { sampling: values[0], update: values[1], ..Timing::default() };
+        let html = page("", "", &metrics, &[timing], &[]);
+        prop_assert!(!html.contains("NaN") && !html.contains("inf\"") && !html.contains("inf "));
+    }
+}
+
+/// A look before the first step, then steps.
+fn run(count: u64) -> Vec<Metrics> {
+    (0..count).map(step).collect()
+}
+
+fn step(step: u64) -> Metrics {
+    let at = step as f64;
+    let means = Means {
+        runs: 8,
+        reward: 0.4 + 0.1 * at,
+        success: 0.6 + 0.05 * at,
+        tokens: 900.0 - 100.0 * at,
+        cost: 2_000.0,
+        valid: 1.0,
+        agents: 3.0,
+        rounds: 1.2,
+        review: 0.2,
+    };
+    if step == 0 {
+        return Metrics { look: Some(means), ..Metrics::default() };
+    }
+    let duty = FamilyReport {
+        free: 2,
+        bought: 3,
+        declined: 1,
+        capped: 0,
+        tokens: 300,
+        worth: Some(1.5),
+        mean: Some(0.1),
+        contrast: Some(0.2),
+        variance: Some(0.04),
+        zeros: Some(0.4),
+    };
+    let stop = FamilyReport { declined: 4, worth: Some(0.01), ..FamilyReport::default() };
+    Metrics {
+        step,
+        rollouts: means,
+        rollout_tokens: 3_000,
+        credit_tokens: 300,
+        worker_tokens: 3_300 * step,
+        families: BTreeMap::from([(Family::Duty, duty), (Family::Stop, stop)]),
+        learning_rate: 1e-4,
+        loss: -0.01 * at,
+        gradient_norm: 0.5,
+        entropy: 2.0 - 0.5 * at,
+        kl_old: 0.001,
+        look: (step == 2).then_some(means),
+        ..Metrics::default()
+    }
+}
+
+fn timing(step: u64) -> Timing {
+    Timing { step, sampling: 2.0, running: 40.0, credit: 5.0, update: 10.0, other: 1.0 }
+}
+
+fn team() -> BeforeAfter {
+    BeforeAfter {
+        set: "gsm8k".to_owned(),
+        question: "Is 1 < 2 & 2 > 1?".to_owned(),
+        before: vec!["agents:\n  - id: a\n    base: solver\n    capacity: large\n".to_owned(), "again".to_owned()],
+        after: vec!["agents:\n  - id: a\n    base: solver\n    capacity: small\n".to_owned()],
+    }
+}
