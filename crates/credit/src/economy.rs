@@ -67,13 +67,18 @@ pub struct Economy {
     costs: Paired,
     /// Fields of a specification that could be edited.
     fields: Paired,
+    /// What those that were paid for were expected to cost in all, and what they did cost.
+    expected_tokens: u64,
+    real_tokens: u64,
 }
 
 /// How much louder or quieter than a reward a difference may be.
 const LOUDEST: f64 = 16.0;
 
-/// The square of a difference that is too small to matter: one part in a hundred of a right answer.
-const LEAST_STAKE: f64 = 1e-4;
+/// What is at stake where nothing seems to be.
+const LEAST_STAKE: f64 = 1e-3;
+/// Differences after which it can be said that they were nothing on average.
+const ENOUGH: u64 = 20;
 
 /// A counterfactual that could be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,9 +143,17 @@ impl Economy {
         fields.iter().for_each(|fields| self.fields.push(*fields as f64));
     }
 
-    /// Adds a counterfactual that was paid for.
-    pub fn add_paid(&mut self, family: Family, delta: Option<f64>, tokens: u64) {
+    /// Adds a counterfactual that was paid for, and was expected to cost so much.
+    pub fn add_paid(&mut self, family: Family, delta: Option<f64>, tokens: u64, expected: u64) {
         self.paid.entry(family).or_default().add(delta, tokens);
+        self.expected_tokens = self.expected_tokens.saturating_add(expected);
+        self.real_tokens = self.real_tokens.saturating_add(tokens);
+    }
+
+    /// How many times dearer than expected they were, and at least once.
+    pub fn dearer(&self) -> f64 {
+        const DOUBT: f64 = 1_000.0;
+        ((self.real_tokens as f64 + DOUBT) / (self.expected_tokens as f64 + DOUBT)).max(1.0)
     }
 
     /// Adds a counterfactual that was free.
@@ -167,20 +180,21 @@ impl Economy {
     }
 
     /// What is at stake in a family, relative to the average one and at most as much: that more is at stake in it is known to the
-    /// rollouts too.
+    /// rollouts too. Next to nothing, where many differences were nothing on average.
     fn stake(&self, family: Family) -> f64 {
         let square = |account: &Account| {
             let n = account.deltas.n() as f64;
-            // Drawn towards nothing by a few made-up pairs, and never nothing.
-            (account.deltas.mean().unwrap_or(0.0) * n / (n + 4.0)).powi(2) + LEAST_STAKE
+            // Drawn towards nothing by a few made-up pairs.
+            (account.deltas.mean().unwrap_or(0.0) * n / (n + 4.0)).powi(2)
         };
-        let known: Vec<f64> = self.paid.values().map(square).collect();
-        let average = known.iter().sum::<f64>() / known.len().max(1) as f64;
-        match self.paid.get(&family) {
-            Some(account) if average > 0.0 => (square(account) / average).min(1.0),
-            // Nobody knows: as much as in the others.
-            _ => 1.0,
+        let Some(account) = self.paid.get(&family) else { return 1.0 };
+        let (mean, error) = (account.deltas.mean().unwrap_or(0.0), account.deltas.standard_error().unwrap_or(0.0));
+        if account.deltas.n() >= ENOUGH && mean.abs() <= 2.0 * error {
+            return LEAST_STAKE;
         }
+        let average = self.paid.values().map(square).sum::<f64>() / self.paid.len().max(1) as f64;
+        // Where nothing is known of any, as much as in the others.
+        if average > 0.0 { (square(account) / average).clamp(LEAST_STAKE, 1.0) } else { 1.0 }
     }
 
     /// Decides which of these offers to take for at most so many tokens, by what they are expected to cost. The same seed

@@ -229,7 +229,8 @@ async fn step(
     let lambda = credit.lambda.at(number - 1);
     let contrasts = if credit.form != Form::None && lambda != 0.0 {
         // What was not spent may be spent later, but not all at once; what was overspent is made up for.
-        let cap = credit.economy.cap.max(0.0);
+        // A tenth is kept back for what turns out dearer.
+        let cap = 0.9 * credit.economy.cap.max(0.0);
         let earned = cap * (state.rollout_tokens + played.spent) as f64 - state.credit_tokens as f64;
         let allowance = earned.clamp(0.0, 3.0 * cap * played.spent as f64) as u64;
         let seed = draw(recipe.seed, &["credit", &number.to_string()]);

@@ -18,16 +18,16 @@ fn offer(family: Family, cost: u64) -> Offer {
 fn worth_is_what_the_formula_says() {
     assert_eq!(Economy::default().worth(&offer(Family::Duty, 100)), None);
     let mut economy = after_groups(0.4);
-    // Two rewards 0.8 apart: a variance of 0.32. Differences of ±0.5: one of about 0.25, and nothing at stake on average.
+    // Two rewards 0.8 apart: a variance of 0.32. Differences of 0.6 and −0.4: a mean square of 0.26, and a mean of 0.1.
     for step in 0..4_000 {
-        economy.add_paid(Family::Duty, Some(if step % 2 == 0 { 0.5 } else { -0.5 }), 500);
+        economy.add_paid(Family::Duty, Some(if step % 2 == 0 { 0.6 } else { -0.4 }), 500, 500);
     }
     let check = |cost: u64, expected: f64| {
         let worth = economy.worth(&offer(Family::Duty, cost)).unwrap();
         assert!((worth / expected - 1.0).abs() < 0.05, "{worth} is not {expected}");
     };
-    check(500, 4.0 * 0.32 / 0.25 * 2.0 / 10.0);
-    check(1_000, 4.0 * 0.32 / 0.25 / 10.0);
+    check(500, 4.0 * 0.32 / 0.26 * 2.0 / 10.0);
+    check(1_000, 4.0 * 0.32 / 0.26 / 10.0);
     // Twice as dear is half as worth; and free would be worth any amount.
     assert!(economy.worth(&offer(Family::Duty, 0)).unwrap() > 100.0);
 }
@@ -37,8 +37,8 @@ fn to_know_what_does_not_matter_is_worth_little() {
     let mut economy = after_groups(0.4);
     for step in 0..200 {
         let noise = if step % 2 == 0 { 0.3 } else { -0.3 };
-        economy.add_paid(Family::Capacity, Some(0.1 + noise), 100);
-        economy.add_paid(Family::Share, Some(noise), 100);
+        economy.add_paid(Family::Capacity, Some(0.1 + noise), 100, 100);
+        economy.add_paid(Family::Share, Some(noise), 100, 100);
     }
     let worth = |family| economy.worth(&offer(family, 100)).unwrap();
     assert!(worth(Family::Capacity) > 10.0 * worth(Family::Share));
@@ -63,8 +63,8 @@ fn every_policy_decides_as_it_says() {
     let mut economy = after_groups(0.4);
     for step in 0..100 {
         let noise = if step % 2 == 0 { 0.3 } else { -0.3 };
-        economy.add_paid(Family::Capacity, Some(0.2 + noise), 100);
-        economy.add_paid(Family::Share, Some(0.0), 100);
+        economy.add_paid(Family::Capacity, Some(0.2 + noise), 100, 100);
+        economy.add_paid(Family::Share, Some(0.0), 100, 100);
     }
     let offers = [offer(Family::Capacity, 100), offer(Family::Share, 100), offer(Family::Capacity, 0)];
     let decide = |paid: Paid, allowance: u64| {
@@ -79,6 +79,16 @@ fn every_policy_decides_as_it_says() {
     let settings = EconomySettings { paid: Paid::Contrast, ..EconomySettings::default() };
     let first = |seed| economy.decide(&offers, 100, &settings, seed)[0].is_taken();
     assert!((0..200).filter(|seed| first(*seed)).count() > 150);
+}
+
+#[test]
+fn what_was_dearer_than_expected_is_expected_to_be() {
+    let mut economy = Economy::default();
+    assert_eq!(economy.dearer(), 1.0);
+    (0..100).for_each(|_| economy.add_paid(Family::Duty, None, 300, 200));
+    assert!((1.4..1.5).contains(&economy.dearer()));
+    (0..1_000).for_each(|_| economy.add_paid(Family::Duty, None, 10, 200));
+    assert_eq!(economy.dearer(), 1.0);
 }
 
 #[test]

@@ -62,14 +62,16 @@ pub(crate) async fn contrasts(
     let mut candidates: Vec<Candidate> = groups.iter().enumerate().flat_map(of_group).collect();
     ask_memory(stage, groups, &mut candidates, settings).await?;
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
-    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].cost.max(1) };
+    let dearer = economy.dearer();
+    let price = |candidate: &Candidate| (dearer * candidate.cost.max(1) as f64).ceil() as u64;
+    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: price(&candidates[*at]) };
     let offers: Vec<Offer> = paid.iter().map(offer).collect();
     let verdicts = economy.decide(&offers, allowance, &settings.economy, seed);
     for (at, verdict) in paid.into_iter().zip(verdicts) {
         candidates[at].verdict = verdict;
     }
     continue_reviews(stage, student, groups, &mut candidates, temperature).await?;
-    buy(stage, groups, &mut candidates, settings, (allowance, seed)).await?;
+    buy(stage, groups, &mut candidates, settings, (allowance, dearer, seed)).await?;
 
     let (mut ledger, mut spent) = (Ledger::default(), 0);
     for candidate in &candidates {
@@ -77,7 +79,7 @@ pub(crate) async fn contrasts(
         ledger.add(family, candidate.verdict, candidate.delta, candidate.spent);
         match candidate.verdict {
             Verdict::Free => economy.add_free(family, candidate.delta),
-            taken if taken.is_taken() => economy.add_paid(family, candidate.delta, candidate.spent),
+            taken if taken.is_taken() => economy.add_paid(family, candidate.delta, candidate.spent, candidate.cost),
             _ => {}
         }
         spent += candidate.spent;
@@ -284,8 +286,9 @@ async fn buy(
     groups: &[Vec<Episode>],
     candidates: &mut [Candidate],
     settings: &CreditSettings,
-    (allowance, seed): (u64, u64),
+    (allowance, dearer, seed): (u64, f64, u64),
 ) -> Result<(), EvalError> {
+    let price = |candidate: &Candidate| (dearer * candidate.cost as f64).ceil() as u64;
     let mut spent: u64 = candidates.iter().map(|candidate| candidate.spent).sum();
     let mut by_group: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
@@ -298,8 +301,8 @@ async fn buy(
         let mut now: Vec<usize> = Vec::new();
         for at in lanes.iter_mut().filter_map(std::collections::VecDeque::pop_front) {
             // What was expected to be cheaper may have used up what this one was to have.
-            let ahead: u64 = now.iter().map(|at| candidates[*at].cost).sum();
-            if spent + ahead + candidates[at].cost <= allowance {
+            let ahead: u64 = now.iter().map(|at| price(&candidates[*at])).sum();
+            if spent + ahead + price(&candidates[at]) <= allowance {
                 now.push(at);
             } else if let Verdict::Worth(worth) | Verdict::Drawn(worth) = candidates[at].verdict {
                 candidates[at].verdict = Verdict::Capped(worth);

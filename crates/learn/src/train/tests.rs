@@ -190,9 +190,10 @@ async fn shared_draws_save_tokens_and_change_no_price() {
 
 #[tokio::test]
 async fn it_learns() {
-    let mut recipe = Recipe { steps: 1_000, worker_tokens: Some(1_000_000), ..small() };
+    let mut recipe = Recipe { steps: 1_000, worker_tokens: Some(2_000_000), ..small() };
     recipe.tasks.train = 100;
     recipe.tasks.held_out = 60;
+    (recipe.rollouts.tasks, recipe.rollouts.group) = (4, 4);
     recipe.look = LookSettings { every: 0, first_seeds: 2, final_seeds: 2, ..LookSettings::default() };
     let Trained { before, after, end, .. } = learn(&recipe).await.trained;
     assert_eq!(end, End::WorkerTokens);
