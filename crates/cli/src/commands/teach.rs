@@ -9,6 +9,7 @@ use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
 use lemon_learn::pair::{self, Pair};
 use lemon_learn::teach::{self, Lessons};
+use lemon_learn::train::build::SPLITS;
 use lemon_learn::trial::Trials;
 use lemon_task::{SetName, Source, compose, load};
 use lemon_world::World;
@@ -17,9 +18,6 @@ use std::collections::BTreeMap;
 use std::io::BufWriter;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// Of the published sets: the split that teachers use. The test splits are for measuring.
-const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::Mmlu, "val"), (SetName::Aqua, "dev")];
 
 /// What was made, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]

@@ -47,8 +47,8 @@ pub enum BuildError {
     Sft(#[from] SftError),
 }
 
-/// Of the published sets: the split to train on. The test splits are for measuring.
-const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::Mmlu, "val"), (SetName::Aqua, "dev")];
+/// Of the published sets: the split to teach and train with. The test splits are for measuring.
+pub const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::Mmlu, "val"), (SetName::Aqua, "dev")];
 /// The seeds of tasks of our own: lessons of the warm start, tasks to train on, tasks to look at.
 const OWN: [u64; 3] = [0x6c65_7373, 0x7472_6169, 0x6865_6c64];
 

@@ -5,7 +5,7 @@
 
 use super::TrainError;
 use super::arena::Pay;
-use super::episode::{Episode, Stage};
+use super::episode::{Episode, Job, Stage};
 use super::recipe::CreditSettings;
 use crate::student::Student;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
@@ -60,11 +60,10 @@ pub(crate) async fn contrasts(
 ) -> Result<Contrasts, TrainError> {
     let of_group = |(at, group): (usize, &Vec<Episode>)| of_group(stage, at, group, settings);
     let mut candidates: Vec<Candidate> = groups.iter().enumerate().flat_map(of_group).collect();
-    ask_memory(stage, groups, &mut candidates, settings).await?;
+    ask_memory(stage, groups, &mut candidates).await?;
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
     let dearer = economy.dearer();
-    let price = |candidate: &Candidate| (dearer * candidate.cost.max(1) as f64).ceil() as u64;
-    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: price(&candidates[*at]) };
+    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].price(dearer) };
     let offers: Vec<Offer> = paid.iter().map(offer).collect();
     let verdicts = economy.decide(&offers, allowance, &settings.economy, seed);
     for (at, verdict) in paid.into_iter().zip(verdicts) {
@@ -86,6 +85,13 @@ pub(crate) async fn contrasts(
     }
     candidates.retain(|candidate| candidate.delta.is_some());
     Ok(Contrasts { measured: candidates, ledger, spent })
+}
+
+impl Candidate {
+    /// What it may cost, if it is as many times dearer than expected as others were. What is not free costs something.
+    fn price(&self, dearer: f64) -> u64 {
+        (dearer * self.cost.max(1) as f64).ceil() as u64
+    }
 }
 
 /// Every edit of every episode of a group that was measured and can be changed.
@@ -228,14 +234,8 @@ fn expected(
 }
 
 /// Runs what memory may answer, and keeps the differences of what it does answer.
-async fn ask_memory(
-    stage: &Stage<'_>,
-    groups: &[Vec<Episode>],
-    candidates: &mut [Candidate],
-    settings: &CreditSettings,
-) -> Result<(), EvalError> {
-    let asked: Vec<usize> =
-        (0..candidates.len()).filter(|at| candidates[*at].may_be_free && settings.common_draws).collect();
+async fn ask_memory(stage: &Stage<'_>, groups: &[Vec<Episode>], candidates: &mut [Candidate]) -> Result<(), EvalError> {
+    let asked: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].may_be_free).collect();
     let jobs = asked.iter().map(|at| job(groups, &candidates[*at])).collect();
     let runs = stage.run_all(jobs, Pay::Nobody).await?;
     for (at, run) in asked.into_iter().zip(runs) {
@@ -288,7 +288,6 @@ async fn buy(
     settings: &CreditSettings,
     (allowance, dearer, seed): (u64, f64, u64),
 ) -> Result<(), EvalError> {
-    let price = |candidate: &Candidate| (dearer * candidate.cost as f64).ceil() as u64;
     let mut spent: u64 = candidates.iter().map(|candidate| candidate.spent).sum();
     let mut by_group: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
@@ -301,19 +300,19 @@ async fn buy(
         let mut now: Vec<usize> = Vec::new();
         for at in lanes.iter_mut().filter_map(std::collections::VecDeque::pop_front) {
             // What was expected to be cheaper may have used up what this one was to have.
-            let ahead: u64 = now.iter().map(|at| price(&candidates[*at])).sum();
-            if spent + ahead + price(&candidates[at]) <= allowance {
+            let ahead: u64 = now.iter().map(|at| candidates[*at].price(dearer)).sum();
+            if spent + ahead + candidates[at].price(dearer) <= allowance {
                 now.push(at);
             } else if let Verdict::Worth(worth) | Verdict::Drawn(worth) = candidates[at].verdict {
                 candidates[at].verdict = Verdict::Capped(worth);
             }
         }
         let jobs = now.iter().map(|at| {
-            let (case, texts, run_seed, memory) = job(groups, &candidates[*at]);
+            let job = job(groups, &candidates[*at]);
             if settings.common_draws {
-                (case, texts, run_seed, memory)
+                job
             } else {
-                (case, texts, run_seed ^ seed ^ (*at as u64) << 32, Arc::new(Memory::default()))
+                Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(Memory::default()), ..job }
             }
         });
         let runs = stage.run_all(jobs.collect(), Pay::Workers).await?;
@@ -327,10 +326,9 @@ async fn buy(
     Ok(())
 }
 
-fn job(groups: &[Vec<Episode>], candidate: &Candidate) -> (usize, Vec<String>, u64, Arc<Memory>) {
+fn job(groups: &[Vec<Episode>], candidate: &Candidate) -> Job {
     // Groups and episodes are those the candidate was made of.
-    let episode = &groups[candidate.group][candidate.episode];
-    (episode.case, candidate.texts.clone(), episode.seed, episode.memory.clone())
+    Job { texts: candidate.texts.clone(), ..groups[candidate.group][candidate.episode].job() }
 }
 
 /// The reward of the original.

@@ -44,9 +44,26 @@ pub(crate) struct Round {
     pub plan: Option<Plan>,
 }
 
+/// A run to be made.
+pub(crate) struct Job {
+    /// The position of its task.
+    pub case: usize,
+    /// What is written for it, round by round.
+    pub texts: Vec<String>,
+    /// The seed of its workers.
+    pub seed: u64,
+    /// What they and others were asked.
+    pub memory: Arc<Memory>,
+}
+
 impl Episode {
     pub fn new(case: usize, seed: u64, writer_seed: u64, memory: Arc<Memory>) -> Self {
         Episode { case, seed, writer_seed, memory, rounds: Vec::new(), run: None }
+    }
+
+    /// The run of what is written.
+    pub fn job(&self) -> Job {
+        Job { case: self.case, texts: self.texts(), seed: self.seed, memory: self.memory.clone() }
     }
 
     /// The texts of its rounds.
@@ -114,11 +131,8 @@ impl Stage<'_> {
             self.write(student, episodes, &open, temperature)?;
             played.sampling += began.elapsed();
             let began = Instant::now();
-            let jobs = open.iter().map(|at| {
-                let episode = &episodes[*at];
-                (episode.case, episode.texts(), episode.seed, episode.memory.clone())
-            });
-            let runs = self.run_all(jobs.collect(), Pay::Workers).await?;
+            let jobs = open.iter().map(|at| episodes[*at].job()).collect();
+            let runs = self.run_all(jobs, Pay::Workers).await?;
             for (at, run) in open.into_iter().zip(runs) {
                 played.spent += run.spent;
                 episodes[at].run = Some(run);
@@ -139,14 +153,12 @@ impl Stage<'_> {
     }
 
     /// Runs what is written.
-    pub async fn run_written(&self, episodes: &mut [Episode]) -> Result<u64, TrainError> {
-        let job = |episode: &Episode| (episode.case, episode.texts(), episode.seed, episode.memory.clone());
-        let runs = self.run_all(episodes.iter().map(job).collect(), Pay::Workers).await?;
-        let spent = runs.iter().map(|run| run.spent).sum();
+    pub async fn run_written(&self, episodes: &mut [Episode]) -> Result<(), TrainError> {
+        let runs = self.run_all(episodes.iter().map(Episode::job).collect(), Pay::Workers).await?;
         for (episode, run) in episodes.iter_mut().zip(runs) {
             episode.run = Some(run);
         }
-        Ok(spent)
+        Ok(())
     }
 
     /// Has the next round of these episodes written, all at once.
@@ -197,12 +209,8 @@ impl Stage<'_> {
     }
 
     /// Runs these, many at a time, in their order.
-    pub async fn run_all(
-        &self,
-        jobs: Vec<(usize, Vec<String>, u64, Arc<Memory>)>,
-        pay: Pay,
-    ) -> Result<Vec<Run>, EvalError> {
-        let one = |(case, texts, seed, memory): (usize, Vec<String>, u64, Arc<Memory>)| {
+    pub async fn run_all(&self, jobs: Vec<Job>, pay: Pay) -> Result<Vec<Run>, EvalError> {
+        let one = |Job { case, texts, seed, memory }: Job| {
             let (arena, cases) = (self.arena.clone(), self.cases.clone());
             // A task of its own, so that all cores work.
             let run = tokio::spawn(async move {
