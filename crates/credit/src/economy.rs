@@ -50,7 +50,7 @@ pub enum Paid {
 
 impl Default for EconomySettings {
     fn default() -> Self {
-        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 1.0, floor: 0.1 }
+        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 2.0, floor: 0.02 }
     }
 }
 
@@ -159,6 +159,11 @@ impl Economy {
     /// Adds a counterfactual that was free.
     pub fn add_free(&mut self, family: Family, delta: Option<f64>) {
         self.free.entry(family).or_default().add(delta, 0);
+    }
+
+    /// The mean difference of the free ones of a family so far; 0 before the first.
+    pub fn usual(&self, family: Family) -> f64 {
+        self.free.get(&family).and_then(|account| account.deltas.mean()).unwrap_or(0.0)
     }
 
     /// How loud a difference may speak beside a reward: by how much more a reward varies within a task, V/D. Two estimates of

@@ -70,7 +70,8 @@ pub fn target_of(edit: &Edit) -> String {
         Change::ResetDuty { agent }
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }
-        | Change::RemoveAgent { agent } => agent.clone(),
+        | Change::RemoveAgent { agent }
+        | Change::EndBefore { agent } => agent.clone(),
         Change::AnswerBy { .. } => ANSWER.to_owned(),
         Change::Stop | Change::Review => NEXT.to_owned(),
     }

@@ -237,6 +237,7 @@ fn changed_agent(edit: &Edit) -> Option<&str> {
         | Change::RaiseCapacity { agent }
         | Change::WithholdMessage { to: agent, .. } => Some(agent),
         Change::RemoveAgent { .. }
+        | Change::EndBefore { .. }
         | Change::ShareAnswer { .. }
         | Change::ShareReply { .. }
         | Change::AnswerBy { .. }

@@ -283,9 +283,10 @@ pub(crate) fn reached(plan: &Plan, edit: &Edit) -> Vec<String> {
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }
         | Change::WithholdMessage { to: agent, .. } => (position(agent), true),
-        Change::RemoveAgent { agent } | Change::ShareAnswer { agent } | Change::ShareReply { agent } => {
-            (position(agent), false)
-        }
+        Change::RemoveAgent { agent }
+        | Change::EndBefore { agent }
+        | Change::ShareAnswer { agent }
+        | Change::ShareReply { agent } => (position(agent), false),
         Change::AnswerBy { .. } | Change::Stop | Change::Review => (None, false),
     };
     let Some(start) = start else { return Vec::new() };

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use apply::apply;
-pub use enumerate::edits;
+pub use enumerate::{edits, endings};
 
 /// The families of edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -139,6 +139,11 @@ pub enum Change {
         /// Which.
         agent: String,
     },
+    /// The team ends before `agent`: neither it nor any agent after it exists, and those that nobody reads then answer.
+    EndBefore {
+        /// The first that there is not.
+        agent: String,
+    },
     /// Its children see only the answer of `agent`.
     ShareAnswer {
         /// Whose output.
@@ -209,7 +214,7 @@ impl Edit {
             Change::ResetDuty { .. } => (Family::Duty, Decision::Delegate, true),
             Change::LowerCapacity { .. } => (Family::Capacity, Decision::Delegate, true),
             Change::RaiseCapacity { .. } => (Family::Capacity, Decision::Delegate, false),
-            Change::RemoveAgent { .. } => (Family::Agent, Decision::Spawn, true),
+            Change::RemoveAgent { .. } | Change::EndBefore { .. } => (Family::Agent, Decision::Spawn, true),
             Change::ShareAnswer { .. } => (Family::Share, Decision::Communicate, true),
             Change::ShareReply { .. } => (Family::Share, Decision::Communicate, false),
             // `last` needs nothing, `vote` compares, `judge` makes one more call.
@@ -231,7 +236,7 @@ impl Edit {
             Change::WithholdMessage { to, .. } => position(to).map(Field::After),
             Change::ResetDuty { agent } => position(agent).map(Field::Duty),
             Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
-            Change::RemoveAgent { agent } => position(agent).map(Field::Agent),
+            Change::RemoveAgent { agent } | Change::EndBefore { agent } => position(agent).map(Field::Agent),
             Change::ShareAnswer { agent } | Change::ShareReply { agent } => position(agent).map(Field::Share),
             Change::AnswerBy { .. } => Some(Field::AnswerBy),
             Change::Stop | Change::Review => Some(Field::Next),
@@ -256,7 +261,10 @@ impl Edit {
             Change::AnswerBy { .. } => Change::AnswerBy { rule: plan.answer_rule() },
             Change::Stop => Change::Review,
             Change::Review => Change::Stop,
-            Change::ResetDuty { .. } | Change::RemoveAgent { .. } | Change::WithholdMessage { .. } => return None,
+            Change::ResetDuty { .. }
+            | Change::RemoveAgent { .. }
+            | Change::EndBefore { .. }
+            | Change::WithholdMessage { .. } => return None,
         };
         Some(Edit { forward: !self.forward, change, ..self.clone() })
     }
@@ -276,6 +284,7 @@ impl fmt::Display for Change {
             Change::LowerCapacity { agent } => write!(formatter, "{agent} runs one capacity level lower"),
             Change::RaiseCapacity { agent } => write!(formatter, "{agent} runs one capacity level higher"),
             Change::RemoveAgent { agent } => write!(formatter, "{agent} is removed"),
+            Change::EndBefore { agent } => write!(formatter, "the team ends before {agent}"),
             Change::ShareAnswer { agent } => write!(formatter, "{agent} shares only its {}", Share::Answer),
             Change::ShareReply { agent } => write!(formatter, "{agent} shares its whole {}", Share::Reply),
             Change::AnswerBy { rule } => write!(formatter, "the answer is made by {rule}"),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
-use lemon_spec::edit::{Change, Edit, Family, apply, edits};
+use lemon_spec::edit::{Change, Edit, Family, apply, edits, endings};
 use lemon_spec::generate::{self, Random};
 use lemon_spec::{Field, Language, Limits, Plan, Spans, Spec, json_schema, render, validate_round};
 use proptest::prelude::*;
@@ -148,6 +148,40 @@ fn check_also_changed(plan: &Plan, edited: &Plan, field: Field, also_changed: &[
         changed.push(Field::AnswerFrom);
     }
     assert_eq!(also_changed, changed);
+}
+
+/// A team that ends earlier is valid, is the beginning of the whole team, byte for byte, and leaves nobody unheard.
+#[test]
+fn endings_are_beginnings() {
+    let language = Language::default();
+    let mut longest = 0;
+    for seed in 0..1_000 {
+        let plan = valid(&render(&generate::spec(seed, &language)).text, &language, &[]);
+        let original = render(plan.spec());
+        let endings = endings(&plan, &language);
+        assert!(endings.len() < plan.agents().len());
+        longest = longest.max(endings.len());
+        for edit in &endings {
+            let edited = apply(&plan, edit, &language).expect("an ending applies");
+            let kept = edited.plan.spec().agents.len();
+            assert_eq!(edited.field, Field::Agent(kept));
+            assert_eq!(edited.plan.spec().agents, plan.spec().agents[..kept]);
+            assert_eq!(edited.plan.source()[..edited.after.start], original.text[..edited.after.start]);
+            assert!(edited.after.is_empty() && edited.plan.source()[edited.after.end..].starts_with("answer:"));
+            let spec = edited.plan.spec();
+            for agent in &spec.agents {
+                let is_read = spec.agents.iter().any(|reader| reader.after.contains(&agent.id));
+                assert_ne!(is_read, spec.answer.from.contains(&agent.id), "{}", edit.describe());
+            }
+            assert_eq!(edited.also_changed.is_empty(), spec.answer.from == plan.spec().answer.from);
+            assert_eq!((edit.family, edit.forward, edit.inverse(&plan)), (Family::Agent, true, None));
+        }
+    }
+    assert!(longest > 5);
+    let plan = valid(&render(&generate::spec(1, &language)).text, &language, &[]);
+    for agent in [plan.agents()[0].id.clone(), "nobody".into()] {
+        assert!(apply(&plan, &Edit::new(Change::EndBefore { agent }, &plan), &language).is_err());
+    }
 }
 
 #[test]

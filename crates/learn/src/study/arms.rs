@@ -29,7 +29,7 @@ impl Arm {
 }
 
 /// All arms. `full` is the recipe as it is.
-pub const ARMS: [Arm; 25] = [
+pub const ARMS: [Arm; 26] = [
     Arm { name: "full", about: "the recipe as it is", change: |_| {} },
     Arm {
         name: "plain",
@@ -43,6 +43,11 @@ pub const ARMS: [Arm; 25] = [
         name: "plain-shared",
         about: "no counterfactuals, but luck and replies shared in a group as in full",
         change: |recipe| recipe.credit.form = Form::None,
+    },
+    Arm {
+        name: "removal",
+        about: "agents are removed one at a time, and nothing is measured from where a team could have ended",
+        change: |recipe| recipe.credit.endings = false,
     },
     Arm {
         name: "one-voice",
@@ -74,6 +79,7 @@ pub const ARMS: [Arm; 25] = [
         about: "the paper's form: preference, three families, simplifying edits, by mean |Δ|, luck not shared",
         change: |recipe| {
             recipe.credit.by_variance = false;
+            recipe.credit.endings = false;
             recipe.credit.form = Form::Preference;
             recipe.credit.simplify_only = true;
             recipe.credit.families = vec![Family::Dependency, Family::Duty, Family::Capacity];

@@ -19,7 +19,7 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
     let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();
     Some(match name {
         "table" => study(Kind::Train, worlds(), &table_arms, 40),
-        "map" => study(Kind::Train, regimes(), &["plain-shared", "full", "free-only", "uniform", "paper"], 40),
+        "map" => study(Kind::Train, regimes(), &["plain-shared", "full", "uniform"], 20),
         "language" => {
             let regime = Regime { name: String::new(), recipe: language(), choices: None };
             study(Kind::Train, vec![regime], &LANGUAGE_ARMS, 5)
@@ -57,33 +57,33 @@ pub fn table(world: Preset) -> Recipe {
         start: Start::Fields(FieldStart::default()),
         // Short runs are begun again rather than kept.
         checkpoint_every: u64::MAX,
-        look: LookSettings { every: 25, seeds: 1, first_seeds: 1, final_seeds: 8, ..LookSettings::default() },
+        look: LookSettings { every: 10, seeds: 1, first_seeds: 1, final_seeds: 8, ..LookSettings::default() },
         ..Recipe::default()
     };
     (recipe.tasks.world, recipe.tasks.train, recipe.tasks.held_out) = (world, 400, 100);
-    recipe.rollouts.tasks = 4;
+    recipe.rollouts.tasks = 2;
     recipe.update.learning_rate = 0.15;
     (recipe.update.warm_up, recipe.update.final_rate, recipe.update.clip_norm) = (0, 1.0, 0.0);
     recipe.update.per = Per::Rollout;
     recipe
 }
 
-/// Worker tokens of a run of the table.
-const TABLE_TOKENS: u64 = 3_000_000;
+/// Worker tokens of a run of the table: about a thousand rollouts. With three times as many every arm has learned what there is.
+const TABLE_TOKENS: u64 = 1_000_000;
 
 /// A small language model, from its warm start on.
 pub fn language() -> Recipe {
     let mut recipe = Recipe {
         about: "A language model of a million parameters, trained until its worker tokens are spent.".to_owned(),
         steps: 100_000,
-        worker_tokens: Some(2_500_000),
+        worker_tokens: Some(1_500_000),
         start: Start::Warm(WarmStart::default()),
         checkpoint_every: u64::MAX,
         look: LookSettings { every: 20, seeds: 1, first_seeds: 1, final_seeds: 8, ..LookSettings::default() },
         ..Recipe::default()
     };
     (recipe.tasks.train, recipe.tasks.held_out) = (400, 60);
-    recipe.rollouts.tasks = 8;
+    recipe.rollouts.tasks = 4;
     recipe.update.learning_rate = 5e-4;
     recipe.update.final_rate = 1.0;
     recipe
@@ -116,12 +116,17 @@ fn regimes() -> Vec<Regime> {
         }
         for group in [2, 8] {
             add(&format!("group={group}"), &|_, recipe, _| {
-                (recipe.rollouts.tasks, recipe.rollouts.group) = (16 / group, group);
+                (recipe.rollouts.tasks, recipe.rollouts.group) = (8 / group, group);
             });
         }
         add("start=lean", &|start, _, _| start.first = FirstTeams::Lean);
         add("start=uniform", &|start, _, _| start.first = FirstTeams::Uniform);
-        add("tokens=third", &|_, recipe, _| recipe.worker_tokens = Some(TABLE_TOKENS / 3));
+        add("luck=kept", &|_, recipe, _| recipe.tasks.keep_luck = true);
+        for times in [0.5, 3.0] {
+            add(&format!("tokens={times}M"), &|_, recipe, _| {
+                recipe.worker_tokens = Some((times * TABLE_TOKENS as f64) as u64);
+            });
+        }
         // An edit of a chain reaches all that follows; without rounds and with one answer it reaches little.
         add("rounds=1", &|_, recipe, _| recipe.rollouts.rounds = 1);
     }

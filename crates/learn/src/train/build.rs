@@ -15,7 +15,7 @@ use lemon_exec::{Backend, Settings};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_spec::{Language, Shape};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
-use lemon_world::{Choices, World};
+use lemon_world::{Choices, Luck, World};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +98,9 @@ pub fn simulated(
     let mut world = World::new(settings.world, items);
     if let Some(choices) = choices {
         world = world.with_choices(choices);
+    }
+    if settings.keep_luck {
+        world = world.with_luck(Luck::Kept);
     }
     arena(world.backend(), language, Grader::new(None), Settings::default(), cancel)
 }

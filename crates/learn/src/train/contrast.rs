@@ -11,8 +11,8 @@ use crate::student::Student;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
 use lemon_eval::EvalError;
 use lemon_exec::Memory;
-use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits};
-use lemon_spec::{AnswerRule, Plan, validate_round};
+use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
+use lemon_spec::{AnswerRule, Language, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
         let mut seen: HashSet<Vec<String>> = HashSet::new();
         for (round, written) in episode.rounds.iter().enumerate() {
             let Some(plan) = &written.plan else { continue };
-            for edit in edits(plan, stage.language()) {
+            for edit in changes(plan, stage.language(), settings.endings) {
                 let wanted = settings.families.contains(&edit.family) && edit.family != Family::Message;
                 if !wanted || (settings.simplify_only && !edit.forward) {
                     continue;
@@ -134,6 +134,17 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
         }
     }
     candidates
+}
+
+/// What can be changed. A team is written agent by agent, so that the other branch of "one more" is that it ends there; a team
+/// that goes on without one agent is what another decision would have led to.
+fn changes(plan: &Plan, language: &Language, ends: bool) -> Vec<Edit> {
+    let mut changes = edits(plan, language);
+    if ends {
+        changes.retain(|edit| edit.family != Family::Agent);
+        changes.extend(endings(plan, language));
+    }
+    changes
 }
 
 /// The changed team and the texts of its run; `None` where the rounds after it could not be as they are.

@@ -81,12 +81,14 @@ pub struct TaskSettings {
     pub held_out: usize,
     /// The simulated world, where the workers are one.
     pub world: Preset,
+    /// In a simulated world: whether a worker that is told something else keeps its luck. Endpoints cannot have that.
+    pub keep_luck: bool,
 }
 
 impl Default for TaskSettings {
     fn default() -> Self {
         let sets = vec![SetName::Gsm8k, SetName::Svamp, SetName::MultiArith, SetName::Aqua, SetName::Mmlu];
-        TaskSettings { sets, train: 400, held_out: 60, world: Preset::Calibrated }
+        TaskSettings { sets, train: 400, held_out: 60, world: Preset::Calibrated, keep_luck: false }
     }
 }
 
@@ -226,6 +228,10 @@ pub struct CreditSettings {
     pub beta: f64,
     /// The families that are edited.
     pub families: Vec<Family>,
+    /// Whether the other branch of "one more agent" is a team that ends there, which is free. The decision then has the difference
+    /// as its advantage, and all else of the agent's entry is measured from what the team would have earned without it instead
+    /// of from the mean of the group. Else agents are removed one at a time and those after them stay, as in the paper.
+    pub endings: bool,
     /// Whether only edits that simplify are made, as in the paper.
     pub simplify_only: bool,
     /// Whether a changed team is run with the draws of the original. Without, every contrast is a new run.
@@ -246,6 +252,7 @@ impl Default for CreditSettings {
             correction: 0.0,
             beta: 1.0,
             families,
+            endings: true,
             simplify_only: false,
             common_draws: true,
             economy: EconomySettings::default(),

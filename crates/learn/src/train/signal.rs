@@ -7,8 +7,8 @@ use crate::student::{Encoded, Scribe, Student};
 use lemon_credit::advantage::{combine, group_relative, token_weights};
 use lemon_credit::economy::{Economy, Verdict};
 use lemon_policy::{Example, Objective, PolicyError, Sequence};
-use lemon_spec::Span;
-use lemon_spec::edit::Family;
+use lemon_spec::edit::{Change, Family};
+use lemon_spec::{Field, Plan, Span};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -49,6 +49,8 @@ pub(crate) fn examples(
     let old = old_scores(student, groups, temperature)?;
     let others =
         if lambda == 0.0 { Vec::new() } else { others(student, scribe, groups, contrasts, credit, temperature)? };
+    // Without any ending a step is one of plain GRPO, to the bit.
+    let measures_endings = measures_endings(credit) && contrasts.iter().any(|contrast| Ending::of(contrast).is_some());
     let mut texts: Vec<Text> = Vec::new();
     let mut places: BTreeMap<Written, usize> = BTreeMap::new();
     for (group_at, group) in groups.iter().enumerate() {
@@ -66,9 +68,10 @@ pub(crate) fn examples(
                     grammar: round.request.grammar.clone(),
                 };
                 let old = old.get(&place).cloned().unwrap_or_else(|| round.sample.logprobs.clone());
-                let ends = &round.sample.ends;
-                let forced = round.sample.forced.clone();
-                texts.push(Text { sequence, bytes: byte_ranges(ends), forced, old, advantage, local: Vec::new() });
+                let (bytes, forced) = (byte_ranges(&round.sample.ends), round.sample.forced.clone());
+                let complete = round.plan.as_ref().filter(|_| measures_endings).and_then(completion);
+                let (local, endings) = (Vec::new(), Vec::new());
+                texts.push(Text { sequence, bytes, forced, old, advantage, local, endings, complete });
             }
         }
     }
@@ -76,6 +79,10 @@ pub(crate) fn examples(
     for (number, contrast) in contrasts.iter().enumerate() {
         let place = (contrast.group, contrast.episode, contrast.round);
         let Some(text) = places.get(&place).and_then(|at| texts.get_mut(*at)) else { continue };
+        if let (Some(ending), true) = (Ending::of(contrast), measures_endings) {
+            text.endings.push(ending);
+            continue;
+        }
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, contrast, other, credit) else { continue };
         if credit.by_variance {
@@ -90,9 +97,10 @@ pub(crate) fn examples(
         }
     }
     let weights = Weights::new(&texts, update.per);
+    let usual = economy.usual(Family::Agent);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushed.len());
     for text in &texts {
-        let advantages = text.advantages(lambda, credit.place);
+        let advantages = text.advantages(lambda, credit.place, usual);
         let weight = weights.of(text);
         examples.push(example(text.sequence.clone(), advantages, text.old.clone(), |_| weight, update));
     }
@@ -116,6 +124,44 @@ struct Text {
     advantage: f64,
     /// Of single fields.
     local: Vec<(Span, f64)>,
+    /// Teams that end earlier.
+    endings: Vec<Ending>,
+    /// Where the decision stands that the team is complete, where endings are measured.
+    complete: Option<Span>,
+}
+
+/// What a team earned more than the same team would have that ends before an agent.
+struct Ending {
+    /// Where it was decided that there is one more agent.
+    decision: Span,
+    /// The rest of its entry.
+    rest: Span,
+    delta: f64,
+}
+
+impl Ending {
+    /// `None`: the contrast is of another kind.
+    fn of(contrast: &Candidate) -> Option<Ending> {
+        let Change::EndBefore { .. } = contrast.edit.change else { return None };
+        let decision = span_of(contrast)?;
+        let rest = Span { start: decision.end, end: contrast.edited.before?.end };
+        Some(Ending { decision, rest, delta: contrast.delta? })
+    }
+}
+
+/// Whether decisions to go on are credited by where the team could have ended. Spread over all tokens they are as others are.
+fn measures_endings(credit: &CreditSettings) -> bool {
+    credit.endings
+        && credit.form != Form::None
+        && credit.place == Place::Field
+        && credit.families.contains(&Family::Agent)
+}
+
+/// Where a text decides that its team is complete: behind the last agent, before the answer names anybody.
+fn completion(plan: &Plan) -> Option<Span> {
+    let last = plan.agents().len().checked_sub(1)?;
+    let (entry, from) = (plan.spans().get(Field::Agent(last))?, plan.spans().get(Field::AnswerFrom)?);
+    Some(Span { start: entry.end, end: from.start })
 }
 
 impl Text {
@@ -123,10 +169,14 @@ impl Text {
         self.forced.iter().filter(|forced| !**forced).count()
     }
 
-    fn advantages(&self, lambda: f64, place: Place) -> Vec<f64> {
+    fn advantages(&self, lambda: f64, place: Place, usual: f64) -> Vec<f64> {
         let local = token_weights(&self.bytes, &self.local);
         match place {
-            Place::Field => combine(self.advantage, &local, lambda),
+            Place::Field => {
+                let mut advantages = combine(self.advantage, &local, lambda);
+                self.measure_from_endings(&mut advantages, usual);
+                advantages
+            }
             Place::Everywhere => {
                 // The same sum, spread evenly over every token that was chosen.
                 let credit = |(credit, forced): (&Option<f64>, &bool)| credit.filter(|_| !forced).unwrap_or(0.0);
@@ -135,6 +185,34 @@ impl Text {
                 combine(self.advantage, &vec![spread; local.len()], lambda)
             }
         }
+    }
+}
+
+impl Text {
+    /// Puts what endings tell in the place of the group's comparison.
+    ///
+    /// With Δ the difference between going on and ending, the gradient of a choice between the two is p(1 − p)Δ. It comes out if
+    /// every "one more" has Δ as its advantage and "enough" none; the group's advantage would come to the same on average and
+    /// has the luck of the whole team in it. What an agent is like cannot change what was earned before it, so for the
+    /// rest of its entry that is the better thing to compare with; `usual`, which the text does not change either, keeps
+    /// advantages around nothing.
+    fn measure_from_endings(&self, advantages: &mut [f64], usual: f64) {
+        let tokens = |span: Span| (0..self.bytes.len()).filter(move |at| self.is_in(*at, span));
+        if let Some(complete) = self.complete {
+            tokens(complete).for_each(|at| advantages[at] = 0.0); // Positions are those of tokens, here and below.
+        }
+        for Ending { decision, rest, delta } in &self.endings {
+            tokens(*decision).for_each(|at| advantages[at] += delta - self.advantage);
+            tokens(*rest).for_each(|at| advantages[at] += delta - usual - self.advantage);
+        }
+    }
+
+    /// Whether a token was chosen, and stands in a span for the most part; one without text, if it stands at its place.
+    fn is_in(&self, at: usize, span: Span) -> bool {
+        let Range { start, end } = self.bytes[at].clone();
+        let held = end.min(span.end).saturating_sub(start.max(span.start));
+        let stands = if start == end { start >= span.start && end <= span.end } else { 2 * held > end - start };
+        stands && !self.forced[at]
     }
 }
 

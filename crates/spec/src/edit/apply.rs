@@ -88,6 +88,14 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language) -> Result<Vec<Field
             *spec = without;
             return Ok(changed);
         }
+        Change::EndBefore { agent } => {
+            find(spec, agent)?;
+            let Some((ended, changed)) = ended(spec, agent) else {
+                return refuse("nobody would be left");
+            };
+            *spec = ended;
+            return Ok(changed);
+        }
         Change::ShareAnswer { agent } => return set(&mut find(spec, agent)?.share, Share::Answer, edit),
         Change::ShareReply { agent } => return set(&mut find(spec, agent)?.share, Share::Reply, edit),
         Change::AnswerBy { rule } => return set(&mut spec.answer.by, *rule, edit),
@@ -146,6 +154,18 @@ pub(super) fn without(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
         changed.push(Field::AnswerFrom);
     }
     (!spec.answer.from.is_empty()).then_some((spec, changed))
+}
+
+/// The team up to an agent, and the list that changed; `None` if it is the first.
+pub(super) fn ended(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
+    let position = spec.agents.iter().position(|agent| agent.id == id).filter(|position| *position > 0)?;
+    let mut spec = spec.clone();
+    spec.agents.truncate(position);
+    let is_read = |id: &String| spec.agents.iter().any(|agent| agent.after.contains(id));
+    let from: Vec<String> = spec.agents.iter().map(|agent| agent.id.clone()).filter(|id| !is_read(id)).collect();
+    let changed = if from == spec.answer.from { Vec::new() } else { vec![Field::AnswerFrom] };
+    spec.answer.from = from;
+    Some((spec, changed))
 }
 
 /// Puts the parents of a removed agent in its place, each once.

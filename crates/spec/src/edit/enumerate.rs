@@ -1,6 +1,6 @@
 //! Every edit that applies to a team.
 
-use super::apply::{has_own_duty, neighbour, without};
+use super::apply::{ended, has_own_duty, neighbour, without};
 use super::{Change, Edit};
 use crate::{AnswerRule, Language, Next, Plan, Share};
 
@@ -21,6 +21,17 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
         Next::Review => Change::Stop,
     });
     changes.into_iter().map(|change| Edit::new(change, plan)).collect()
+}
+
+/// Every way to end the team earlier, from the second agent on, that leaves a valid team. A team is written agent by agent, and before
+/// each but the first it could have been complete: these are the other branches of those decisions, and no agent of theirs is
+/// asked anything that it was not asked in the whole team.
+pub fn endings(plan: &Plan, language: &Language) -> Vec<Edit> {
+    let agents = plan.spec().agents.iter().skip(1);
+    let fits =
+        |id: &str| ended(plan.spec(), id).is_some_and(|(spec, _)| spec.answer.from.len() <= language.limits.parents);
+    let ends = agents.filter(|agent| fits(&agent.id)).map(|agent| Change::EndBefore { agent: agent.id.clone() });
+    ends.map(|change| Edit::new(change, plan)).collect()
 }
 
 /// Removing the agent, if the lists that take over its parents stay within the limit.

@@ -1,0 +1,228 @@
+//! From differences to advantages.
+
+use super::*;
+
+/// An episode of one round that says this and earned that.
+fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Episode {
+    let language = Language::default();
+    let brief = lemon_exec::orchestrator::Brief {
+        question: "How much are 3 apples at 2 dollars each?",
+        round: 1,
+        results: Vec::new(),
+        language: &language,
+        tokens_left: None,
+        seed: 1,
+    };
+    let request = desk.request(&brief).unwrap();
+    let encoded = desk.encode(&request, text, &[]).unwrap();
+    let sequence = Sequence { prompt: request.prompt.clone(), tokens: encoded.tokens.clone(), grammar: None };
+    let logprobs = table.score(&[sequence], 1.0).unwrap().remove(0);
+    let sample = Sample {
+        text: text.to_owned(),
+        forced: logprobs.iter().map(|it| *it == 0.0).collect(),
+        logprobs,
+        tokens: encoded.tokens,
+        ends: encoded.ends,
+        finish: lemon_policy::Finish::Stop,
+    };
+    let mut episode = Episode::new(0, 1, 1, Arc::new(Memory::default()));
+    let plan = validate(text, &language).ok();
+    episode.rounds.push(Round { request, sample, plan });
+    let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };
+    episode.run = Some(Run { outcome: Some(outcome), failure: None, summary: nothing(), spent: 0 });
+    episode
+}
+
+/// With a correction of 1, and every other value tried, the local term is the gradient of what the field is worth, to the
+/// last digits: for the rule of the answer, with three values of which each was worth something.
+#[test]
+fn the_local_gradient_is_the_analytic_one() {
+    let start = FieldStart { first: FirstTeams::Large, lean: 0.7, ..FieldStart::default() };
+    let language = Arc::new(Language::default());
+    let table = FieldTable::new(&start, &language).unwrap();
+    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let text = |rule: &str| {
+        let agent = |id: &str| {
+            format!(
+                "  - id: {id}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"
+            )
+        };
+        format!("agents:\n{}{}answer: {{from: [a1, a2], by: {rule}}}\nnext: stop\n", agent("a1"), agent("a2"))
+    };
+    let worth = [("last", 0.3), ("vote", 0.9), ("judge", 0.5)];
+    let probabilities = table.probabilities(desk.kind("How much are 3 apples at 2 dollars each?"), 0);
+    let by = &probabilities.iter().find(|(name, _)| name.contains("by")).unwrap().1;
+    let chance = |rule: &str| by.iter().find(|(name, _)| name == rule).unwrap().1;
+
+    // The mean of the local term over what the policy writes.
+    let credit = CreditSettings { correction: 1.0, by_variance: false, ..CreditSettings::default() };
+    let update = UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() };
+    let mut found: Vec<f64> = Vec::new();
+    for (rule, own) in worth {
+        let written = episode(&desk, &table, &text(rule), own);
+        let plan = written.rounds[0].plan.clone().unwrap();
+        let others = edits(&plan, &language).into_iter().filter_map(|edit| {
+            let edited = apply(&plan, &edit, &language).unwrap();
+            let other = worth.iter().find(|(other, _)| edited.plan.source() == text(other))?;
+            Some(Candidate::measured((0, 0, 0), edit, edited, own - other.1))
+        });
+        let others: Vec<Candidate> = others.collect();
+        assert_eq!(others.len(), 2);
+        let signals = Signals {
+            student: &table,
+            scribe: &desk,
+            reference: None,
+            credit: &credit,
+            update: &update,
+            lambda: 1.0,
+            temperature: 1.0,
+            economy: &Economy::default(),
+        };
+        // Alone in its group, a text has no advantage: what is left is the local term.
+        let examples = signal::examples(&signals, &[vec![written]], &others).unwrap();
+        let gradient = table.gradient(&examples, 1.0).unwrap();
+        found.resize(gradient.len(), 0.0);
+        found.iter_mut().zip(&gradient).for_each(|(sum, part)| *sum += chance(rule) * part);
+    }
+
+    // By logit: −p(v) · (worth of v − mean worth).
+    let mean: f64 = worth.iter().map(|(rule, worth)| chance(rule) * worth).sum();
+    let mut expected: Vec<f64> = worth.iter().map(|(rule, worth)| -chance(rule) * (worth - mean)).collect();
+    let mut nonzero: Vec<f64> = found.into_iter().filter(|it| it.abs() > 1e-9).collect();
+    let order = |values: &mut Vec<f64>| values.sort_by(f64::total_cmp);
+    order(&mut expected);
+    order(&mut nonzero);
+    assert_eq!(nonzero.len(), 3, "{nonzero:?}");
+    for (found, expected) in nonzero.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
+    }
+}
+
+/// Teams of one to three agents, and what the policy gets for going on.
+#[test]
+fn endings_give_the_analytic_gradient_of_going_on() {
+    let start = FieldStart { slots: 3, lean: 0.7, ..FieldStart::default() };
+    let language = Arc::new(Language::default());
+    let table = FieldTable::new(&start, &language).unwrap();
+    let desk = FieldDesk::new(&start, language.clone(), 1).unwrap();
+    let agent = |number: usize| {
+        format!(
+            "  - id: a{number}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"
+        )
+    };
+    let text = |size: usize| {
+        let ids: Vec<String> = (1..=size).map(|number| format!("a{number}")).collect();
+        let entries: String = (1..=size).map(agent).collect();
+        format!("agents:\n{entries}answer: {{from: [{}], by: last}}\nnext: stop\n", ids.join(", "))
+    };
+    let worth = [0.5, 0.8, 0.6];
+    let probabilities = table.probabilities(desk.kind("How much are 3 apples at 2 dollars each?"), 0);
+    let more = |slot: usize| {
+        let (_, values) = probabilities.iter().find(|(name, _)| *name == format!("a{slot} spawn")).unwrap();
+        values.iter().find(|(name, _)| name == "more").unwrap().1
+    };
+    let credit = CreditSettings::default();
+    let update = UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() };
+    // By slot: the sum over what is written of its chance, its advantage, and the slope of its log-probability by "more".
+    let mut found = [0.0; 4];
+    for size in 1..=3 {
+        let written = episode(&desk, &table, &text(size), worth[size - 1]);
+        let plan = written.rounds[0].plan.clone().unwrap();
+        let ends = endings(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
+            let edited = apply(&plan, &edit, &language).unwrap();
+            assert_eq!(edited.plan.source(), text(at + 1));
+            Candidate::measured((0, 0, 0), edit, edited, worth[size - 1] - worth[at])
+        });
+        let mut ends: Vec<Candidate> = ends.collect();
+        assert_eq!(ends.len(), size - 1);
+        if size == 1 {
+            // Whose group has another team with an ending, somewhere else.
+            let (edit, edited) = {
+                let longer = validate(&text(2), &language).unwrap();
+                let edit = endings(&longer, &language).remove(0);
+                (edit.clone(), apply(&longer, &edit, &language).unwrap())
+            };
+            ends.push(Candidate::measured((9, 9, 9), edit, edited, 0.1));
+        }
+        let signals = Signals {
+            student: &table,
+            scribe: &desk,
+            reference: None,
+            credit: &credit,
+            update: &update,
+            lambda: 1.0,
+            temperature: 1.0,
+            economy: &Economy::default(),
+        };
+        let sample = written.rounds[0].sample.clone();
+        // A second team in the group, so that it has an advantage there.
+        let other = episode(&desk, &table, &text(1), 0.0);
+        let examples = signal::examples(&signals, &[vec![written, other]], &ends).unwrap();
+        let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
+        let chance = (2..=size).map(more).product::<f64>() * if size < 3 { 1.0 - more(size + 1) } else { 1.0 };
+        let starts = std::iter::once(0).chain(sample.ends.iter().copied());
+        for (at, (start, end)) in starts.zip(&sample.ends).enumerate() {
+            let advantage = f64::from(advantages[at]);
+            match &sample.text[start..*end] {
+                "a2" => found[2] += chance * advantage * (1.0 - more(2)),
+                "a3" => found[3] += chance * advantage * (1.0 - more(3)),
+                "" if size < 3 && !sample.forced[at] => found[size + 1] += chance * advantage * -more(size + 1),
+                // The first agent is compared with the group, the others with the team that ends before them.
+                "large" => {
+                    let slot = sample.text[..start].matches("- id").count();
+                    let before = if slot == 1 { worth[size - 1] / 2.0 } else { worth[slot - 2] };
+                    assert!((advantage - (worth[size - 1] - before)).abs() < 1e-6, "{size} {slot}: {advantage}");
+                }
+                _ => {}
+            }
+        }
+    }
+    let going_on = more(3) * worth[2] + (1.0 - more(3)) * worth[1];
+    let expected = [
+        more(2) * (1.0 - more(2)) * (going_on - worth[0]),
+        more(2) * more(3) * (1.0 - more(3)) * (worth[2] - worth[1]),
+    ];
+    for (found, expected) in found[2..].iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-6 && expected.abs() > 0.01, "{found} is not {expected}");
+    }
+}
+
+#[test]
+fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
+    let start = FieldStart::default();
+    let language = Arc::new(Language::default());
+    let table = FieldTable::new(&start, &language).unwrap();
+    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let text = "agents:\n  - id: a1\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\nanswer: {from: [a1], by: last}\nnext: stop\n";
+    let plan = validate(text, &language).unwrap();
+    let advantages = |place: recipe::Place, family: Family| {
+        let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == family).unwrap();
+        let edited = apply(&plan, &edit, &language).unwrap();
+        let credit = CreditSettings { place, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
+        let signals = Signals {
+            student: &table,
+            scribe: &desk,
+            reference: None,
+            credit: &credit,
+            update: &UpdateSettings::default(),
+            lambda: 2.0,
+            temperature: 1.0,
+            economy: &Economy::default(),
+        };
+        let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
+        let group = vec![episode(&desk, &table, text, 1.0)];
+        let examples = signal::examples(&signals, &[group], &[contrast]).unwrap();
+        assert_eq!(examples.len(), 1);
+        match &examples[0].objective {
+            lemon_policy::Objective::Clipped { advantages, .. } => advantages.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for family in [Family::Capacity, Family::Share, Family::Answer, Family::Stop] {
+        let local = advantages(recipe::Place::Field, family);
+        assert_eq!(local.iter().filter(|it| **it != 0.0).collect::<Vec<_>>(), [&1.0], "{family}");
+        let spread = advantages(recipe::Place::Everywhere, family);
+        let chosen = episode(&desk, &table, text, 1.0).rounds[0].sample.forced.iter().filter(|it| !**it).count();
+        assert!(spread.iter().all(|it| (it - 1.0 / chosen as f32).abs() < 1e-6), "{spread:?}");
+    }
+}
