@@ -9,7 +9,7 @@
 //! `worth = (4V / D) · (C / c) · stake / fields`,
 //!
 //! where the stake of a family is its squared mean difference relative to that of the average family, and at most 1: to know
-//! precisely what matters to nobody is worth nothing. Above 1 a counterfactual is the better buy. What memory answers costs nothing and
+//! precisely what matters to nobody is worth nothing. Of a family that little is known of some are drawn to find out. Above 1 a counterfactual is the better buy. What memory answers costs nothing and
 //! is always worth it.
 
 use crate::choose::Account;
@@ -50,7 +50,7 @@ pub enum Paid {
 
 impl Default for EconomySettings {
     fn default() -> Self {
-        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 2.0, floor: 0.02 }
+        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 1.0, floor: 0.1 }
     }
 }
 
@@ -185,16 +185,19 @@ impl Economy {
     }
 
     /// What is at stake in a family, relative to the average one and at most as much: that more is at stake in it is known to the
-    /// rollouts too. Next to nothing, where many differences were nothing on average.
+    /// rollouts too. Next to nothing, where many differences were nothing on average, and as long as there are few: of every family
+    /// some are drawn to find out.
     fn stake(&self, family: Family) -> f64 {
         let square = |account: &Account| {
             let n = account.deltas.n() as f64;
             // Drawn towards nothing by a few made-up pairs.
             (account.deltas.mean().unwrap_or(0.0) * n / (n + 4.0)).powi(2)
         };
-        let Some(account) = self.paid.get(&family) else { return 1.0 };
+        let Some(account) = self.paid.get(&family).filter(|account| account.deltas.n() >= ENOUGH) else {
+            return LEAST_STAKE;
+        };
         let (mean, error) = (account.deltas.mean().unwrap_or(0.0), account.deltas.standard_error().unwrap_or(0.0));
-        if account.deltas.n() >= ENOUGH && mean.abs() <= 2.0 * error {
+        if mean.abs() <= 2.0 * error {
             return LEAST_STAKE;
         }
         let average = self.paid.values().map(square).sum::<f64>() / self.paid.len().max(1) as f64;

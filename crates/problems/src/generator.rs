@@ -1,0 +1,137 @@
+//! Endless problems from a seed.
+
+use crate::leak::{Dropped, Leaks};
+use crate::problem::{Draft, Problem};
+use crate::published::Template;
+use crate::random::{Random, hash};
+use crate::situation::{Situation, shipped};
+use crate::tell::tell;
+use crate::{drill, facts, story};
+use std::sync::Arc;
+
+/// What a problem is for. A situation belongs to one part as a whole, so that success on the other is no memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// To learn from.
+    Train,
+    /// To see when to stop: about 6 % of situations.
+    Dev,
+}
+
+impl Part {
+    /// The part of a situation, by its name.
+    pub fn of(situation: &str) -> Part {
+        if hash(situation) % 100 < 6 { Part::Dev } else { Part::Train }
+    }
+}
+
+/// How often each source of problems is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weights {
+    /// Situations written by hand.
+    pub situations: u32,
+    /// Stories put together from parts.
+    pub stories: u32,
+    /// Small worlds of facts.
+    pub facts: u32,
+    /// Bare arithmetic.
+    pub drills: u32,
+    /// Published problems with other numbers, where some are given ([`Generator::with_published`]).
+    pub published: u32,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Weights { situations: 50, stories: 26, facts: 14, drills: 10, published: 35 }
+    }
+}
+
+/// Makes problems, the same for the same seed.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    random: Random,
+    part: Part,
+    weights: Weights,
+    situations: Vec<&'static Situation>,
+    published: Arc<[Template]>,
+    leaks: Option<Arc<Leaks>>,
+    dropped: Dropped,
+}
+
+impl Generator {
+    /// From the situations that ship with the crate, and what is put together.
+    pub fn new(seed: u64, part: Part) -> Self {
+        Generator {
+            random: Random::new(seed),
+            part,
+            weights: Weights::default(),
+            situations: shipped().iter().filter(|situation| Part::of(&situation.name) == part).collect(),
+            published: Arc::new([]),
+            leaks: None,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// With other weights.
+    pub fn with_weights(self, weights: Weights) -> Self {
+        Generator { weights, ..self }
+    }
+
+    /// With published problems, those of its part.
+    pub fn with_published(self, templates: &[Template]) -> Self {
+        let published = templates.iter().filter(|template| Part::of(template.name()) == self.part).cloned().collect();
+        Generator { published, ..self }
+    }
+
+    /// Without any problem that is a test question or nearly one.
+    pub fn without(self, leaks: Arc<Leaks>) -> Self {
+        Generator { leaks: Some(leaks), ..self }
+    }
+
+    /// How many problems were made and dropped so far.
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// The next problem.
+    pub fn problem(&mut self) -> Problem {
+        loop {
+            // Some draws fail: numbers that do not fit, the other part, a leak. Every source succeeds often.
+            let Some(problem) = self.attempt() else { continue };
+            match self.leaks.as_ref().and_then(|leaks| leaks.find(&problem.question)) {
+                Some(leak) => self.dropped.count(leak),
+                None => return problem,
+            }
+        }
+    }
+
+    fn attempt(&mut self) -> Option<Problem> {
+        let weights = self.weights;
+        let published = if self.published.is_empty() { 0 } else { weights.published };
+        let random = &mut self.random;
+        let kind = random.weighted(&[weights.situations, weights.stories, weights.facts, weights.drills, published]);
+        // Tried again in place, so that what fails often is not drawn less often.
+        (0..400).find_map(|_| match kind {
+            0 => tell(random.pick(&self.situations)?.draft(random)?, random),
+            4 => random.pick(&self.published)?.problem(random),
+            _ => {
+                let draft = composed(kind, random).filter(|draft| Part::of(&draft.situation) == self.part)?;
+                if kind == 3 { as_it_stands(draft) } else { tell(draft, random) }
+            }
+        })
+    }
+}
+
+fn composed(kind: usize, random: &mut Random) -> Option<Draft> {
+    match kind {
+        1 if random.chance(0.7) => story::draft(random),
+        1 => story::owners::draft(random),
+        2 => facts::draft(random),
+        _ => drill::draft(random),
+    }
+}
+
+fn as_it_stands(draft: Draft) -> Option<Problem> {
+    let text = draft.facts.into_iter().chain([draft.question]).collect::<Vec<_>>().join(" ");
+    Problem::new(text, draft.steps, draft.situation)
+}

@@ -1,0 +1,49 @@
+//! What do small models learn from?
+//!
+//! Arithmetic word problems, without end and each with its calculation ([`Generator`]): situations written by hand
+//! ([`Situation`]), stories put together from parts, small worlds of facts, bare arithmetic, and, where their files are given,
+//! published problems with other numbers ([`read_published`]). What is a test question or nearly one is dropped ([`Leaks`]).
+//! From problems, the lessons of a team ([`Lessons`]): solve, plan, extract, do a step, check, choose.
+//!
+//! ```
+//! use lemon_problems::{Generator, Lessons, Mix, Part};
+//!
+//! let problem = Generator::new(1, Part::Train).problem();
+//! assert!(problem.steps.iter().all(|step| step.holds()));
+//!
+//! let lesson = Lessons::new(1, Part::Train, Mix::default()).next().unwrap();
+//! assert!(lesson.prompt.starts_with("task: "));
+//! ```
+
+mod drill;
+mod expression;
+mod facts;
+mod generator;
+mod leak;
+mod lesson;
+mod noise;
+mod parse;
+mod person;
+mod problem;
+mod prompt;
+mod published;
+mod random;
+mod situation;
+mod story;
+mod tell;
+mod template;
+mod wording;
+mod wrong;
+
+pub use expression::Condition;
+pub use generator::{Generator, Part, Weights};
+pub use leak::{Dropped, Leak, Leaks, NEAR, clusters};
+pub use lesson::{Lesson, Lessons, Mix};
+pub use noise::Noise;
+pub use parse::{ParseError, parse};
+pub use problem::{Op, Problem, Step};
+pub use prompt::{Form, prompt, read_answer};
+pub use published::{DataError, Published, Template, read_published, test_questions};
+pub use random::Random;
+pub use situation::{Number, Operand, Question, Rule, Situation, Thing, shipped};
+pub use wrong::wrong;
