@@ -38,9 +38,9 @@ pub struct EconomySettings {
 #[serde(rename_all = "lowercase")]
 pub enum Paid {
     /// None: only what memory answers.
-    Never,
-    /// Those that tell more than rollouts would for the same tokens.
     #[default]
+    Never,
+    /// Those that should tell more than rollouts would for the same tokens.
     Worth,
     /// By chance, up to the cap, whatever they are worth.
     Uniform,
@@ -50,7 +50,7 @@ pub enum Paid {
 
 impl Default for EconomySettings {
     fn default() -> Self {
-        EconomySettings { paid: Paid::Worth, cap: 0.15, least_worth: 1.0, floor: 0.1 }
+        EconomySettings { paid: Paid::Never, cap: 0.15, least_worth: 1.0, floor: 0.1 }
     }
 }
 

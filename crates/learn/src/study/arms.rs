@@ -60,9 +60,9 @@ pub const ARMS: [Arm; 26] = [
         change: |recipe| recipe.credit.place = Place::Everywhere,
     },
     Arm {
-        name: "free-only",
-        about: "only contrasts that memory answers",
-        change: |recipe| recipe.credit.economy.paid = Paid::Never,
+        name: "bought",
+        about: "and paid contrasts that should tell more than rollouts for their tokens",
+        change: |recipe| recipe.credit.economy.paid = Paid::Worth,
     },
     Arm {
         name: "uniform",

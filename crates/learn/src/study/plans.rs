@@ -38,7 +38,7 @@ const LANGUAGE_ARMS: [&str; 12] = [
     "plain",
     "plain-shared",
     "global",
-    "free-only",
+    "bought",
     "uniform",
     "paper",
     "simplify",

@@ -14,7 +14,7 @@ const ARMS: [&str; 11] = [
     "global",
     "paper",
     "preference",
-    "free-only",
+    "bought",
     "never",
     "random",
     "always",
