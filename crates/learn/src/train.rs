@@ -7,14 +7,16 @@
 //!
 //! 1. Every decision can be credited, not three kinds: that an agent exists, its duty, its level, whom it reads, what it
 //!    shares, how the answer is made, and whether the run goes on; and edits that add as well as edits that simplify.
-//! 2. Contrasts are bought, not made for every rollout: what memory can answer is free and always run; what costs worker
-//!    tokens is run only where it tells more than further rollouts would ([`lemon_credit::economy`]).
+//! 2. Contrasts are not made for every rollout: what memory can answer is free and always run; what costs worker tokens is
+//!    bought only if the recipe says so, where it should tell more than further rollouts ([`lemon_credit::economy`]).
 //! 3. The teams of one task share the luck of their workers and every reply that two of them would ask for.
 //! 4. The local term is a policy gradient of the one field, with the probability of its other value as a weight. The
 //!    paper's preference is there ([`recipe::Form::Preference`]) for comparison.
 //! 5. Advantages are not divided by the deviation of their group unless asked to.
 //! 6. The grammar is part of the policy: probabilities are those of the distribution a token was drawn from.
 //! 7. A run may have several rounds, and the decision to stop is credited by running both branches of the same prefix.
+//! 8. That an agent exists is credited by the team that ends before it, not by removing it and keeping those that follow: that is
+//!    the other branch of the decision, and it is free. What is left of its entry is measured from there too.
 
 pub mod arena;
 pub mod board;
