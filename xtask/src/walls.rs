@@ -39,7 +39,7 @@ pub const WALLS: &[Wall] = &[
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-eval", "lemon-credit"],
         tests_use: &["lemon-world"],
     },
-    Wall { package: "lemon-problems", uses: &[], tests_use: &[] },
+    Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-policy", uses: &[], tests_use: &["lemon-spec"] },
     Wall {
         package: "lemon-learn",

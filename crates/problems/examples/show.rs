@@ -2,15 +2,13 @@
 //!
 //! `--data FOLDER` adds published problems; `--only stories` (or `situations`, `facts`, `drills`, `published`) shows one source.
 
-use lemon_problems::{
-    DataError, Generator, Leaks, Lessons, Mix, Noise, Part, Weights, clusters, read_published, test_questions,
-};
+use lemon_problems::{Generator, Leaks, Lessons, Mix, Noise, Part, Weights, clusters, read_published, test_questions};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-fn main() -> Result<(), DataError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let option =
         |name: &str| arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
@@ -43,11 +41,13 @@ fn main() -> Result<(), DataError> {
     Ok(())
 }
 
-fn with_data(generator: Generator, folder: &Path) -> Result<Generator, DataError> {
+fn with_data(generator: Generator, folder: &Path) -> Result<Generator, Box<dyn std::error::Error>> {
     let tests = test_questions(folder)?;
     let groups = |questions: &[String]| clusters(questions).into_iter().max().map_or(0, |last| last + 1);
     println!("{} test questions in {} groups", tests.len(), groups(&tests));
-    println!("of these, MultiArith {} and SVAMP {}", groups(&tests[..600]), groups(&tests[600..1600]));
+    let (multiarith, others) = tests.split_at(tests.len().min(600));
+    let svamp = &others[..others.len().min(1000)];
+    println!("of these, MultiArith {} and SVAMP {}", groups(multiarith), groups(svamp));
     let leaks = Arc::new(Leaks::of(&tests));
     let published = read_published(folder, &leaks)?;
     let names: HashSet<&str> = published.templates.iter().map(|template| template.name()).collect();

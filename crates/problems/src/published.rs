@@ -11,6 +11,7 @@ mod template;
 pub use template::Template;
 
 use crate::leak::{Dropped, Leaks, clusters};
+use lemon_task::{SetName, Source, TaskError, load};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -76,26 +77,13 @@ pub fn read_published(folder: &Path, leaks: &Leaks) -> Result<Published, DataErr
 }
 
 /// The test questions that nothing may leak: MultiArith, SVAMP and the test part of GSM8K, from a data folder.
-pub fn test_questions(folder: &Path) -> Result<Vec<String>, DataError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct MultiArith {
-        s_question: String,
+pub fn test_questions(folder: &Path) -> Result<Vec<String>, TaskError> {
+    let source = Source::Folder(folder.to_owned());
+    let mut questions = Vec::new();
+    for set in [SetName::MultiArith, SetName::Svamp, SetName::Gsm8k] {
+        questions.extend(load(&source, set, "test")?.items.into_iter().map(|item| item.task.question));
     }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Svamp {
-        body: String,
-        question: String,
-    }
-    let path = folder.join("multiarith/MultiArith.json");
-    let multiarith: Vec<MultiArith> = json(&path, &text(&path)?, 1)?;
-    let path = folder.join("svamp/SVAMP.json");
-    let svamp: Vec<Svamp> = json(&path, &text(&path)?, 1)?;
-    let gsm8k = gsm8k::questions(&folder.join("gsm8k/test.jsonl"))?;
-    let multiarith = multiarith.into_iter().map(|record| record.s_question.trim().to_owned());
-    let svamp = svamp.into_iter().map(|record| format!("{} {}", record.body.trim(), record.question.trim()));
-    Ok(multiarith.chain(svamp).chain(gsm8k).collect())
+    Ok(questions)
 }
 
 fn text(path: &Path) -> Result<String, DataError> {

@@ -96,5 +96,5 @@ fn faults_name_file_and_record() {
     check(GSM8K, &format!("{MAWPS}a,b\n"), "train.csv, record 2: ");
     let empty = tempfile::tempdir().unwrap();
     let error = test_questions(empty.path()).unwrap_err().to_string();
-    assert!(error.contains("MultiArith.json cannot be read"), "{error}");
+    assert!(error.contains("MultiArith.json"), "{error}");
 }

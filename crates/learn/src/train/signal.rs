@@ -49,8 +49,8 @@ pub(crate) fn examples(
     let old = old_scores(student, groups, temperature)?;
     let others =
         if lambda == 0.0 { Vec::new() } else { others(student, scribe, groups, contrasts, credit, temperature)? };
-    // Without any ending a step is one of plain GRPO, to the bit.
-    let measures_endings = measures_endings(credit) && contrasts.iter().any(|contrast| Ending::of(contrast).is_some());
+    // Without any ending a step is one of plain GRPO, to the bit. Spread over all tokens, endings are as other contrasts are.
+    let by_endings = credit.place == Place::Field && contrasts.iter().any(|contrast| Ending::of(contrast).is_some());
     let mut texts: Vec<Text> = Vec::new();
     let mut places: BTreeMap<Written, usize> = BTreeMap::new();
     for (group_at, group) in groups.iter().enumerate() {
@@ -69,7 +69,7 @@ pub(crate) fn examples(
                 };
                 let old = old.get(&place).cloned().unwrap_or_else(|| round.sample.logprobs.clone());
                 let (bytes, forced) = (byte_ranges(&round.sample.ends), round.sample.forced.clone());
-                let complete = round.plan.as_ref().filter(|_| measures_endings).and_then(completion);
+                let complete = round.plan.as_ref().filter(|_| by_endings).and_then(completion);
                 let (local, endings) = (Vec::new(), Vec::new());
                 texts.push(Text { sequence, bytes, forced, old, advantage, local, endings, complete });
             }
@@ -79,7 +79,7 @@ pub(crate) fn examples(
     for (number, contrast) in contrasts.iter().enumerate() {
         let place = (contrast.group, contrast.episode, contrast.round);
         let Some(text) = places.get(&place).and_then(|at| texts.get_mut(*at)) else { continue };
-        if let (Some(ending), true) = (Ending::of(contrast), measures_endings) {
+        if let (Some(ending), true) = (Ending::of(contrast), by_endings) {
             text.endings.push(ending);
             continue;
         }
@@ -149,14 +149,6 @@ impl Ending {
     }
 }
 
-/// Whether decisions to go on are credited by where the team could have ended. Spread over all tokens they are as others are.
-fn measures_endings(credit: &CreditSettings) -> bool {
-    credit.endings
-        && credit.form != Form::None
-        && credit.place == Place::Field
-        && credit.families.contains(&Family::Agent)
-}
-
 /// Where a text decides that its team is complete: behind the last agent, before the answer names anybody.
 fn completion(plan: &Plan) -> Option<Span> {
     let last = plan.agents().len().checked_sub(1)?;
@@ -186,15 +178,13 @@ impl Text {
             }
         }
     }
-}
 
-impl Text {
     /// Puts what endings tell in the place of the group's comparison.
     ///
     /// With Δ the difference between going on and ending, the gradient of a choice between the two is p(1 − p)Δ. It comes out if
     /// every "one more" has Δ as its advantage and "enough" none; the group's advantage would come to the same on average and
     /// has the luck of the whole team in it. What an agent is like cannot change what was earned before it, so for the
-    /// rest of its entry that is the better thing to compare with; `usual`, which the text does not change either, keeps
+    /// rest of its entry that is the better thing to compare with; `usual`, the mean difference of all steps so far, keeps
     /// advantages around nothing.
     fn measure_from_endings(&self, advantages: &mut [f64], usual: f64) {
         let tokens = |span: Span| (0..self.bytes.len()).filter(move |at| self.is_in(*at, span));

@@ -15,18 +15,10 @@ struct Line {
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<Record>, DataError> {
-    let record = |line: Line| Record { template: template(&line.question, &line.answer), text: line.question };
-    Ok(lines(path)?.into_iter().map(record).collect())
-}
-
-pub(super) fn questions(path: &Path) -> Result<Vec<String>, DataError> {
-    Ok(lines(path)?.into_iter().map(|line| line.question).collect())
-}
-
-fn lines(path: &Path) -> Result<Vec<Line>, DataError> {
     let text = text(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(index, line)| json(path, line, index + 1)).collect()
+    let record = |line: Line| Record { template: template(&line.question, &line.answer), text: line.question };
+    lines.map(|(index, line)| json(path, line, index + 1).map(record)).collect()
 }
 
 fn template(question: &str, answer: &str) -> Option<Template> {

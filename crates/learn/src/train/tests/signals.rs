@@ -33,6 +33,34 @@ fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Epi
     episode
 }
 
+/// What a policy gets for one group and its contrasts.
+fn examples_of(
+    (table, desk): (&FieldTable, &FieldDesk),
+    credit: &CreditSettings,
+    lambda: f64,
+    group: Vec<Episode>,
+    contrasts: &[Candidate],
+) -> Vec<Example> {
+    let signals = Signals {
+        student: table,
+        scribe: desk,
+        reference: None,
+        credit,
+        update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
+        lambda,
+        temperature: 1.0,
+        economy: &Economy::default(),
+    };
+    signal::examples(&signals, &[group], contrasts).unwrap()
+}
+
+/// The entry of an agent that reads nobody.
+fn entry(id: &str) -> String {
+    format!(
+        "  - id: {id}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"
+    )
+}
+
 /// With a correction of 1, and every other value tried, the local term is the gradient of what the field is worth, to the
 /// last digits: for the rule of the answer, with three values of which each was worth something.
 #[test]
@@ -42,12 +70,7 @@ fn the_local_gradient_is_the_analytic_one() {
     let table = FieldTable::new(&start, &language).unwrap();
     let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
     let text = |rule: &str| {
-        let agent = |id: &str| {
-            format!(
-                "  - id: {id}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"
-            )
-        };
-        format!("agents:\n{}{}answer: {{from: [a1, a2], by: {rule}}}\nnext: stop\n", agent("a1"), agent("a2"))
+        format!("agents:\n{}{}answer: {{from: [a1, a2], by: {rule}}}\nnext: stop\n", entry("a1"), entry("a2"))
     };
     let worth = [("last", 0.3), ("vote", 0.9), ("judge", 0.5)];
     let probabilities = table.probabilities(desk.kind("How much are 3 apples at 2 dollars each?"), 0);
@@ -56,7 +79,6 @@ fn the_local_gradient_is_the_analytic_one() {
 
     // The mean of the local term over what the policy writes.
     let credit = CreditSettings { correction: 1.0, by_variance: false, ..CreditSettings::default() };
-    let update = UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() };
     let mut found: Vec<f64> = Vec::new();
     for (rule, own) in worth {
         let written = episode(&desk, &table, &text(rule), own);
@@ -68,18 +90,8 @@ fn the_local_gradient_is_the_analytic_one() {
         });
         let others: Vec<Candidate> = others.collect();
         assert_eq!(others.len(), 2);
-        let signals = Signals {
-            student: &table,
-            scribe: &desk,
-            reference: None,
-            credit: &credit,
-            update: &update,
-            lambda: 1.0,
-            temperature: 1.0,
-            economy: &Economy::default(),
-        };
         // Alone in its group, a text has no advantage: what is left is the local term.
-        let examples = signal::examples(&signals, &[vec![written]], &others).unwrap();
+        let examples = examples_of((&table, &desk), &credit, 1.0, vec![written], &others);
         let gradient = table.gradient(&examples, 1.0).unwrap();
         found.resize(gradient.len(), 0.0);
         found.iter_mut().zip(&gradient).for_each(|(sum, part)| *sum += chance(rule) * part);
@@ -105,14 +117,9 @@ fn endings_give_the_analytic_gradient_of_going_on() {
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
     let desk = FieldDesk::new(&start, language.clone(), 1).unwrap();
-    let agent = |number: usize| {
-        format!(
-            "  - id: a{number}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"
-        )
-    };
     let text = |size: usize| {
         let ids: Vec<String> = (1..=size).map(|number| format!("a{number}")).collect();
-        let entries: String = (1..=size).map(agent).collect();
+        let entries: String = ids.iter().map(|id| entry(id)).collect();
         format!("agents:\n{entries}answer: {{from: [{}], by: last}}\nnext: stop\n", ids.join(", "))
     };
     let worth = [0.5, 0.8, 0.6];
@@ -122,7 +129,6 @@ fn endings_give_the_analytic_gradient_of_going_on() {
         values.iter().find(|(name, _)| name == "more").unwrap().1
     };
     let credit = CreditSettings::default();
-    let update = UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() };
     // By slot: the sum over what is written of its chance, its advantage, and the slope of its log-probability by "more".
     let mut found = [0.0; 4];
     for size in 1..=3 {
@@ -144,20 +150,10 @@ fn endings_give_the_analytic_gradient_of_going_on() {
             };
             ends.push(Candidate::measured((9, 9, 9), edit, edited, 0.1));
         }
-        let signals = Signals {
-            student: &table,
-            scribe: &desk,
-            reference: None,
-            credit: &credit,
-            update: &update,
-            lambda: 1.0,
-            temperature: 1.0,
-            economy: &Economy::default(),
-        };
         let sample = written.rounds[0].sample.clone();
         // A second team in the group, so that it has an advantage there.
         let other = episode(&desk, &table, &text(1), 0.0);
-        let examples = signal::examples(&signals, &[vec![written, other]], &ends).unwrap();
+        let examples = examples_of((&table, &desk), &credit, 1.0, vec![written, other], &ends);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
         let chance = (2..=size).map(more).product::<f64>() * if size < 3 { 1.0 - more(size + 1) } else { 1.0 };
         let starts = std::iter::once(0).chain(sample.ends.iter().copied());
@@ -193,25 +189,15 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
     let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
-    let text = "agents:\n  - id: a1\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\nanswer: {from: [a1], by: last}\nnext: stop\n";
+    let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
     let plan = validate(text, &language).unwrap();
     let advantages = |place: recipe::Place, family: Family| {
         let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == family).unwrap();
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit = CreditSettings { place, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
-        let signals = Signals {
-            student: &table,
-            scribe: &desk,
-            reference: None,
-            credit: &credit,
-            update: &UpdateSettings::default(),
-            lambda: 2.0,
-            temperature: 1.0,
-            economy: &Economy::default(),
-        };
         let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
         let group = vec![episode(&desk, &table, text, 1.0)];
-        let examples = signal::examples(&signals, &[group], &[contrast]).unwrap();
+        let examples = examples_of((&table, &desk), &credit, 2.0, group, &[contrast]);
         assert_eq!(examples.len(), 1);
         match &examples[0].objective {
             lemon_policy::Objective::Clipped { advantages, .. } => advantages.clone(),
