@@ -42,6 +42,11 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-policy", uses: &[], tests_use: &["lemon-spec"] },
     Wall {
+        package: "lemon-local",
+        uses: &["lemon-exec", "lemon-policy", "lemon-problems", "lemon-trace"],
+        tests_use: &[],
+    },
+    Wall {
         package: "lemon-learn",
         uses: &[
             "lemon-spec",

@@ -101,6 +101,7 @@ fn ask(trace: &mut Trace, part: &Part) {
         answer: part.answer.map(str::to_owned),
         failure: part.answer.is_none().then(failure),
         model: None,
+        confidence: None,
         attempts: 1,
         reused: false,
         saved: None,

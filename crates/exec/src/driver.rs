@@ -456,7 +456,7 @@ struct Ended {
 fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
-            let outcome = Outcome::done(reply.text);
+            let outcome = Outcome { confidence: reply.confidence, ..Outcome::done(reply.text) };
             let mut kind = returned(&outcome, reply.model, attempts, reused);
             if let EventKind::Return { saved, .. } = &mut kind {
                 let Usage { tokens_in, tokens_out, counted } = reply.usage;
@@ -493,6 +493,7 @@ fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: boo
         answer: outcome.reply.as_deref().filter(|_| done).and_then(crate::answer::extract),
         failure: outcome.failure.clone(),
         model,
+        confidence: outcome.confidence,
         attempts,
         reused,
         saved: None,

@@ -47,11 +47,12 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
                 open.insert(to, *reserved);
             }
             EventKind::Retry { .. } => calls += 1,
-            EventKind::Return { status, reply, failure, .. } => {
+            EventKind::Return { status, reply, failure, confidence, .. } => {
                 open.remove(event.agent.as_str());
                 if let Some(index) = state.find(&event.agent) {
                     let reply = reply.as_deref().filter(|_| *status == AgentStatus::Done).map(Into::into);
-                    state.end(index, Outcome { status: *status, reply, failure: failure.clone() });
+                    let (status, confidence, failure) = (*status, *confidence, failure.clone());
+                    state.end(index, Outcome { status, reply, confidence, failure });
                 }
             }
             EventKind::Resume { lost_tokens, .. } => {

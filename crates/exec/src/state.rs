@@ -51,6 +51,8 @@ pub struct Outcome {
     pub status: AgentStatus,
     /// Its reply. Shared, because forks and messages hold it too.
     pub reply: Option<Arc<str>>,
+    /// How sure its model was of it, from 0 to 1, where it says.
+    pub confidence: Option<f64>,
     /// Why there is none.
     pub failure: Option<Failure>,
 }
@@ -275,14 +277,13 @@ impl RunState {
         &self.question
     }
 
-    /// The answer this team would give had its agents replied so, without asking anybody: what a rule makes of given
+    /// The answer this team would give had its agents ended so, without asking anybody: what a rule makes of given
     /// replies. A judge is an agent too, and what it would say is not known.
-    pub fn answer_with<'r>(&self, reply: impl Fn(&str) -> Option<&'r str>) -> Option<String> {
+    pub fn answer_with(&self, ended: impl Fn(&str) -> Option<Outcome>) -> Option<String> {
         let mut state = self.clone();
         for index in 0..state.members.len() {
-            let given = state.members.get(index).and_then(|member| reply(&member.agent.id));
-            if let Some(given) = given {
-                state.set(index, Standing::Ended(Outcome::done(given)));
+            if let Some(outcome) = state.members.get(index).and_then(|member| ended(&member.agent.id)) {
+                state.set(index, Standing::Ended(outcome));
             }
         }
         state.aggregate().answer
@@ -360,15 +361,19 @@ impl RunState {
         Some(Aggregation { rule: AnswerRule::Last, candidates, chosen: Some(*last), answer, as_written: false })
     }
 
-    /// The most frequent answer; ties go to the highest capacity behind it, then to the earliest agent.
+    /// The most frequent answer. Ties go to the surest agent behind it where all say how sure they are, otherwise to the
+    /// highest capacity; then to the earliest agent.
     fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
         let keys: Vec<String> = candidates.iter().map(|(_, answer)| vote_key(answer)).collect();
         let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
+        let confidences: Option<Vec<f64>> = candidates.iter().map(|(index, _)| self.confidence(*index)).collect();
+        // A probability from 0 to 1 in steps that can be compared.
+        let sure = |at: usize| confidences.as_ref().and_then(|all| all.get(at)).map_or(0, |it| (it * 1e9) as u64);
         let rank = |at: usize| {
-            let same = || keys.iter().zip(candidates).filter(|(key, _)| Some(*key) == keys.get(at));
-            let strongest = same().map(|(_, (index, _))| level(*index)).max();
-            let own = candidates.get(at).map(|(index, _)| level(*index));
-            (same().count(), strongest, own, std::cmp::Reverse(at))
+            let same = || (0..candidates.len()).filter(|other| keys.get(*other) == keys.get(at));
+            let level = |at: usize| candidates.get(at).map_or(0, |(index, _)| level(*index));
+            let (surest, strongest) = (same().map(sure).max(), same().map(level).max());
+            (same().count(), surest, strongest, sure(at), level(at), std::cmp::Reverse(at))
         };
         (0..candidates.len()).max_by_key(|at| rank(*at)).and_then(|at| candidates.get(at).cloned())
     }
@@ -382,6 +387,13 @@ impl RunState {
             Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
                 Some(extract_or_all(reply))
             }
+            _ => None,
+        }
+    }
+
+    fn confidence(&self, index: usize) -> Option<f64> {
+        match self.standing(index)? {
+            Standing::Ended(outcome) => outcome.confidence,
             _ => None,
         }
     }
@@ -425,11 +437,11 @@ impl Member {
 impl Outcome {
     /// An agent that replied.
     pub fn done(reply: impl Into<Arc<str>>) -> Self {
-        Outcome { status: AgentStatus::Done, reply: Some(reply.into()), failure: None }
+        Outcome { status: AgentStatus::Done, reply: Some(reply.into()), confidence: None, failure: None }
     }
 
     /// An agent that did not.
     pub fn without_reply(status: AgentStatus, failure: Failure) -> Self {
-        Outcome { status, reply: None, failure: Some(failure) }
+        Outcome { status, reply: None, confidence: None, failure: Some(failure) }
     }
 }

@@ -19,6 +19,7 @@ mod optimiser;
 mod parameters;
 mod random;
 mod rows;
+pub mod serve;
 mod spans;
 mod table;
 #[cfg(test)]

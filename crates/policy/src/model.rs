@@ -226,7 +226,7 @@ impl Model {
 }
 
 /// The rotary frequencies, stretched as Llama 3 does where the config says so.
-fn frequencies(config: &ModelConfig) -> Vec<f32> {
+pub(crate) fn frequencies(config: &ModelConfig) -> Vec<f32> {
     let half = config.head_dim / 2;
     let plain = |at: usize| config.rope_theta.powf(-(at as f64) / half as f64);
     let stretched = |frequency: f64| {

@@ -230,7 +230,7 @@ pub(crate) fn names(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
 
 /// A tensor as such models begin: norms one, biases zero, matrices normal with a spread of 0.02, those that write into the
 /// residual stream narrower by the root of twice the layers.
-fn fresh(name: &str, shape: &[usize], seed: u64, layers: usize, device: &Device) -> Result<Tensor> {
+pub(crate) fn fresh(name: &str, shape: &[usize], seed: u64, layers: usize, device: &Device) -> Result<Tensor> {
     if name.ends_with("norm.weight") {
         return Tensor::ones(shape, DType::F32, device);
     }

@@ -9,7 +9,7 @@ use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::RunMeta;
-use lemon_exec::{Job, Memory, RunState, fresh_id};
+use lemon_exec::{Job, Memory, Outcome, RunState, fresh_id};
 use lemon_spec::edit::{Change, Edit, Edited};
 use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent};
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -219,9 +219,9 @@ impl Contrasts<'_> {
         let Some(judge) = self.evaluator.language.roles.get("judge") else { return Ok(None) };
         let mut state = RunState::new(&case.item.task.question, Default::default(), judge.clone());
         state.add_round(edited.plan.clone());
-        let (before, after) = (replies(&original.trace), replies(trace));
+        let (before, after) = (ends(&original.trace), ends(trace));
         let own = changed_agent(edit);
-        let answer = state.answer_with(|id| if own == Some(id) { after.get(id) } else { before.get(id) }.copied());
+        let answer = state.answer_with(|id| if own == Some(id) { after.get(id) } else { before.get(id) }.cloned());
         let Some(answer) = answer else { return Ok(Some(0.0)) };
         Ok(Some(f64::from(u8::from(self.evaluator.grader.grade(&case.item, &answer)?.right))))
     }
@@ -246,13 +246,16 @@ fn changed_agent(edit: &Edit) -> Option<&str> {
     }
 }
 
-fn replies(trace: &Trace) -> BTreeMap<&str, &str> {
+/// How agents that replied ended.
+fn ends(trace: &Trace) -> BTreeMap<&str, Outcome> {
     trace.events.iter().filter_map(done).collect()
 }
 
-fn done(event: &lemon_trace::Event) -> Option<(&str, &str)> {
+fn done(event: &lemon_trace::Event) -> Option<(&str, Outcome)> {
     match &event.kind {
-        EventKind::Return { status: AgentStatus::Done, reply: Some(reply), .. } => Some((&event.agent, reply)),
+        EventKind::Return { status: AgentStatus::Done, reply: Some(reply), confidence, .. } => {
+            Some((&event.agent, Outcome { confidence: *confidence, ..Outcome::done(reply.as_str()) }))
+        }
         _ => None,
     }
 }

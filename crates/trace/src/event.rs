@@ -210,6 +210,9 @@ pub enum EventKind {
         /// The model that answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+        /// How sure it was, from 0 to 1, where it says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confidence: Option<f64>,
         /// Attempts made.
         attempts: u32,
         /// The reply came from the reuse cache; nothing was spent.

@@ -362,6 +362,7 @@ impl Teller {
                 _ => Some(failure(FailureKind::ServerError, "503: the model is overloaded")),
             },
             model: done.then(|| MODELS[member.level].to_owned()),
+            confidence: None,
             attempts: match member.fate {
                 _ if asked.is_none() || reused => 0,
                 Fate::Retried | Fate::Failed => 2,

@@ -56,6 +56,9 @@ pub struct AgentSummary {
     pub failure: Option<Failure>,
     /// The model that answered.
     pub model: Option<String>,
+    /// How sure it was, from 0 to 1, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
     /// Attempts made.
     pub attempts: u32,
     /// The reply came from the reuse cache.
@@ -204,7 +207,9 @@ impl<'a> Tally<'a> {
     }
 
     fn end(&mut self, event: &'a Event) {
-        let EventKind::Return { status, reply, answer, failure, model, attempts, reused, saved } = &event.kind else {
+        let EventKind::Return { status, reply, answer, failure, model, confidence, attempts, reused, saved } =
+            &event.kind
+        else {
             return;
         };
         let agent = self.agent_or_new(&event.agent);
@@ -213,6 +218,7 @@ impl<'a> Tally<'a> {
         agent.answer.clone_from(answer);
         agent.failure.clone_from(failure);
         agent.model.clone_from(model);
+        agent.confidence = *confidence;
         // One that was cut off says it made none; one that a crash made begin twice knows of its last life only.
         agent.attempts = agent.attempts.max(*attempts);
         agent.reused = *reused;

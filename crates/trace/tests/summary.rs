@@ -236,6 +236,7 @@ fn reply(trace: &mut Trace, agent: &str, t: f64, reply: &str, asked: u32) {
         answer: Some(reply.into()),
         failure: None,
         model: Some("m".into()),
+        confidence: Some(0.5),
         attempts: 1,
         reused: false,
         saved: None,

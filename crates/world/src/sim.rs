@@ -141,7 +141,7 @@ pub(crate) fn finish(request: &Request, text: String, model: String, speed: f64)
         return Err(AskError { cost, partial: Some(cut), ..error });
     }
     let seconds = 0.2 + tokens_in as f64 / 4000.0 + tokens_out as f64 / speed;
-    Ok(Reply { text, usage: usage(tokens_out), model: Some(model), simulated_s: Some(seconds) })
+    Ok(Reply { text, usage: usage(tokens_out), model: Some(model), simulated_s: Some(seconds), confidence: None })
 }
 
 /// One agent, asked.
@@ -206,7 +206,7 @@ impl<'a> Asked<'a> {
             "judge" | "summariser" if self.has_read() => Manner::Decide,
             _ => Manner::Solve,
         };
-        let length = if text::asks_for_answer_alone(&self.brief.duty) { 0.0 } else { length };
+        let length = if self.brief.asks_for_answer_alone() { 0.0 } else { length };
         text::reply(self.item, &self.brief.question, &manner, &answer, length, &mut words)
     }
 
@@ -232,7 +232,7 @@ impl<'a> Asked<'a> {
             "solver" | "expert" if self.item.family == Family::Coding => -choices.wrong_role,
             _ => 0.0,
         };
-        let alone = self.item.family == Family::Reckoning && text::asks_for_answer_alone(duty);
+        let alone = self.item.family == Family::Reckoning && self.brief.asks_for_answer_alone();
         let alone = if alone { choices.without_working } else { 0.0 };
         let duty = bears(&format!("{role} {duty}"), choices.duty);
         self.odds + duty + notes.clamp(-choices.plan, choices.plan) + role_bonus - alone

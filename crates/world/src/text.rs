@@ -119,14 +119,6 @@ const PLAN_STEPS: &[&str] = &[
     "Put the result back into the question.",
 ];
 
-/// Whether a duty asks for the answer alone.
-pub(crate) fn asks_for_answer_alone(duty: &str) -> bool {
-    let duty = duty.to_lowercase();
-    ["only the answer", "the answer alone", "without working", "without explanation", "no explanation"]
-        .iter()
-        .any(|phrase| duty.contains(phrase))
-}
-
 /// What a role hands on where it hands on no answer.
 pub(crate) fn hands_on_notes(base: &str, family: Family) -> bool {
     match base {

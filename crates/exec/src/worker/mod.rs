@@ -1,10 +1,12 @@
 //! Workers: whatever answers a conversation. One trait; endpoints, scripts and cassettes behind it.
 
+mod by_level;
 mod cassette;
 mod openai;
 mod scripted;
 mod sse;
 
+pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay};
 pub use openai::{ApiKey, Endpoint, OpenAi, http_client};
 pub use scripted::{Script, ScriptError, Scripted};
@@ -63,6 +65,16 @@ pub struct Brief {
     pub readings: Vec<Arc<str>>,
 }
 
+impl Brief {
+    /// Whether the duty asks for the answer alone.
+    pub fn asks_for_answer_alone(&self) -> bool {
+        let duty = self.duty.to_lowercase();
+        ["only the answer", "the answer alone", "without working", "without explanation", "no explanation"]
+            .iter()
+            .any(|phrase| duty.contains(phrase))
+    }
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatMessage {
@@ -113,6 +125,9 @@ pub struct Reply {
     /// The seconds it took in a simulated world, whose clock then runs instead of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_s: Option<f64>,
+    /// How sure the model was, from 0 to 1, where it says: the geometric mean of the probabilities of its tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
 }
 
 /// Tokens of one call.

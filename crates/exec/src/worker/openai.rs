@@ -279,7 +279,7 @@ impl Completion {
             };
             return Err(fail(kind, message, self.text));
         }
-        Ok(Reply { text: self.text, usage, model: self.model, simulated_s: None })
+        Ok(Reply { text: self.text, usage, model: self.model, simulated_s: None, confidence: None })
     }
 
     /// The endpoint's own count where it is possible, ours where it is missing or cannot be true: a prompt has no more

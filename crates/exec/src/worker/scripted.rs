@@ -120,6 +120,6 @@ impl Worker for Scripted {
                 )
             });
         }
-        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None })
+        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None, confidence: None })
     }
 }

@@ -123,7 +123,7 @@ impl<F: Fn(&Request) -> Result<Reply, AskError> + Send + std::marker::Sync> Work
 /// A reply of ten tokens in and ten out.
 pub fn ten(text: impl Into<String>) -> Result<Reply, AskError> {
     let usage = Usage { tokens_in: 10, tokens_out: 10, counted: false };
-    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None })
+    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None })
 }
 
 #[track_caller]

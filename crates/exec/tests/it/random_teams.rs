@@ -71,7 +71,13 @@ impl Worker for Erratic {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
         let usage = self.usage(request);
         if self.draw(2) > 0 {
-            return Ok(Reply { text: format!("Answer: {}", self.draw(3)), usage, model: None, simulated_s: None });
+            return Ok(Reply {
+                text: format!("Answer: {}", self.draw(3)),
+                usage,
+                model: None,
+                simulated_s: None,
+                confidence: None,
+            });
         }
         let kind = KINDS[self.draw(5) as usize];
         let cost = [FailedCost::Nothing, FailedCost::Known(usage), FailedCost::Unknown][self.draw(2) as usize];

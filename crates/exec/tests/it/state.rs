@@ -202,6 +202,23 @@ fn a_vote_goes_to_the_most_then_to_the_strongest_then_to_the_first() {
 }
 
 #[test]
+fn a_tied_vote_goes_to_the_surest_where_all_say_how_sure_they_are() {
+    let team = "agents:\n  - {id: s, base: solver, capacity: small}\n  - {id: m, base: solver, capacity: medium}\n  \
+                - {id: l, base: solver, capacity: large}\nanswer: {from: [s, m, l], by: vote}\n";
+    let check = |ends: [(&str, Option<f64>); 3], chosen: &str, answer: &str| {
+        let mut state = state(OnParentFailure::Run, &[team]);
+        for (index, (reply, confidence)) in ends.into_iter().enumerate() {
+            state.end(index, Outcome { confidence, ..Outcome::done(reply) });
+        }
+        check_aggregation(&state, AnswerRule::Vote, Some(chosen), Some(answer));
+    };
+    check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.5)), ("Answer: c", Some(0.6))], "s", "a");
+    check([("Answer: a", Some(0.9)), ("Answer: b", None), ("Answer: c", Some(0.6))], "l", "c");
+    check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.2)), ("Answer: b", Some(0.1))], "m", "b");
+    check([("Answer: a", Some(0.5)), ("Answer: b", Some(0.5)), ("Answer: c", Some(0.5))], "l", "c");
+}
+
+#[test]
 fn a_judge_decides_and_where_there_is_none_the_vote_does() {
     let ends = [("s", Some("Work.\nAnswer: a")), ("m", Some("Answer: a")), ("l", Some("Answer: b"))];
     let mut judged = check("judge", &ends, AnswerRule::Vote, Some("m"), Some("a"));

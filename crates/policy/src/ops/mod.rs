@@ -15,8 +15,12 @@ pub(crate) mod composed;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod gather;
+pub(crate) mod gumbel;
+pub(crate) mod int8;
 mod linear;
 mod logprob;
+pub(crate) mod paged;
+pub(crate) mod panels;
 mod parallel;
 mod rms_norm;
 mod rotary;
@@ -26,6 +30,7 @@ mod swap;
 mod swiglu;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wide;
 
 pub(crate) use adamw::{AdamW, squared_norm};
 pub(crate) use attention::attention;

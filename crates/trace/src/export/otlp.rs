@@ -193,7 +193,9 @@ impl<'a> Exporter<'a> {
     }
 
     fn end(&mut self, event: &Event) {
-        let EventKind::Return { status, failure, model, attempts, reused, .. } = &event.kind else { return };
+        let EventKind::Return { status, failure, model, confidence, attempts, reused, .. } = &event.kind else {
+            return;
+        };
         let Some(agent) = self.agents.get_mut(event.agent.as_str()) else { return };
         let (mut span, attempt_began) = (agent.span.clone(), agent.attempt_began.take());
         let failed = std::mem::take(&mut agent.failed);
@@ -216,6 +218,9 @@ impl<'a> Exporter<'a> {
         }
         if let Some(model) = model {
             span.attributes.push(text("gen_ai.request.model", model));
+        }
+        if let Some(confidence) = confidence {
+            span.attributes.push(float("lemon.confidence", *confidence));
         }
         let chats = failed.into_iter().map(|chat| named(chat, model.as_deref()));
         self.spans.extend(chats);

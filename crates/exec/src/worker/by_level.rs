@@ -1,0 +1,73 @@
+//! Levels that different workers serve: a model of this process for the small one, say, and an endpoint for the large.
+
+use super::{AskError, Reply, Request, Worker};
+use async_trait::async_trait;
+use lemon_trace::FailureKind;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A worker for each level, and what level it is to that worker.
+pub struct ByLevel {
+    levels: Vec<(Arc<dyn Worker>, usize)>,
+}
+
+impl ByLevel {
+    /// Workers by level, weakest first.
+    pub fn new(levels: Vec<(Arc<dyn Worker>, usize)>) -> Self {
+        ByLevel { levels }
+    }
+}
+
+#[async_trait]
+impl Worker for ByLevel {
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        let Some((worker, level)) = self.levels.get(request.level) else {
+            let message = format!("nobody serves `{}`", request.capacity);
+            return Err(AskError::free(FailureKind::Refused, message));
+        };
+        let request = match request.level == *level {
+            true => Cow::Borrowed(request),
+            false => Cow::Owned(Request { level: *level, ..request.clone() }),
+        };
+        worker.ask(&request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{ChatMessage, Usage};
+
+    /// Says its name and the level that it was asked for.
+    struct Named(&'static str);
+
+    #[async_trait]
+    impl Worker for Named {
+        async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+            let text = format!("{} {}", self.0, request.level);
+            Ok(Reply { text, usage: Usage::default(), model: None, simulated_s: None, confidence: None })
+        }
+    }
+
+    #[tokio::test]
+    async fn each_level_reaches_its_worker() {
+        let (near, far): (Arc<dyn Worker>, Arc<dyn Worker>) = (Arc::new(Named("near")), Arc::new(Named("far")));
+        let workers = ByLevel::new(vec![(near.clone(), 0), (far, 0), (near, 1)]);
+        let request = |level| Request {
+            agent: "a".into(),
+            level,
+            capacity: "huge".into(),
+            messages: vec![ChatMessage::user("?")],
+            max_tokens: 1,
+            temperature: None,
+            seed: 0,
+            schema: None,
+            brief: None,
+        };
+        for (level, expected) in ["near 0", "far 0", "near 1"].into_iter().enumerate() {
+            assert_eq!(workers.ask(&request(level)).await.unwrap().text, expected);
+        }
+        let error = workers.ask(&request(3)).await.unwrap_err();
+        assert_eq!(error.failure.message, "nobody serves `huge`");
+    }
+}

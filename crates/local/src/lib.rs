@@ -1,0 +1,139 @@
+//! Workers in this process: language models that need no endpoint, network or key.
+//!
+//! `Request → prompt of the model's own form → engine → Reply`. Everything hard is `policy::serve`'s; here a conversation
+//! becomes tokens, levels find their engines, and what can go wrong becomes what the executor knows.
+
+mod model;
+mod short;
+
+pub use model::{LocalError, LocalModel, PromptForm};
+pub use short::{OUT_OF_REACH, is_word_problem};
+
+use async_trait::async_trait;
+use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
+use lemon_policy::serve::{self, Finish, ServeError};
+use lemon_policy::tokenizer::{Message, Role};
+use lemon_trace::FailureKind;
+use short::short_prompt;
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// Workers that are models of this process, one for each level; levels may share one.
+pub struct Local {
+    levels: Vec<LocalModel>,
+}
+
+impl Local {
+    /// Workers for these levels, weakest first.
+    pub fn new(levels: Vec<LocalModel>) -> Local {
+        Local { levels }
+    }
+}
+
+#[async_trait]
+impl Worker for Local {
+    /// Asks once. Dropping the future ends the reply where it is.
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        let Some(level) = self.levels.get(request.level) else {
+            let message = format!("no model serves `{}`", request.capacity);
+            return Err(AskError::free(FailureKind::Refused, message));
+        };
+        let asked = serve::Request {
+            prompt: prompt(level, request)?,
+            max_tokens: usize::try_from(request.max_tokens).unwrap_or(usize::MAX),
+            temperature: request.temperature.map_or(level.temperature, |temperature| temperature as f32),
+            top_p: level.top_p,
+            seed: request.seed,
+            stop: level.stop.clone(),
+            caller: caller(),
+        };
+        let ticket = level.engine.try_submit(asked).map_err(|error| failure(&level.name, &error))?;
+        let reply = ticket.await.map_err(|error| failure(&level.name, &error))?;
+        usable(reply, request, level)
+    }
+}
+
+/// The prompt in the form that the model was taught.
+fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
+    let tokenizer = level.engine.tokenizer();
+    let refused = |fact: String| AskError::free(FailureKind::Refused, format!("{}: {fact}", level.name));
+    match level.form {
+        PromptForm::Chat => {
+            let messages: Vec<Message> = request.messages.iter().map(message).collect();
+            tokenizer.prompt(&messages).map_err(|error| refused(error.to_string()))
+        }
+        PromptForm::Short => {
+            let brief = match &request.brief {
+                Some(brief) => Cow::Borrowed(brief.as_ref()),
+                None => Cow::Owned(question(&request.messages)),
+            };
+            if !is_word_problem(&brief.question) {
+                return Err(refused(OUT_OF_REACH.to_owned()));
+            }
+            Ok(tokenizer.encode_plain(&short_prompt(&brief)))
+        }
+    }
+}
+
+/// Who asks: a run is a task of its own, and its agents are futures inside it.
+fn caller() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tokio::task::try_id().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The brief of somebody who only asks a question: what was said last.
+fn question(messages: &[ChatMessage]) -> Brief {
+    let said = messages.iter().rfind(|message| message.role == Speaker::User);
+    Brief { question: said.map_or("", |message| message.content.as_str()).into(), ..Brief::default() }
+}
+
+fn message(message: &ChatMessage) -> Message {
+    let role = match message.role {
+        Speaker::System => Role::System,
+        Speaker::User => Role::User,
+        Speaker::Assistant => Role::Assistant,
+    };
+    Message { role, content: message.content.clone() }
+}
+
+/// A reply that is whole and says something, as the executor wants it.
+fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
+    let usage =
+        Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
+    let confidence = Some(reply.confidence());
+    let fault = match reply.finish {
+        Finish::Length if usage.tokens_out < request.max_tokens => {
+            let longest = level.engine.longest();
+            let message =
+                format!("the reply was cut off: prompt and reply reached the {longest} tokens the model reads");
+            Some((FailureKind::Truncated, message))
+        }
+        Finish::Length => {
+            Some((FailureKind::Truncated, format!("the reply was cut off at {} tokens", request.max_tokens)))
+        }
+        Finish::Stop | Finish::StopString if reply.text.trim().is_empty() => {
+            Some((FailureKind::Empty, "the reply has no text".to_owned()))
+        }
+        Finish::Stop | Finish::StopString => None,
+    };
+    if let Some((kind, message)) = fault {
+        let partial = (!reply.text.is_empty()).then_some(reply.text);
+        return Err(AskError { cost: FailedCost::Known(usage), partial, ..AskError::free(kind, message) });
+    }
+    let model = Some(level.name.clone());
+    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence })
+}
+
+fn failure(name: &str, error: &ServeError) -> AskError {
+    let message = format!("{name}: {error}");
+    match error {
+        ServeError::QueueFull { .. } => {
+            AskError { retry_after: Some(Duration::from_secs(1)), ..AskError::free(FailureKind::RateLimited, message) }
+        }
+        ServeError::PromptTooLong { .. } | ServeError::Request(_) => AskError::free(FailureKind::Refused, message),
+        // Nothing is charged for what is computed here, but a model was at work.
+        ServeError::NotNumbers | ServeError::Closed => AskError::unknown_cost(FailureKind::Refused, message),
+    }
+}

@@ -1,0 +1,107 @@
+//! One model of this process: its engine, its name, and how it wants to be spoken to.
+
+use lemon_policy::serve::{Engine, EngineSettings};
+use lemon_policy::{Packed, PolicyError};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A model that serves one level or several; cheap to clone.
+#[derive(Clone)]
+pub struct LocalModel {
+    /// What it is called.
+    pub name: String,
+    /// Who computes.
+    pub engine: Arc<Engine>,
+    /// How a request becomes a prompt.
+    pub form: PromptForm,
+    /// The temperature of requests that name none.
+    pub temperature: f32,
+    /// Only the likeliest tokens that together have this probability are drawn from.
+    pub top_p: f32,
+    /// Texts that end a reply, besides the model's own end.
+    pub stop: Vec<String>,
+}
+
+/// How a request becomes a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptForm {
+    /// The conversation, by the model's chat template.
+    #[default]
+    Chat,
+    /// What an agent was told, in the short form of `lemon_problems::prompt`.
+    Short,
+}
+
+/// Why a model cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// It cannot be loaded.
+    #[error(transparent)]
+    Model(#[from] PolicyError),
+    /// What it says about itself cannot be read.
+    #[error("{}: {fact}", path.display())]
+    Card {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fact: String,
+    },
+}
+
+/// What a model says about itself beyond what the hub's files have a place for.
+const CARD: &str = "lemon.json";
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Card {
+    #[serde(default)]
+    prompt: PromptForm,
+}
+
+impl LocalModel {
+    /// Loads a model from a folder as on the Hugging Face hub; its name is the folder's.
+    ///
+    /// # Errors
+    /// A file is missing or malformed.
+    pub fn load(folder: &Path, settings: EngineSettings) -> Result<LocalModel, LocalError> {
+        let path = folder.join(CARD);
+        let card = match std::fs::read(&path) {
+            Ok(text) => read_card(&path, &text)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Card::default(),
+            Err(error) => return Err(LocalError::Card { path, fact: error.to_string() }),
+        };
+        let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
+        Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt))
+    }
+
+    /// Loads a model whose files are part of the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_packed(name: &str, files: Packed, settings: EngineSettings) -> Result<LocalModel, LocalError> {
+        let card = match files.iter().find(|(known, _)| *known == CARD) {
+            Some((_, text)) => read_card(&Path::new("(in the program)").join(CARD), text)?,
+            None => Card::default(),
+        };
+        Ok(LocalModel::new(name.to_owned(), Engine::load_packed(files, settings)?, card.prompt))
+    }
+
+    /// A model that is served already.
+    pub fn new(name: String, engine: Engine, form: PromptForm) -> LocalModel {
+        LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new() }
+    }
+
+    /// Everything about it that determines a reply, for the reuse key. It reads all weights once.
+    pub fn identity(&self) -> String {
+        let LocalModel { name, form, temperature, top_p, stop, .. } = self;
+        let weights = self.engine.fingerprint();
+        format!("local {name} {weights:016x} {form:?} {temperature} {top_p} {stop:?}")
+    }
+}
+
+fn read_card(path: &Path, text: &[u8]) -> Result<Card, LocalError> {
+    let fact = |error: serde_json::Error| format!("{error}; it may say {{\"prompt\": \"chat\"}} or \"short\"");
+    serde_json::from_slice(text).map_err(|error| LocalError::Card { path: path.to_owned(), fact: fact(error) })
+}

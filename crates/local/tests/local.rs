@@ -1,0 +1,165 @@
+//! Models of this process as workers.
+
+#![allow(clippy::unwrap_used)]
+
+use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Request, Usage, Worker};
+use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
+use lemon_policy::serve::{Crew, Engine, EngineSettings};
+use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
+use lemon_trace::FailureKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn tokenizer() -> Tokenizer {
+    let template = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>";
+    let specials = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"];
+    Tokenizer::train(std::iter::empty(), 260, &specials).unwrap().with_template(template).unwrap()
+}
+
+fn config() -> ModelConfig {
+    ModelConfig { positions: 128, ..ModelConfig::small(260, 32, 2, 0) }
+}
+
+fn settings() -> EngineSettings {
+    EngineSettings { crew: Arc::new(Crew::new(1)), cache_tokens: 1_024, width: 2, ..EngineSettings::default() }
+}
+
+fn model(settings: EngineSettings) -> LocalModel {
+    let engine = Engine::fresh(config(), tokenizer(), 1, settings).unwrap();
+    LocalModel::new("tiny".to_owned(), engine, PromptForm::Chat)
+}
+
+fn request(text: &str, max_tokens: u64) -> Request {
+    Request {
+        agent: "solver".into(),
+        level: 0,
+        capacity: "small".into(),
+        messages: vec![ChatMessage::system("be brief"), ChatMessage::user(text)],
+        max_tokens,
+        temperature: Some(1.0),
+        seed: 1,
+        schema: None,
+        brief: None,
+    }
+}
+
+/// Weights at random end a reply at a stop string sooner than by themselves.
+fn stopping(settings: EngineSettings) -> LocalModel {
+    LocalModel { stop: ('a'..='z').map(String::from).collect(), ..model(settings) }
+}
+
+#[tokio::test]
+async fn a_reply_has_text_usage_and_confidence() {
+    let tiny = stopping(settings());
+    let local = Local::new(vec![tiny.clone(), tiny]);
+    let mut usable = 0;
+    for seed in 0..30 {
+        let asked = Request { seed, level: seed as usize % 2, ..request("2 + 2?", 100) };
+        match local.ask(&asked).await {
+            Ok(reply) => {
+                // Three special tokens, and a token for each byte.
+                assert_eq!(reply.usage.tokens_in, 3 + 8 + 6);
+                assert_eq!(reply.model.as_deref(), Some("tiny"));
+                assert!(!reply.usage.counted && reply.usage.tokens_out > 0);
+                assert!(reply.confidence.is_some_and(|it| it > 0.0 && it < 1.0));
+                assert!(!reply.text.contains(|letter: char| letter.is_ascii_lowercase()));
+                assert_eq!(local.ask(&asked).await.unwrap(), reply, "the same seed, the same reply");
+                usable += 1;
+            }
+            Err(error) => assert!(matches!(error.failure.kind, FailureKind::Empty | FailureKind::Truncated)),
+        }
+    }
+    assert!(usable > 15, "{usable}");
+}
+
+async fn check(local: &Local, request: &Request, kind: FailureKind, message: &str) -> AskError {
+    let error = local.ask(request).await.unwrap_err();
+    assert_eq!((error.failure.kind, error.failure.message.as_str()), (kind, message));
+    error
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_said() {
+    let local = Local::new(vec![model(settings())]);
+    let nobody = Request { level: 7, ..request("?", 5) };
+    check(&local, &nobody, FailureKind::Refused, "no model serves `small`").await;
+
+    let long = "tiny: the prompt has 141 tokens, and at most 128 can be read and written together; shorten it";
+    let error = check(&local, &request(&"x".repeat(130), 5), FailureKind::Refused, long).await;
+    assert_eq!((error.cost, error.worth_retrying()), (FailedCost::Nothing, false));
+
+    let cut = Request { seed: 3, ..request("?", 5) };
+    let error = check(&local, &cut, FailureKind::Truncated, "the reply was cut off at 5 tokens").await;
+    assert_eq!(error.cost, FailedCost::Known(Usage { tokens_in: 12, tokens_out: 5, counted: false }));
+    assert!(error.partial.is_some());
+
+    let full = "the reply was cut off: prompt and reply reached the 128 tokens the model reads";
+    check(&local, &request("?", 1_000), FailureKind::Truncated, full).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_is_worth_another_try() {
+    let local = Local::new(vec![model(EngineSettings { width: 1, queue: 0, ..settings() })]);
+    let error = local.ask(&request("?", 5)).await.unwrap_err();
+    assert_eq!(error.failure.message, "tiny: the queue is full: 0 requests wait; try again later");
+    assert!(error.worth_retrying() && error.cost == FailedCost::Nothing);
+    assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
+}
+
+#[tokio::test]
+async fn a_dropped_call_frees_its_place() {
+    let tiny = model(EngineSettings { width: 1, ..settings() });
+    let engine = tiny.engine.clone();
+    let local = Arc::new(Local::new(vec![tiny]));
+    let calls: Vec<_> = (0..20)
+        .map(|seed| {
+            let local = Arc::clone(&local);
+            tokio::spawn(async move { local.ask(&Request { seed, ..request("?", 10_000) }).await.map(|_| ()) })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    calls.iter().for_each(|call| call.abort());
+    for call in calls {
+        let _ = call.await;
+    }
+    for _ in 0..20_000 {
+        let status = engine.status();
+        if (status.running, status.waiting, status.read_tokens) == (0, 0, 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never free: {:?}", engine.status());
+}
+
+#[tokio::test]
+async fn a_model_may_be_taught_a_form_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let learner = LanguagePolicy::fresh(config(), tokenizer(), 1, DeviceChoice::Cpu, Learning::Nothing).unwrap();
+    learner.save(folder.path(), Precision::F32).unwrap();
+    let load = || LocalModel::load(folder.path(), settings());
+    assert_eq!(load().unwrap().form, PromptForm::Chat);
+    let card = folder.path().join("lemon.json");
+    std::fs::write(&card, r#"{"prompt":"short"}"#).unwrap();
+    let tiny = load().unwrap();
+    assert_eq!(tiny.form, PromptForm::Short);
+    assert!(tiny.identity().starts_with(&format!("local {} ", tiny.name)));
+    let local = Local::new(vec![tiny]);
+    let brief = Brief { question: "1 + 1?".into(), duty: "solve".into(), ..Brief::default() };
+    let told = Request { brief: Some(Arc::new(brief)), ..request("never read", 1) };
+    let cost = |result: Result<_, AskError>| match result {
+        Ok(reply) => Some(lemon_exec::worker::Reply::clone(&reply).usage.tokens_in),
+        Err(AskError { cost: FailedCost::Known(usage), .. }) => Some(usage.tokens_in),
+        Err(_) => None,
+    };
+    let prompt = "task: 1 + 1?\nsolve:\n";
+    assert_eq!(cost(local.ask(&told).await), Some(prompt.len() as u64));
+    // Without a brief, what was asked last is the question.
+    assert_eq!(cost(local.ask(&request("1 + 1?", 1)).await), Some(prompt.len() as u64));
+    let name = folder.path().file_name().unwrap().to_string_lossy();
+    check(&local, &request("Who?", 5), FailureKind::Refused, &format!("{name}: {OUT_OF_REACH}")).await;
+
+    std::fs::write(&card, r#"{"prompt":"long"}"#).unwrap();
+    let message = load().err().unwrap().to_string();
+    assert!(message.contains("lemon.json: unknown variant `long`") && message.contains("or \"short\""), "{message}");
+}

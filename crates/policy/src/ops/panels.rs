@@ -1,0 +1,291 @@
+//! Matrices as they are served: packed into panels of sixteen outputs, in f32 or in 8 bits.
+//!
+//! A register holds one number of each of sixteen outputs, so that a product needs no sum across lanes, and a panel is read
+//! from start to end. What is computed for a row of the input depends on that row alone, to the last bit, as in `linear.rs`.
+
+use super::int8::{self, Bytes, GROUP};
+use super::wide::{self, widest};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Outputs of a panel.
+pub(crate) const LANES: usize = 16;
+/// Rows that are multiplied at a time.
+pub(crate) const TILE: usize = 8;
+
+/// How the weights of a served model are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightForm {
+    /// Four bytes each, as they were learned.
+    F32,
+    /// One byte each, with a factor for every 64 along an output. What they are multiplied with is rounded alike.
+    #[default]
+    Int8,
+}
+
+/// A matrix (outs, ins), packed.
+pub(crate) struct Panels {
+    pub(crate) outs: usize,
+    pub(crate) ins: usize,
+    numbers: Numbers,
+}
+
+enum Numbers {
+    /// (panel, in): sixteen outputs.
+    F32(Vec<Floats>),
+    /// (panel, group, four ins): sixteen outputs of four ins each; and (panel, group): sixteen factors.
+    Int8(Vec<Bytes>, Vec<Floats>),
+}
+
+/// One number of each output of a panel; a line of the cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Floats(pub(crate) [f32; LANES]);
+
+/// Rows to be multiplied with a matrix: as they are, and rounded where the matrix is.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) rows: usize,
+    /// (rows, ins)
+    pub(crate) plain: &'a [f32],
+    pub(crate) rounded: Rounded<'a>,
+}
+
+/// Rows rounded to 8 bits; only for matrices that are.
+#[derive(Clone, Copy)]
+pub(crate) struct Rounded<'a> {
+    /// (rows, groups, 16): four numbers in each.
+    pub(crate) quads: &'a [i32],
+    /// (rows, groups)
+    pub(crate) factors: &'a [f32],
+    /// (rows, groups)
+    pub(crate) offsets: &'a [i32],
+}
+
+impl Panels {
+    /// Packs the rows of a matrix, one output each.
+    pub(crate) fn pack(values: &[f32], ins: usize, form: WeightForm) -> Panels {
+        let outs = values.len() / ins.max(1);
+        let panels = outs.div_ceil(LANES);
+        let of_panel = |panel: usize| &values[panel * LANES * ins..((panel + 1) * LANES * ins).min(values.len())];
+        let numbers = match form {
+            WeightForm::F32 => {
+                let mut lines = vec![Floats([0.0; LANES]); panels * ins];
+                lines.par_chunks_mut(ins.max(1)).enumerate().for_each(|(panel, lines)| {
+                    for (lane, row) in of_panel(panel).chunks(ins).enumerate() {
+                        for (line, value) in lines.iter_mut().zip(row) {
+                            line.0[lane] = *value;
+                        }
+                    }
+                });
+                Numbers::F32(lines)
+            }
+            WeightForm::Int8 => {
+                let groups = ins.div_ceil(GROUP);
+                let mut bytes = vec![Bytes::ZERO; panels * groups * LANES];
+                let mut factors = vec![Floats([0.0; LANES]); panels * groups];
+                let parts = bytes.par_chunks_mut((groups * LANES).max(1)).zip(factors.par_chunks_mut(groups.max(1)));
+                parts.enumerate().for_each(|(panel, (bytes, factors))| {
+                    for (lane, row) in of_panel(panel).chunks(ins).enumerate() {
+                        int8::pack(row, lane, bytes, factors);
+                    }
+                });
+                Numbers::Int8(bytes, factors)
+            }
+        };
+        Panels { outs, ins, numbers }
+    }
+
+    /// Panels it has.
+    pub(crate) fn count(&self) -> usize {
+        self.outs.div_ceil(LANES)
+    }
+
+    /// Bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.numbers {
+            Numbers::F32(lines) => size_of_val(lines.as_slice()),
+            Numbers::Int8(bytes, factors) => size_of_val(bytes.as_slice()) + size_of_val(factors.as_slice()),
+        }
+    }
+
+    /// A number that follows from all its weights.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let floats = |lines: &[Floats]| mixed(lines.iter().flat_map(|line| line.0).map(|it| u64::from(it.to_bits())));
+        let parts: Vec<u64> = match &self.numbers {
+            Numbers::F32(lines) => lines.par_chunks(4_096).map(floats).collect(),
+            Numbers::Int8(bytes, factors) => {
+                let words = |lines: &[Bytes]| mixed(lines.iter().flat_map(Bytes::words));
+                bytes.par_chunks(4_096).map(words).chain(factors.par_chunks(4_096).map(floats)).collect()
+            }
+        };
+        mixed(parts.into_iter().chain([self.outs as u64, self.ins as u64]))
+    }
+
+    /// Whether what it is multiplied with has to be rounded.
+    pub(crate) fn is_rounded(&self) -> bool {
+        matches!(self.numbers, Numbers::Int8(..))
+    }
+
+    /// The weights of one output, which has to be one.
+    pub(crate) fn row(&self, out: usize, row: &mut [f32]) {
+        let (panel, lane) = (out / LANES, out % LANES);
+        match &self.numbers {
+            Numbers::F32(lines) => {
+                for (value, line) in row.iter_mut().zip(&lines[panel * self.ins..]) {
+                    *value = line.0[lane];
+                }
+            }
+            Numbers::Int8(bytes, factors) => {
+                let groups = self.ins.div_ceil(GROUP);
+                int8::unpack(&bytes[panel * groups * LANES..], &factors[panel * groups..], lane, row);
+            }
+        }
+    }
+
+    /// Multiplies rows with the outputs of some panels. `put` gets each row, each panel and its sixteen products; those
+    /// beyond the last output are zero.
+    pub(crate) fn multiply(
+        &self,
+        input: Input<'_>,
+        panels: Range<usize>,
+        mut put: impl FnMut(usize, usize, &[f32; LANES]),
+    ) {
+        let groups = self.ins.div_ceil(GROUP);
+        let mut products = [[0f32; LANES]; TILE];
+        for panel in panels {
+            let mut row = 0;
+            while row < input.rows {
+                // Eight, four, two or one: what is left decides, and nothing in a result depends on it.
+                let rows = TILE.min(1 << (input.rows - row).ilog2());
+                match &self.numbers {
+                    Numbers::F32(lines) => {
+                        let lines = &lines[panel * self.ins..(panel + 1) * self.ins];
+                        f32_tile(lines, &input.plain[row * self.ins..(row + rows) * self.ins], &mut products);
+                    }
+                    Numbers::Int8(bytes, factors) => {
+                        let bytes = &bytes[panel * groups * LANES..(panel + 1) * groups * LANES];
+                        let factors = &factors[panel * groups..(panel + 1) * groups];
+                        int8::tile(bytes, factors, input.rounded.rows(row..row + rows, groups), &mut products);
+                    }
+                }
+                for (at, products) in products.iter().take(rows).enumerate() {
+                    put(row + at, panel, products);
+                }
+                row += rows;
+            }
+        }
+    }
+}
+
+/// A number that follows from others and their order. It tells models apart; it keeps no secrets.
+pub(crate) fn mixed(numbers: impl Iterator<Item = u64>) -> u64 {
+    let mix = |sum: u64, number: u64| (sum ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    numbers.fold(0x243f_6a88_85a3_08d3, mix)
+}
+
+impl<'a> Rounded<'a> {
+    fn rows(self, rows: Range<usize>, groups: usize) -> Rounded<'a> {
+        let (start, end) = (rows.start * groups, rows.end * groups);
+        Rounded {
+            quads: &self.quads[start * LANES..end * LANES],
+            factors: &self.factors[start..end],
+            offsets: &self.offsets[start..end],
+        }
+    }
+}
+
+widest! {
+    /// Up to eight rows of x with one panel.
+    fn f32_tile(lines: &[Floats], x: &[f32], products: &mut [[f32; LANES]; TILE]) {
+        let rows = x.chunks(4 * lines.len().max(1)).zip(products.chunks_mut(4));
+        for (x, products) in rows {
+            match products {
+                [a, b, c, d] if x.len() == 4 * lines.len() => [*a, *b, *c, *d] = four_rows(lines, x),
+                products => {
+                    for (product, x) in products.iter_mut().zip(x.chunks(lines.len().max(1))) {
+                        *product = one_row(lines, x);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn one_row(lines: &[Floats], x: &[f32]) -> [f32; LANES] {
+    let mut sum = [0f32; LANES];
+    for (line, x) in lines.iter().zip(x) {
+        sum = wide::add_scaled(sum, *x, &line.0);
+    }
+    sum
+}
+
+/// Each sum has a name, because compilers keep names in registers and long arrays in memory.
+#[inline(always)]
+fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
+    let (first, second) = x.split_at(2 * lines.len());
+    let ((x0, x1), (x2, x3)) = (first.split_at(lines.len()), second.split_at(lines.len()));
+    let (mut a, mut b, mut c, mut d) = ([0f32; LANES], [0f32; LANES], [0f32; LANES], [0f32; LANES]);
+    for ((line, (x0, x1)), (x2, x3)) in lines.iter().zip(x0.iter().zip(x1)).zip(x2.iter().zip(x3)) {
+        a = wide::add_scaled(a, *x0, &line.0);
+        b = wide::add_scaled(b, *x1, &line.0);
+        c = wide::add_scaled(c, *x2, &line.0);
+        d = wide::add_scaled(d, *x3, &line.0);
+    }
+    [a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn check(rows: usize, outs: usize, ins: usize, form: WeightForm) {
+        let (w, x) = (Random::new(1).normals(outs * ins, 1.0), Random::new(2).normals(rows * ins, 1.0));
+        let matrix = Panels::pack(&w, ins, form);
+        assert_eq!((matrix.outs, matrix.ins, matrix.count()), (outs, ins, outs.div_ceil(LANES)));
+        let groups = ins.div_ceil(GROUP);
+        let (mut quads, mut factors, mut offsets) =
+            (vec![0; rows * groups * LANES], vec![0.0; rows * groups], vec![0; rows * groups]);
+        for row in 0..rows {
+            let part = row * groups..(row + 1) * groups;
+            let quads = &mut quads[part.start * LANES..part.end * LANES];
+            int8::round(&x[row * ins..][..ins], quads, &mut factors[part.clone()], &mut offsets[part]);
+        }
+        let rounded = Rounded { quads: &quads, factors: &factors, offsets: &offsets };
+        let mut y = vec![f32::NAN; rows * outs];
+        matrix.multiply(Input { rows, plain: &x, rounded }, 0..matrix.count(), |row, panel, products| {
+            for (lane, product) in products.iter().enumerate() {
+                match y.get_mut(row * outs + panel * LANES + lane).filter(|_| panel * LANES + lane < outs) {
+                    Some(y) => *y = *product,
+                    None => assert_eq!(*product, 0.0),
+                }
+            }
+        });
+        let allowed = if form == WeightForm::F32 { 1e-5 } else { 0.04 } * (ins as f32).sqrt();
+        let mut weights = vec![0f32; ins];
+        for out in 0..outs {
+            matrix.row(out, &mut weights);
+            for (found, exact) in weights.iter().zip(&w[out * ins..]) {
+                assert!((found - exact).abs() <= if form == WeightForm::F32 { 0.0 } else { 0.02 });
+            }
+            for row in 0..rows {
+                let pairs = x[row * ins..][..ins].iter().zip(&w[out * ins..]);
+                let exact = pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum::<f64>() as f32;
+                let found = y[row * outs + out];
+                assert!((found - exact).abs() < allowed, "{rows}×{outs}×{ins} at {row}, {out}: {found}, not {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn packed_matrices_multiply() {
+        for (rows, outs, ins) in [(1, 1, 1), (1, 17, 64), (3, 16, 65), (8, 40, 200), (15, 5, 96), (23, 33, 320)] {
+            check(rows, outs, ins, WeightForm::F32);
+            check(rows, outs, ins, WeightForm::Int8);
+        }
+    }
+}
