@@ -8,6 +8,7 @@
 mod checkpoint;
 pub mod fields;
 pub mod pair;
+pub mod pretrain;
 mod probe;
 pub mod sft;
 mod small;

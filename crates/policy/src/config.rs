@@ -98,8 +98,9 @@ impl ModelConfig {
             intermediate: hidden * 3,
             layers,
             heads,
-            kv_heads: heads.div_ceil(2),
-            head_dim: hidden / heads,
+            kv_heads: shared_heads(heads),
+            // Rotations take its numbers in pairs.
+            head_dim: (hidden / heads).next_multiple_of(2),
             norm_epsilon: 1e-6,
             rope_theta: 10_000.0,
             rope_scaling: None,
@@ -118,7 +119,10 @@ impl ModelConfig {
     }
 
     /// Reads the text of a `config.json`.
-    fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What it says is not understood, or is of a family or a form that cannot be computed here.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let fields = value.as_object().ok_or("it is not a JSON object")?;
         let family = match fields.get("model_type").and_then(Value::as_str) {
@@ -236,6 +240,11 @@ impl ModelConfig {
     }
 }
 
+/// How many key heads so many query heads share: half of them, or what comes next below that divides evenly.
+fn shared_heads(heads: usize) -> usize {
+    (1..=heads.div_ceil(2)).rev().find(|shared| heads.is_multiple_of(*shared)).unwrap_or(1)
+}
+
 fn size(fields: &Map<String, Value>, key: &str) -> Result<usize, String> {
     optional_size(fields, key)?.ok_or_else(|| format!("it has no `{key}`"))
 }
@@ -264,5 +273,21 @@ fn end_tokens(value: Option<&Value>) -> Vec<u32> {
         Some(Value::Array(tokens)) => tokens.iter().filter_map(token).collect(),
         Some(value) => token(value).into_iter().collect(),
         None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_models_of_every_width_are_valid() {
+        for hidden in (32..=1_024).step_by(32) {
+            let config = ModelConfig::small(512, hidden, 2, 0);
+            assert_eq!(config.check(), Ok(()), "{hidden}");
+            assert!(config.kv_heads <= config.heads.div_ceil(2), "{hidden}");
+        }
+        let shared = |hidden: usize| ModelConfig::small(512, hidden, 2, 0).kv_heads;
+        assert_eq!([64, 128, 192, 256, 320, 576].map(shared), [1, 1, 1, 2, 1, 3]);
     }
 }

@@ -215,11 +215,20 @@ impl Model {
 
     /// The rotations of these positions: two tensors (R, D/2), in f32 whatever the model is computed in.
     fn rotations(&self, positions: &[u32]) -> Result<(Tensor, Tensor)> {
-        let angles = positions.iter().flat_map(|at| self.frequencies.iter().map(move |it| *at as f32 * it));
+        let half = self.frequencies.len();
+        // In a batch of texts every position occurs often, and is computed once; when texts are written, few are asked for.
+        let most = positions.iter().max().map_or(0, |last| *last as usize + 1);
+        let (known, row): (Vec<u32>, fn(usize, u32) -> usize) = match positions.len() > most {
+            true => ((0..most as u32).collect(), |_, position| position as usize),
+            false => (positions.to_vec(), |at, _| at),
+        };
+        let angles = known.iter().flat_map(|at| self.frequencies.iter().map(move |it| *at as f32 * it));
         let angles: Vec<f32> = angles.collect();
-        let shape = (positions.len(), self.frequencies.len());
         let of = |function: fn(f32) -> f32| {
-            Tensor::from_vec(angles.iter().map(|it| function(*it)).collect::<Vec<f32>>(), shape, &self.device)
+            let table: Vec<f32> = angles.iter().map(|it| function(*it)).collect();
+            let rows =
+                positions.iter().enumerate().flat_map(|(at, position)| &table[row(at, *position) * half..][..half]);
+            Tensor::from_vec(rows.copied().collect::<Vec<f32>>(), (positions.len(), half), &self.device)
         };
         Ok((of(f32::cos)?, of(f32::sin)?))
     }

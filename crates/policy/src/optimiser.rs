@@ -1,7 +1,8 @@
-//! Gradients of several passes together, and AdamW.
+//! Gradients of several passes together, and how weights are moved along them: AdamW, and Muon for matrices where wanted.
 
 use crate::PolicyError;
 use crate::folder::Folder;
+use crate::muon::{self, Matrix, MuonSettings};
 use crate::ops::{self, AdamW};
 use crate::parameters::Parameters;
 use crate::weights::{self, WeightFiles};
@@ -23,11 +24,14 @@ pub struct OptimiserSettings {
     pub epsilon: f64,
     /// How much weights shrink by themselves; norms and biases do not.
     pub weight_decay: f64,
+    /// How matrices inside of the model are moved instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub muon: Option<MuonSettings>,
 }
 
 impl Default for OptimiserSettings {
     fn default() -> Self {
-        OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01 }
+        OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01, muon: None }
     }
 }
 
@@ -62,18 +66,20 @@ impl Gradients {
     }
 }
 
-/// AdamW with its memory.
+/// AdamW and Muon with their memory.
 pub(crate) struct Optimiser {
     pub(crate) settings: OptimiserSettings,
     /// Steps taken.
     pub(crate) steps: u64,
     /// By parameter: the means of gradients and of their squares.
     moments: BTreeMap<String, (Tensor, Tensor)>,
+    /// By matrix that Muon moves: the mean of gradients.
+    momenta: BTreeMap<String, Tensor>,
 }
 
 impl Optimiser {
     pub(crate) fn new(settings: OptimiserSettings) -> Self {
-        Optimiser { settings, steps: 0, moments: BTreeMap::new() }
+        Optimiser { settings, steps: 0, moments: BTreeMap::new(), momenta: BTreeMap::new() }
     }
 
     pub(crate) fn step(
@@ -84,9 +90,15 @@ impl Optimiser {
         scale: f64,
     ) -> candle_core::Result<()> {
         self.steps += 1;
-        let OptimiserSettings { beta1, beta2, epsilon, weight_decay } = self.settings;
+        let OptimiserSettings { beta1, beta2, epsilon, weight_decay, muon } = self.settings;
+        if let Some(muon) = muon {
+            self.step_matrices(&muon, parameters, gradients, learning_rate, scale)?;
+        }
         for (name, var) in parameters.learned() {
             let Some(gradient) = gradients.by_name.get(name) else { continue };
+            if muon.is_some() && muon::is_inside(name, var) {
+                continue;
+            }
             if !self.moments.contains_key(name) {
                 let zero = || Tensor::zeros(var.shape(), DType::F32, var.device());
                 self.moments.insert(name.to_owned(), (zero()?, zero()?));
@@ -99,6 +111,28 @@ impl Optimiser {
         Ok(())
     }
 
+    fn step_matrices(
+        &mut self,
+        muon: &MuonSettings,
+        parameters: &Parameters,
+        gradients: &Gradients,
+        learning_rate: f64,
+        scale: f64,
+    ) -> candle_core::Result<()> {
+        let inside = || parameters.learned().filter(|(name, var)| muon::is_inside(name, var));
+        for (name, var) in inside().filter(|(name, _)| gradients.by_name.contains_key(*name)) {
+            if !self.momenta.contains_key(name) {
+                self.momenta.insert(name.to_owned(), Tensor::zeros(var.shape(), DType::F32, var.device())?);
+            }
+        }
+        let matrix = |(name, var)| {
+            let (gradient, momentum) = (gradients.by_name.get(name)?, self.momenta.get(name)?);
+            Some(Matrix { var, gradient, momentum })
+        };
+        let matrices: Vec<Matrix<'_>> = inside().filter_map(matrix).collect();
+        muon.step(&matrices, learning_rate, self.settings.weight_decay, scale)
+    }
+
     /// Writes what is learned and what it remembers of it into a folder.
     pub(crate) fn save(&self, parameters: &Parameters, folder: &Path) -> Result<(), PolicyError> {
         let mut tensors = Vec::new();
@@ -107,6 +141,7 @@ impl Optimiser {
             if let Some((m, v)) = self.moments.get(name) {
                 tensors.extend([(format!("m.{name}"), m.clone()), (format!("v.{name}"), v.clone())]);
             }
+            tensors.extend(self.momenta.get(name).map(|momentum| (format!("momentum.{name}"), momentum.clone())));
         }
         weights::write(&folder.join("model.safetensors"), &tensors, DType::F32)?;
         let about = serde_json::json!({"steps": self.steps, "settings": self.settings});
@@ -124,7 +159,7 @@ impl Optimiser {
         let text = std::fs::read(&path).map_err(|source| PolicyError::File { path: path.clone(), source })?;
         let about: About = serde_json::from_slice(&text)
             .map_err(|error| weights::malformed(&path, format!("it is not the memory of an optimiser: {error}")))?;
-        let mut optimiser = Optimiser { settings: about.settings, steps: about.steps, moments: BTreeMap::new() };
+        let mut optimiser = Optimiser { steps: about.steps, ..Optimiser::new(about.settings) };
         let files = WeightFiles::open(Folder::Disk(folder))?;
         for (name, var) in parameters.learned() {
             let read = |name: &str| files.read(name, var.dims(), DType::F32, device);
@@ -132,6 +167,10 @@ impl Optimiser {
             if files.has(&format!("m.{name}")) {
                 let moments = (read(&format!("m.{name}"))?, read(&format!("v.{name}"))?);
                 optimiser.moments.insert(name.to_owned(), moments);
+            }
+            let momentum = format!("momentum.{name}");
+            if files.has(&momentum) {
+                optimiser.momenta.insert(name.to_owned(), read(&momentum)?);
             }
         }
         Ok(optimiser)

@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 
 /// Texts that are written at a time.
 const WIDTH: usize = 64;
+/// On a GPU, where a step takes as long for many texts as for few: as many as their cache has room for.
+const WIDEST: usize = 512;
+const CACHE_BYTES: usize = 2 << 30;
 
 /// Writes one text for each request, as many at a time as there are places; a finished text makes room for the next.
 pub(crate) fn write(
@@ -22,8 +25,14 @@ pub(crate) fn write(
 ) -> Result<Vec<Sample>, PolicyError> {
     let longest = requests.iter().map(|request| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
     let length = longest.min(model.config.positions);
-    let places = WIDTH.min(requests.len());
     let config = &model.config;
+    let width = if model.device.is_cpu() {
+        WIDTH
+    } else {
+        let numbers = 2 * config.layers * config.kv_heads * config.head_dim * (length + 1);
+        (CACHE_BYTES / (numbers * model.dtype.size_in_bytes()).max(1)).clamp(WIDTH, WIDEST)
+    };
+    let places = width.min(requests.len());
     let mut cache =
         Cache::new(config.layers, config.kv_heads, config.head_dim, places, length, model.dtype, &model.device)?;
     let mut waiting: VecDeque<(usize, &Request)> = requests.iter().enumerate().collect();

@@ -18,7 +18,7 @@ pub struct Noise {
 
 impl Default for Noise {
     fn default() -> Self {
-        Noise { share: 0.5, probability: 0.08 }
+        Noise { share: 0.8, probability: 0.12 }
     }
 }
 

@@ -25,7 +25,7 @@ const SETTINGS: SftSettings = SftSettings {
     warm_up: 4,
     final_rate: 0.1,
     clip_norm: 1.0,
-    optimiser: OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01 },
+    optimiser: OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01, muon: None },
     look_every: 5,
     patience: 0,
 };

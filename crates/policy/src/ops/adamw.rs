@@ -46,6 +46,15 @@ impl AdamW {
     }
 }
 
+/// `sum = keep · sum + share · term`, in place.
+pub(crate) fn scaled_add(sum: &Tensor, keep: f64, term: &Tensor, share: f64) -> Result<()> {
+    if term.shape() != sum.shape() {
+        bail!("scaled_add: {:?} to {:?} is not possible", term.shape(), sum.shape());
+    }
+    let (keep, share) = (keep as f32, share as f32);
+    sum.inplace_op2(term, &Moment { keep, share, grad_scale: 1.0, squared: false })
+}
+
 /// The sum of the squares of a gradient, as an `f32` scalar on its device.
 pub(crate) fn squared_norm(grad: &Tensor) -> Result<Tensor> {
     grad.contiguous()?.apply_op1_no_bwd(&SquaredNorm)

@@ -32,7 +32,7 @@ mod swiglu;
 mod tests;
 pub(crate) mod wide;
 
-pub(crate) use adamw::{AdamW, squared_norm};
+pub(crate) use adamw::{AdamW, scaled_add, squared_norm};
 pub(crate) use attention::attention;
 pub(crate) use cache::write_rows;
 pub(crate) use choice::Ops;

@@ -1,0 +1,156 @@
+//! Lessons by number: what lesson number *n* says follows from the course and *n*, whoever makes it and when.
+
+use super::replies::Replies;
+use super::size::CONTEXT;
+use lemon_policy::{Example, Objective, Sequence, Tokenizer};
+use lemon_problems::{Form, Generator, Leaks, Lesson, Mix, Noise, Part, Random, Template};
+use std::sync::Arc;
+
+/// Lessons in a block: those of one block are made together, from one seed.
+pub const BLOCK: usize = 256;
+/// What a token of a prompt counts for against one of a reply. Prompts teach the words, but with more than this little the
+/// model learns to tell stories instead of solving them.
+const PROMPT_WEIGHT: f32 = 0.1;
+/// With replies of peers, of problems how many come from the part that they had not learned from: its share of situations.
+const REVIEW_SHARE: f64 = 0.21;
+/// Of checks and choices how many are of replies that were really given.
+const REAL_SHARE: f64 = 0.5;
+
+/// What is taught, without end.
+#[derive(Clone)]
+pub struct Course {
+    seed: u64,
+    train: Generator,
+    /// With replies of peers: the problems they were asked, and all others of that part.
+    review: Option<(Generator, Arc<Replies>)>,
+    mix: Mix,
+    noise: Noise,
+    tokenizer: Tokenizer,
+}
+
+/// Where problems come from beside the crate's own: published ones, and what must not be among any.
+#[derive(Clone, Default)]
+pub struct Sources {
+    /// Published problems.
+    pub templates: Vec<Template>,
+    /// Test questions.
+    pub leaks: Option<Arc<Leaks>>,
+}
+
+impl Sources {
+    /// Makes problems of a part.
+    pub fn generator(&self, seed: u64, part: Part) -> Generator {
+        let generator = Generator::new(seed, part).with_published(&self.templates);
+        match &self.leaks {
+            None => generator,
+            Some(leaks) => generator.without(leaks.clone()),
+        }
+    }
+}
+
+/// A lesson that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The lesson.
+    pub lesson: Lesson,
+    /// What its problem was made of.
+    pub situation: String,
+    /// Problems that were dropped since the lesson before, because they gave a test question away.
+    pub dropped: u64,
+}
+
+/// A lesson as tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// The prompt, the reply and the token that ends it.
+    pub tokens: Vec<u32>,
+    /// Of these, the prompt.
+    pub prompt: usize,
+    /// As [`Made::dropped`].
+    pub dropped: u64,
+}
+
+impl Course {
+    /// Lessons on problems to train with; with `replies`, on those of [`Part::Review`] too.
+    pub fn new(seed: u64, sources: &Sources, replies: Option<Arc<Replies>>, tokenizer: &Tokenizer) -> Self {
+        let review = replies.filter(|replies| !replies.is_empty());
+        Course {
+            seed,
+            train: sources.generator(seed, Part::Train),
+            review: review.map(|replies| (sources.generator(seed, Part::Review), replies)),
+            mix: Mix::default(),
+            noise: Noise::default(),
+            tokenizer: tokenizer.clone(),
+        }
+    }
+
+    /// The lessons of a block as texts, without end and however long they are.
+    pub fn lessons(&self, block: u64) -> impl Iterator<Item = Made> {
+        // Draws of blocks next to each other are unrelated: a seed is mixed before it is used.
+        let seed = Random::new(self.seed).bits().wrapping_add(block);
+        let mut random = Random::new(seed ^ 0x1e55);
+        let mut train = self.train.clone().with_seed(seed);
+        let mut review = self.review.clone().map(|(generator, replies)| (generator.with_seed(seed ^ 0x4e1), replies));
+        let mut before = 0;
+        std::iter::repeat_with(move || {
+            let form = self.mix.draw(&mut random);
+            let (lesson, situation) = match &mut review {
+                Some((_, replies)) if matches!(form, Form::Check | Form::Choose) && random.chance(REAL_SHARE) => {
+                    replies.lesson(form, &mut random)
+                }
+                Some((generator, _)) if random.chance(REVIEW_SHARE) => self.made(generator, form, &mut random),
+                _ => self.made(&mut train, form, &mut random),
+            };
+            let counts = [Some(&train), review.as_ref().map(|(generator, _)| generator)].into_iter().flatten();
+            let all: usize = counts.map(|generator| generator.dropped().exact + generator.dropped().near).sum();
+            let dropped = (all - before) as u64;
+            before = all;
+            Made { lesson, situation, dropped }
+        })
+    }
+
+    fn made(&self, generator: &mut Generator, form: Form, random: &mut Random) -> (Lesson, String) {
+        let mut problem = generator.problem();
+        problem.question = self.noise.apply(&problem.question, random);
+        (Lesson::new(&problem, form, random), problem.situation)
+    }
+
+    /// The lessons of a block as tokens, those that the model can read.
+    pub fn block(&self, block: u64) -> Vec<Tokens> {
+        let tokens = self.lessons(block).map(|made| Tokens::new(&made.lesson, made.dropped, &self.tokenizer));
+        tokens.filter(|lesson| lesson.tokens.len() <= CONTEXT).take(BLOCK).collect()
+    }
+}
+
+impl Tokens {
+    /// A lesson as tokens. Prompt and reply are cut into tokens each by itself, as they are when the model works.
+    pub fn new(lesson: &Lesson, dropped: u64, tokenizer: &Tokenizer) -> Self {
+        let mut tokens = tokenizer.encode_plain(&lesson.prompt);
+        let prompt = tokens.len();
+        tokens.extend(tokenizer.encode_plain(&lesson.reply));
+        tokens.push(tokenizer.end());
+        Tokens { tokens, prompt, dropped }
+    }
+
+    /// What all its tokens count for together.
+    pub(super) fn weight(&self) -> f32 {
+        let learned = self.prompt.saturating_sub(1); // Nothing predicts the first.
+        learned as f32 * PROMPT_WEIGHT + (self.tokens.len() - self.prompt) as f32
+    }
+
+    /// As an example, where all that is learned together counts for `total`.
+    pub(super) fn example(self, total: f32) -> Example {
+        let mut tokens = self.tokens;
+        let rest = tokens.split_off(1.min(tokens.len()));
+        let learned = self.prompt.saturating_sub(1);
+        let weight = |at: usize| if at < learned { PROMPT_WEIGHT / total } else { 1.0 / total };
+        let objective = Objective::Likelihood { weights: (0..rest.len()).map(weight).collect() };
+        Example { sequence: Sequence { prompt: tokens, tokens: rest, grammar: None }, objective }
+    }
+
+    /// The reply after the whole prompt: what a look at the loss takes.
+    pub(super) fn sequence(&self) -> Sequence {
+        let (prompt, reply) = self.tokens.split_at(self.prompt.min(self.tokens.len()));
+        Sequence { prompt: prompt.to_vec(), tokens: reply.to_vec(), grammar: None }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a worker can do: problems of situations that it never learned from.
+
+use super::answer::answer;
+use super::course::{Sources, Tokens};
+use lemon_policy::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
+use lemon_problems::{Form, Lesson, Part, Problem, Weights, prompt, read_answer};
+use serde::{Deserialize, Serialize};
+
+/// The seed of the problems, whatever that of the run: all runs are examined alike.
+pub(super) const SEED: u64 = 0xe7a3;
+/// Half published ones, where there are any: they are nearer to what strangers write. Bare arithmetic is no exam.
+pub(super) const WEIGHTS: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 90 };
+
+/// Problems of [`Part::Dev`], always the same.
+pub struct Exam {
+    problems: Vec<Problem>,
+    lessons: Vec<Tokens>,
+}
+
+/// What a look at a worker shows.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Look {
+    /// The mean loss of a token of the right solutions.
+    pub loss: f64,
+    /// The share of problems it solves, with the likeliest token each time.
+    pub right: f64,
+    /// Of those of our own.
+    pub own: f64,
+    /// Of published ones, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+    /// Mean tokens of a reply.
+    pub tokens: f64,
+}
+
+impl Exam {
+    /// So many problems.
+    pub fn new(sources: &Sources, count: usize, tokenizer: &Tokenizer) -> Self {
+        let mut generator = sources.generator(SEED, Part::Dev).with_weights(WEIGHTS);
+        let problems: Vec<Problem> = (0..count.max(1)).map(|_| generator.problem()).collect();
+        let lesson = |problem| Tokens::new(&Lesson::from_replies(problem, Form::Solve, &[]), 0, tokenizer);
+        Exam { lessons: problems.iter().map(lesson).collect(), problems }
+    }
+
+    pub(super) fn lessons(&self) -> &[Tokens] {
+        &self.lessons
+    }
+
+    /// Examines a worker.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn look(&self, policy: &LanguagePolicy) -> Result<Look, PolicyError> {
+        let most = policy.config().positions;
+        let short = self.lessons.iter().filter(|lesson| lesson.tokens.len() <= most);
+        let sequences: Vec<Sequence> = short.map(Tokens::sequence).collect();
+        let scores = policy.score(&sequences, 1.0)?;
+        let count = scores.iter().map(Vec::len).sum::<usize>();
+        let loss = -scores.iter().flatten().map(|score| f64::from(*score)).sum::<f64>() / count.max(1) as f64;
+
+        let prompts: Vec<String> = self.problems.iter().map(|it| prompt(Form::Solve, &it.question, &[])).collect();
+        let replies = answer(policy, &prompts, 0.0, 0)?;
+        let right = self.problems.iter().zip(&replies).map(|(problem, reply)| {
+            (problem.situation.starts_with("published:"), read_answer(&reply.text) == Some(problem.answer))
+        });
+        let right: Vec<(bool, bool)> = right.collect();
+        let share = |published: bool| {
+            let some: Vec<bool> = right.iter().filter(|it| it.0 == published).map(|it| it.1).collect();
+            (!some.is_empty()).then(|| some.iter().filter(|it| **it).count() as f64 / some.len() as f64)
+        };
+        let tokens = replies.iter().map(|reply| reply.tokens.len()).sum::<usize>();
+        Ok(Look {
+            loss,
+            right: right.iter().filter(|it| it.1).count() as f64 / right.len() as f64, // There is one at least.
+            own: share(false).unwrap_or_default(),
+            published: share(true),
+            tokens: tokens as f64 / replies.len() as f64,
+        })
+    }
+}
