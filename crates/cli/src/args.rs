@@ -1,7 +1,9 @@
 //! The words of the command line. Parsed first; resolved by the commands.
 
 mod eval;
+pub mod models;
 pub mod policy;
+pub mod pretrain;
 pub mod train;
 
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, EvalWorkers, OnMiss, WorldCommand, WorldName};
@@ -34,7 +36,7 @@ pub struct Cli {
 pub enum Command {
     /// Write a commented lemon.toml into this folder
     Init(InitArgs),
-    /// Check each endpoint: is it reachable, does the key work, does it report usage
+    /// Check each endpoint: is it reachable, does the key work, does it report usage; say what else is on this machine
     Doctor(DoctorArgs),
     /// Run a task, or many
     Run(Box<RunArgs>),
@@ -65,6 +67,8 @@ pub enum Command {
     Teach(Box<TeachArgs>),
     /// Teach a model to write teams, from pairs of tasks and specifications
     Sft(Box<SftArgs>),
+    /// Train the small workers in the box, on word problems and on what a team asks about them
+    Pretrain(Box<pretrain::PretrainArgs>),
     /// Train the orchestrator: group-relative rewards, and credit for every single decision
     Train(Box<train::TrainArgs>),
     /// Compare ways to train: many runs, intervals, paired tests, figures
@@ -72,6 +76,9 @@ pub enum Command {
     /// The orchestrator's own model: have it write, score what it might have written, say what it is
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Checkpoints to work with: fetch them from the Hugging Face hub, say which are here
+    #[command(subcommand)]
+    Models(models::ModelsCommand),
     /// Measure this program on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -199,6 +206,8 @@ pub struct RunArgs {
 pub enum WorkerKind {
     /// The configured endpoints
     Endpoints,
+    /// Models in this process: those of `local = …` in the configuration, or pulled ones
+    Local,
     /// A cassette
     Replay,
     /// A script; no model is called
@@ -210,6 +219,7 @@ impl WorkerKind {
     pub fn name(self) -> &'static str {
         match self {
             WorkerKind::Endpoints => "endpoints",
+            WorkerKind::Local => "local",
             WorkerKind::Replay => "replay",
             WorkerKind::Scripted => "scripted",
         }

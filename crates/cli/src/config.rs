@@ -41,9 +41,13 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
     /// The address of an OpenAI-compatible endpoint, up to `/v1`.
+    #[serde(default)]
     pub base_url: String,
     /// The model's name there.
+    #[serde(default)]
     pub model: String,
+    /// Instead of both: the folder of a model to run in this process.
+    pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
     /// Calls at a time.
@@ -73,6 +77,7 @@ impl Capacity {
         Capacity {
             base_url: base_url.to_owned(),
             model: model.to_owned(),
+            local: None,
             api_key_env,
             max_concurrency: Self::default_concurrency(),
             price: None,
@@ -82,6 +87,12 @@ impl Capacity {
             stream: true,
             send_seed: true,
         }
+    }
+
+    /// A level that a model of this process serves.
+    pub fn local(folder: &str) -> Self {
+        // An engine has a queue of its own, and nobody else to be polite to.
+        Capacity { local: Some(folder.to_owned()), max_concurrency: 4_096, ..Capacity::new("", "", None) }
     }
 
     fn default_concurrency() -> usize {
@@ -224,6 +235,11 @@ impl Config {
         let mut config: Config = toml::from_str(&text)
             .map_err(|error| Fault::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
         config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let folder = config.folder.clone();
+        let locals = config.capacity.iter_mut().filter_map(|(_, capacity)| capacity.local.as_mut());
+        for local in locals {
+            *local = folder.join(&*local).to_string_lossy().into_owned();
+        }
         config.check(path)?;
         Ok(config)
     }
@@ -249,6 +265,17 @@ impl Config {
             let price = capacity.price.unwrap_or_default();
             if !(price.input >= 0.0 && price.output >= 0.0 && price.input.is_finite() && price.output.is_finite()) {
                 return fault(place("price"), "must not be negative");
+            }
+            let (endpoint, model) = (!capacity.base_url.is_empty(), !capacity.model.is_empty());
+            match (&capacity.local, endpoint && model) {
+                (Some(_), _) if endpoint || model => {
+                    return fault(place("local"), "and an endpoint exclude each other: take one of them out");
+                }
+                (Some(_), _) => continue,
+                (None, true) => {}
+                (None, false) => {
+                    return fault(format!("capacity.{name}"), "needs `base_url` and `model`, or `local`");
+                }
             }
             if !capacity.base_url.starts_with("http://") && !capacity.base_url.starts_with("https://") {
                 return fault(place("base_url"), "must begin with http:// or https://");

@@ -4,10 +4,14 @@
 mod args;
 mod commands;
 mod config;
+mod discover;
 mod fault;
+mod in_the_box;
 mod live;
+mod models;
 mod result;
 mod setup;
+mod workers;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -43,9 +47,11 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::World(command) => commands::world::world(command),
         Command::Teach(args) => commands::teach::teach(cli, args),
         Command::Sft(args) => commands::sft::sft_command(cli, args),
+        Command::Pretrain(args) => commands::pretrain::pretrain_command(args),
         Command::Train(args) => commands::train::train_command(cli, args),
         Command::Ablate(args) => commands::ablate::ablate(args),
         Command::Policy(command) => commands::policy::policy(cli, command),
+        Command::Models(command) => commands::models::models(command),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::config::Capacity;
 use lemon_spec::{Diagnostic, Language, validate_round};
-use lemon_trace::{EventKind, Failure, Tokens, Trace};
+use lemon_trace::{AgentSummary, EventKind, Failure, Tokens, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,6 +12,9 @@ pub struct RunResult {
     pub run_id: String,
     pub task_id: String,
     pub answer: Option<String>,
+    /// How sure the model was that gave the answer, from 0 to 1, where it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
     pub stop_reason: Option<&'static str>,
     /// The specification of the first round; `null` if there was none.
     pub spec: Value,
@@ -42,6 +45,8 @@ pub struct AgentResult {
     pub base: String,
     pub role: String,
     pub answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
     pub attempts: u32,
     pub reused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +66,7 @@ impl RunResult {
         RunResult {
             run_id: trace.header.run_id.clone(),
             task_id: trace.header.task_id.clone(),
+            confidence: confidence(trace, &summary.agents),
             answer: summary.answer,
             stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
             spec: specs.first().cloned().unwrap_or_default(),
@@ -84,6 +90,7 @@ impl RunResult {
                     base: agent.base,
                     role: agent.role,
                     answer: agent.answer,
+                    confidence: agent.confidence,
                     attempts: agent.attempts,
                     reused: agent.reused,
                     failure: agent.failure,
@@ -96,6 +103,15 @@ impl RunResult {
     pub fn answered(&self) -> bool {
         self.stop_reason == Some("answered")
     }
+}
+
+/// How sure the agent was whose answer was taken.
+fn confidence(trace: &Trace, agents: &[AgentSummary]) -> Option<f64> {
+    let chosen = trace.events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Aggregate { chosen, .. } => Some(chosen.as_deref()),
+        _ => None,
+    });
+    agents.iter().find(|agent| Some(agent.id.as_str()) == chosen.flatten())?.confidence
 }
 
 /// The specifications that were run, one per round.

@@ -4,12 +4,13 @@ use crate::args::policy::ModelArgs;
 use crate::args::{Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::fault::{Fault, read_file};
+use crate::{in_the_box, workers};
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Prompted, Refused};
 use lemon_exec::store::Store;
-use lemon_exec::worker::{ApiKey, Endpoint, OpenAi, Recording, Replay, Script, Scripted, Worker};
+use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
 use lemon_learn::{Desk, MOST_TOKENS, Writer};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
+use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -56,6 +57,7 @@ pub fn capacities(config: &Config, endpoints: &Endpoints) -> Vec<(String, Capaci
     for (_, capacity) in &mut levels {
         if let Some(base_url) = &endpoints.base_url {
             capacity.base_url.clone_from(base_url);
+            capacity.local = None;
         }
         if let Some(model) = &endpoints.model {
             capacity.model.clone_from(model);
@@ -94,27 +96,27 @@ pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, Fault> {
     })
 }
 
-/// The kind of workers that was asked for.
+/// The kind of workers that was asked for, if one was.
 ///
 /// # Errors
 /// The configuration names a kind that does not exist.
-pub fn worker_kind(config: &Config, args: &RunArgs) -> Result<WorkerKind, Fault> {
-    if let Some(kind) = args.workers {
-        return Ok(kind);
+pub fn worker_kind(config: &Config, args: &RunArgs) -> Result<Option<WorkerKind>, Fault> {
+    if args.workers.is_some() {
+        return Ok(args.workers);
     }
-    match config.run.workers.as_deref() {
-        None => Ok(WorkerKind::Endpoints),
-        Some(name) => <WorkerKind as clap::ValueEnum>::from_str(name, false).map_err(|_| {
+    let kind = |name: &String| {
+        <WorkerKind as clap::ValueEnum>::from_str(name, false).map_err(|_| {
             Fault::new(format!("run.workers is `{name}`, which no workers are called"))
-                .hint("they are called endpoints, replay and scripted")
-        }),
-    }
+                .hint("they are called endpoints, local, replay and scripted")
+        })
+    };
+    config.run.workers.as_ref().map(kind).transpose()
 }
 
 /// The workers, and the file they were made of, if they were.
 ///
 /// # Errors
-/// No endpoint is configured, a key is missing, or a file cannot be used.
+/// A key is missing, or a file cannot be used.
 pub fn backend(
     config: &Config,
     args: &RunArgs,
@@ -122,17 +124,12 @@ pub fn backend(
     language: &Language,
 ) -> Result<(Backend, Option<PathBuf>), Fault> {
     let levels = capacities(config, &args.endpoints);
-    let mut worker_file = None;
+    let (mut worker_file, mut identities) = (None, Vec::new());
     let worker: Arc<dyn Worker> = match kind {
-        WorkerKind::Endpoints if levels.is_empty() => {
-            return Err(Fault::new("no endpoint is configured").hint(
-                "give --base-url and --model, or write a lemon.toml with `lemon init`; \
-                 `--workers scripted` shows a run without any model",
-            ));
-        }
-        WorkerKind::Endpoints => {
-            let endpoints = levels.iter().map(|(name, capacity)| endpoint(name, capacity)).collect::<Result<_, _>>()?;
-            Arc::new(OpenAi::new(endpoints).map_err(Fault::new)?)
+        WorkerKind::Endpoints | WorkerKind::Local => {
+            let (worker, known) = workers::worker(&levels)?;
+            identities = known;
+            worker
         }
         WorkerKind::Scripted => {
             let script = match &args.script {
@@ -157,11 +154,11 @@ pub fn backend(
             Fault::new(error).hint("a cassette is never overwritten: choose a new name, or move the old one away")
         })?),
     };
-    let level = |name: &String| match levels.iter().find(|(level, _)| level == name) {
+    let level = |name: &String| match levels.iter().enumerate().find(|(_, (level, _))| level == name) {
         None => Level::new(name),
-        Some((_, capacity)) => Level {
+        Some((at, (_, capacity))) => Level {
             name: name.clone(),
-            identity: format!("{} {}", capacity.base_url, capacity.model),
+            identity: identities.get(at).cloned().unwrap_or_default(),
             price: capacity.price.unwrap_or_default(),
             gate: Arc::new(Semaphore::new(capacity.max_concurrency.min(Semaphore::MAX_PERMITS))),
             max_tokens: capacity.max_tokens,
@@ -171,15 +168,6 @@ pub fn backend(
     let levels = language.capacities.iter().map(level).collect();
     Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, worker_file))
 }
-
-/// The small orchestrator that ships with this program.
-pub const IN_THE_BOX: Packed = &[
-    ("config.json", include_bytes!("../../../models/orchestrator/config.json")),
-    ("generation_config.json", include_bytes!("../../../models/orchestrator/generation_config.json")),
-    ("model.safetensors", include_bytes!("../../../models/orchestrator/model.safetensors")),
-    ("tokenizer.json", include_bytes!("../../../models/orchestrator/tokenizer.json")),
-    ("tokenizer_config.json", include_bytes!("../../../models/orchestrator/tokenizer_config.json")),
-];
 
 /// What it is called in traces.
 const IN_THE_BOX_NAME: &str = "orchestrator in the box";
@@ -195,7 +183,7 @@ pub fn policy(config: &Config, args: &ModelArgs, language: Arc<Language>) -> Res
         Some(folder) => LanguagePolicy::load(&folder, device, Learning::Nothing).map_err(|error| {
             Fault::new(error).hint("a model is a folder with config.json, model.safetensors and tokenizer.json")
         })?,
-        None => LanguagePolicy::load_packed(IN_THE_BOX, device, Learning::Nothing).map_err(Fault::new)?,
+        None => LanguagePolicy::load_packed(in_the_box::ORCHESTRATOR, device, Learning::Nothing).map_err(Fault::new)?,
     };
     let desk = desk(&policy, language);
     Ok((policy, desk))
@@ -240,7 +228,8 @@ struct InTheBox {
 impl InTheBox {
     fn writer(&self) -> Option<&Writer> {
         let read = || {
-            let policy = LanguagePolicy::load_packed(IN_THE_BOX, DeviceChoice::Cpu, Learning::Nothing).ok()?;
+            let policy =
+                LanguagePolicy::load_packed(in_the_box::ORCHESTRATOR, DeviceChoice::Cpu, Learning::Nothing).ok()?;
             let desk = desk(&policy, as_in_the_box(&self.language));
             Some(greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities))
         };
@@ -332,7 +321,9 @@ pub fn settings(config: &Config, args: &RunArgs, kind: WorkerKind) -> Result<Set
         seconds: args.timeout.or(file.seconds),
     };
     let levels = capacities(config, &args.endpoints);
-    if let (Some(_), Some((name, _))) = (budget.usd, levels.iter().find(|(_, capacity)| capacity.price.is_none())) {
+    if let (Some(_), Some((name, _))) =
+        (budget.usd, levels.iter().find(|(_, level)| level.price.is_none() && level.local.is_none()))
+    {
         return Err(Fault::new(format!("a budget in US dollars cannot be kept: capacity `{name}` has no price"))
             .hint(format!("add `price = {{ input = …, output = … }}` (USD per million tokens) to [capacity.{name}]")));
     }
@@ -341,7 +332,10 @@ pub fn settings(config: &Config, args: &RunArgs, kind: WorkerKind) -> Result<Set
     }
     let usual = Settings::default();
     // Scripts and cassettes cost nothing, and a recording must see every call.
-    let reuse = kind == WorkerKind::Endpoints && args.record.is_none() && !args.no_reuse && run.reuse.unwrap_or(true);
+    let reuse = !matches!(kind, WorkerKind::Scripted | WorkerKind::Replay)
+        && args.record.is_none()
+        && !args.no_reuse
+        && run.reuse.unwrap_or(true);
     Ok(Settings {
         budget,
         max_parallel: run.max_parallel.unwrap_or(usual.max_parallel).max(1),

@@ -21,6 +21,8 @@ pub struct Behaviour {
     pub api_key: Option<String>,
     /// The models it claims to serve. A request for any other is served all the same.
     pub models: Vec<String>,
+    /// Who owns them, by its own account: servers can be told apart by it.
+    pub owned_by: String,
     /// What it replies where no fault is due.
     pub replies: Replies,
     /// When it misbehaves.
@@ -114,6 +116,7 @@ impl Default for Behaviour {
             per_token: Duration::ZERO,
             api_key: None,
             models: vec!["fake".to_owned()],
+            owned_by: "lemon-fakes".to_owned(),
             replies: Replies::Script(Vec::new()),
             faults: Faults::default(),
             supports_schema: true,

@@ -1,7 +1,8 @@
-//! The server: routes, keys, and the steps of an answer carried out.
+//! The endpoint: routes, keys, and the steps of an answer carried out.
 
 use crate::clock;
 use crate::seen::{InFlight, Seen};
+use crate::server::Server;
 use crate::wire::{self, Answer, Http, Step};
 use crate::{Behaviour, ChatRequest, SeenRequest};
 use axum::Router;
@@ -10,18 +11,13 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use futures::stream;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::future::{IntoFuture, pending};
+use std::future::pending;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::oneshot;
 
 /// The longest request that is read.
 const REQUEST_BYTES: usize = 64 * 1024 * 1024;
@@ -32,10 +28,8 @@ const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 /// the test's runtime does not stop it, and its end closes every connection, those that hang included.
 #[derive(Debug)]
 pub struct FakeEndpoint {
-    address: SocketAddr,
     seen: Arc<Seen>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Server,
 }
 
 impl FakeEndpoint {
@@ -53,32 +47,27 @@ impl FakeEndpoint {
     /// The port cannot be bound, or there are no threads to be had.
     pub fn start_at(port: u16, behaviour: Behaviour) -> io::Result<Self> {
         let seen = Arc::new(Seen::default());
-        let server = Arc::new(Server { behaviour, seen: Arc::clone(&seen) });
-        let (stop, stopped) = oneshot::channel();
-        let (started, start) = mpsc::channel();
-        let run = move || run(port, server, &started, stopped);
-        let thread = thread::Builder::new().name("lemon-fakes".to_owned()).spawn(run)?;
-        let address = start.recv().map_err(|_| io::Error::other("the fake endpoint's thread died"))??;
-        Ok(FakeEndpoint { address, seen, stop: Some(stop), thread: Some(thread) })
+        let router = Router::new()
+            .route("/v1/models", get(models))
+            .route("/v1/chat/completions", post(complete))
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES))
+            .with_state(Arc::new(Shared { behaviour, seen: Arc::clone(&seen) }));
+        Ok(FakeEndpoint { seen, server: Server::start(port, router)? })
     }
 
     /// What a client is configured with: `http://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address)
+        format!("http://{}/v1", self.server.address())
     }
 
     /// The port, for [`FakeEndpoint::start_at`].
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.server.address().port()
     }
 
     /// Closes every connection and the port. What was seen can still be read.
     pub fn stop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            // The server may have ended by itself; then nobody listens.
-            let _ = stop.send(());
-        }
-        self.wait();
+        self.server.stop();
     }
 
     /// The requests for completions, in the order they came in. Empty where [`Behaviour::record`] is off.
@@ -110,19 +99,6 @@ impl FakeEndpoint {
     pub fn peak_in_flight(&self) -> usize {
         self.seen.peak_in_flight()
     }
-
-    fn wait(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic of the server was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for FakeEndpoint {
-    fn drop(&mut self) {
-        self.stop();
-    }
 }
 
 /// Runs an endpoint in this process until it is killed. The first line on stdout is its base URL.
@@ -134,59 +110,23 @@ pub fn run_forever(port: u16, behaviour: Behaviour) -> io::Result<()> {
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", endpoint.base_url())?;
     stdout.flush()?;
-    endpoint.wait();
+    endpoint.server.wait();
     Ok(())
 }
 
 /// What every request has at hand.
-struct Server {
+struct Shared {
     behaviour: Behaviour,
     seen: Arc<Seen>,
 }
 
-/// The server's thread. One thread is enough for thousands of requests a second, as nothing here computes.
-fn run(port: u16, server: Arc<Server>, started: &mpsc::Sender<io::Result<SocketAddr>>, stopped: oneshot::Receiver<()>) {
-    let serve = async {
-        let (listener, address) = listen(port)?;
-        // The one who started this waits for it.
-        let _ = started.send(Ok(address));
-        // Without `set_nodelay` the kernel holds small pieces of a stream back.
-        let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
-        let router = Router::new()
-            .route("/v1/models", get(models))
-            .route("/v1/chat/completions", post(complete))
-            .layer(DefaultBodyLimit::max(REQUEST_BYTES))
-            .with_state(server);
-        tokio::select! {
-            result = axum::serve(listener, router).into_future() => result,
-            _ = stopped => Ok(()),
-        }
-    };
-    // The runtime ends with this statement, and every connection with it.
-    let result = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|rt| rt.block_on(serve));
-    if let Err(error) = result {
-        let _ = started.send(Err(error));
-    }
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let models = || wire::models(&shared.behaviour.models, &shared.behaviour.owned_by);
+    respond(wrong_key(&shared.behaviour, &headers).unwrap_or_else(models), None)
 }
 
-fn listen(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = TcpSocket::new_v4()?;
-    // So that a port can be taken again while old connections to it are still closing.
-    socket.set_reuseaddr(true)?;
-    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
-    // A whole team may connect at once; the usual 128 would make some of them wait a second.
-    let listener = socket.listen(4096)?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
-async fn models(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
-    let models = || wire::models(&server.behaviour.models);
-    respond(wrong_key(&server.behaviour, &headers).unwrap_or_else(models), None)
-}
-
-async fn complete(State(server): State<Arc<Server>>, headers: HeaderMap, body: Bytes) -> Response {
-    let Server { behaviour, seen } = &*server;
+async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let Shared { behaviour, seen } = &*shared;
     let parsed = serde_json::from_slice::<ChatRequest>(&body);
     let key = parsed.as_ref().ok().map(ChatRequest::key);
     let (number, asked_before, in_flight) = seen.call(key);

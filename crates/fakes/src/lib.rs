@@ -14,15 +14,21 @@
 //! assert_eq!(endpoint.calls(), 0);
 //! # std::io::Result::Ok(())
 //! ```
+//!
+//! [`FakeHub`] is the same for downloads: it speaks as much of the protocol of the Hugging Face hub as a client needs to
+//! fetch a checkpoint.
 
 mod behaviour;
 mod clock;
 mod endpoint;
+mod hub;
 mod request;
 mod seen;
+mod server;
 mod wire;
 
 pub use behaviour::{Behaviour, FakeReply, Faults, Replies, ReplyFn};
 pub use endpoint::{FakeEndpoint, run_forever};
+pub use hub::{FakeHub, HubFile, Sent, Trouble};
 pub use request::{ChatRequest, Message};
 pub use seen::SeenRequest;

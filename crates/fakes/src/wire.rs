@@ -88,8 +88,8 @@ pub(crate) fn refusal(status: u16, code: Option<&str>, param: Option<&str>, mess
 }
 
 /// The list of models.
-pub(crate) fn models(names: &[String]) -> Http {
-    let model = |name| json!({"id": name, "object": "model", "created": 0, "owned_by": "lemon-fakes"});
+pub(crate) fn models(names: &[String], owned_by: &str) -> Http {
+    let model = |name| json!({"id": name, "object": "model", "created": 0, "owned_by": owned_by});
     let data: Vec<Value> = names.iter().map(model).collect();
     Http::of(200, JSON, json!({"object": "list", "data": data}).to_string())
 }

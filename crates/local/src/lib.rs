@@ -6,7 +6,7 @@
 mod model;
 mod short;
 
-pub use model::{LocalError, LocalModel, PromptForm};
+pub use model::{CARD, LocalError, LocalModel, PromptForm};
 pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;

@@ -51,13 +51,15 @@ pub enum LocalError {
 }
 
 /// What a model says about itself beyond what the hub's files have a place for.
-const CARD: &str = "lemon.json";
+pub const CARD: &str = "lemon.json";
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Card {
     #[serde(default)]
     prompt: PromptForm,
+    /// The temperature of requests that name none.
+    temperature: Option<f32>,
 }
 
 impl LocalModel {
@@ -73,7 +75,7 @@ impl LocalModel {
             Err(error) => return Err(LocalError::Card { path, fact: error.to_string() }),
         };
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
-        Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt))
+        Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).at(card.temperature))
     }
 
     /// Loads a model whose files are part of the program.
@@ -85,12 +87,16 @@ impl LocalModel {
             Some((_, text)) => read_card(&Path::new("(in the program)").join(CARD), text)?,
             None => Card::default(),
         };
-        Ok(LocalModel::new(name.to_owned(), Engine::load_packed(files, settings)?, card.prompt))
+        Ok(LocalModel::new(name.to_owned(), Engine::load_packed(files, settings)?, card.prompt).at(card.temperature))
     }
 
     /// A model that is served already.
     pub fn new(name: String, engine: Engine, form: PromptForm) -> LocalModel {
         LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new() }
+    }
+
+    fn at(self, temperature: Option<f32>) -> LocalModel {
+        LocalModel { temperature: temperature.unwrap_or(self.temperature), ..self }
     }
 
     /// Everything about it that determines a reply, for the reuse key. It reads all weights once.

@@ -1,6 +1,7 @@
 //! The words of `lemon eval`, `lemon compare` and `lemon world`.
 
 use super::Endpoints;
+use super::WorkerKind;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -85,6 +86,8 @@ pub enum EvalWorkers {
     Replay,
     /// The configured endpoints
     Endpoints,
+    /// Models in this process: those of `local = …` in the configuration, or pulled ones
+    Local,
 }
 
 impl EvalWorkers {
@@ -94,6 +97,16 @@ impl EvalWorkers {
             EvalWorkers::Sim => "sim",
             EvalWorkers::Replay => "replay",
             EvalWorkers::Endpoints => "endpoints",
+            EvalWorkers::Local => "local",
+        }
+    }
+
+    /// The same where they are models that are asked, and not a world of their own.
+    pub fn served(self) -> Option<WorkerKind> {
+        match self {
+            EvalWorkers::Sim | EvalWorkers::Replay => None,
+            EvalWorkers::Endpoints => Some(WorkerKind::Endpoints),
+            EvalWorkers::Local => Some(WorkerKind::Local),
         }
     }
 }

@@ -51,6 +51,9 @@ pub struct AblateArgs {
     /// The arms to compare [default: those of the study]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub arms: Vec<String>,
+    /// Only regimes whose names contain this, as `slots=6`
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
     /// Seeds of each arm [default: those of the study]
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,

@@ -3,7 +3,7 @@
 use super::train::recipe;
 use crate::args::train::AblateArgs;
 use crate::fault::Fault;
-use crate::{println, setup};
+use crate::{in_the_box, println};
 use indicatif::{ProgressBar, ProgressStyle};
 use lemon_learn::study::arms::{ARMS, Arm};
 use lemon_learn::study::run::{Study, StudyError, run};
@@ -15,6 +15,14 @@ pub fn ablate(args: &AblateArgs) -> Result<u8, Fault> {
     let mut study = study(args)?;
     if !args.arms.is_empty() {
         study.arms = args.arms.iter().map(|name| arm(name)).collect::<Result<_, _>>()?;
+    }
+    if let Some(text) = &args.only {
+        let names: Vec<String> = study.regimes.iter().map(|regime| regime.name.clone()).collect();
+        study.regimes.retain(|regime| regime.name.contains(text));
+        if study.regimes.is_empty() {
+            let fact = format!("no regime of the study `{}` has a name with `{text}`", args.study);
+            return Err(Fault::new(fact).hint(format!("its regimes are {}", names.join("; "))));
+        }
     }
     if let Some(file) = &args.recipe {
         let own = recipe(&file.display().to_string())?;
@@ -36,11 +44,12 @@ pub fn ablate(args: &AblateArgs) -> Result<u8, Fault> {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
     let files = (args.rows.as_path(), scratch.as_path());
-    let rows = run(&study, setup::IN_THE_BOX, args.device.into(), files, threads, &cancel, |row, done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-        bar.set_message(format!("{} {} {}: {:.3}", row.regime, row.arm, row.seed, row.after.reward));
-    });
+    let rows =
+        run(&study, in_the_box::ORCHESTRATOR, args.device.into(), files, threads, &cancel, |row, done, total| {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+            bar.set_message(format!("{} {} {}: {:.3}", row.regime, row.arm, row.seed, row.after.reward));
+        });
     bar.finish_and_clear();
     let rows = rows.map_err(|error: StudyError| {
         Fault::new(error).hint("what ended is in the file of runs; the same command goes on with the rest")
@@ -71,8 +80,14 @@ fn command(args: &AblateArgs) -> String {
     if !args.arms.is_empty() {
         command += &format!(" --arms {}", args.arms.join(","));
     }
+    if let Some(text) = &args.only {
+        command += &format!(" --only {text}");
+    }
     if let Some(seeds) = args.seeds {
         command += &format!(" --seeds {seeds}");
+    }
+    if args.first_seed != 1 {
+        command += &format!(" --first-seed {}", args.first_seed);
     }
     if args.data.is_some() {
         command += " --data DIR";

@@ -33,7 +33,7 @@ pub fn credit(cli: &Cli, args: &CreditArgs) -> Result<u8, Fault> {
     let runtime = crate::runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what was measured is told"));
-    let mut job = Job::new(cli, &config, args)?;
+    let mut job = runtime.block_on(Job::new(cli, &config, args))?;
     if !args.quiet {
         job.announce(args);
     }
@@ -53,8 +53,8 @@ struct Job {
 }
 
 impl Job {
-    fn new(cli: &Cli, config: &Config, args: &CreditArgs) -> Result<Self, Fault> {
-        if args.apply.is_some() && (args.budget_tokens.is_some() || args.workers == EvalWorkers::Endpoints) {
+    async fn new(cli: &Cli, config: &Config, args: &CreditArgs) -> Result<Self, Fault> {
+        if args.apply.is_some() && (args.budget_tokens.is_some() || args.workers.served().is_some()) {
             return Err(Fault::new("--apply profiles a team again after every change, in the simulated world only")
                 .hint("profile with endpoints, apply what it advises by hand, and profile again"));
         }
@@ -82,7 +82,7 @@ impl Job {
             return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
-        let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases)?;
+        let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases).await?;
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
             let (its, ours) = (&trace.header.workers, &backend.name);
@@ -102,7 +102,7 @@ impl Job {
         let review = args.review.as_deref().map(read_file).transpose()?;
         let first = run.as_ref().map_or(args.seed, |(_, trace)| trace.header.seed);
         let repeats = args.repeats.unwrap_or(if cases.len() == 1 { REPEATS } else { 1 }).max(1);
-        let simulated = args.workers != EvalWorkers::Endpoints;
+        let simulated = args.workers.served().is_none();
         Ok(Job {
             plan,
             seeds: (0..repeats).map(|number| first.wrapping_add(number)).collect(),

@@ -2,7 +2,7 @@
 
 mod download;
 mod fetch;
-mod progress;
+pub mod progress;
 
 use crate::args::DataCommand;
 use crate::fault::Fault;

@@ -1,9 +1,12 @@
-//! `lemon doctor`: one small call to each endpoint.
+//! `lemon doctor`: one small call to each endpoint, and what else is on this machine.
 
 use crate::args::{Cli, DoctorArgs};
 use crate::config::{Capacity, Config};
+use crate::discover::{Found, ports, running_servers};
 use crate::fault::Fault;
-use crate::{print, println, runtime, setup, to_json};
+use crate::models::{Pulled, pulled};
+use crate::{print, println, runtime, setup, to_json, workers};
+use indicatif::HumanBytes;
 use lemon_exec::Worker;
 use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request};
 use lemon_trace::FailureKind;
@@ -33,19 +36,23 @@ struct Finding {
 pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
     let config = Config::load(cli.config.as_deref())?;
     let levels = setup::capacities(&config, &args.endpoints);
-    if levels.is_empty() {
+    let ports = ports()?;
+    let (findings, servers) = runtime()?.block_on(async {
+        let probes = levels.iter().map(|(name, capacity)| probe(name, capacity));
+        futures::future::join(futures::future::join_all(probes), running_servers(&ports)).await
+    });
+    let pulled = pulled();
+    if findings.is_empty() && servers.is_empty() && pulled.is_empty() {
         return Err(Fault::new("no endpoint is configured")
             .hint("give --base-url and --model, or write a lemon.toml with `lemon init`"));
     }
-    let findings = runtime()?.block_on(async {
-        let probes = levels.iter().map(|(name, capacity)| probe(name, capacity));
-        futures::future::join_all(probes).await
-    });
     let healthy = findings.iter().all(|finding| finding.replies);
     if args.json {
-        println(&to_json(&json!({ "healthy": healthy, "endpoints": findings })))?;
+        let servers: Vec<_> = servers.iter().map(server_json).collect();
+        println(&to_json(&json!({ "healthy": healthy, "endpoints": findings, "servers": servers, "pulled": pulled })))?;
     } else {
-        findings.iter().try_for_each(|finding| print(&describe(finding)).map(drop))?;
+        let found = servers.iter().map(describe_server).chain(pulled.iter().map(describe_pulled));
+        print(&findings.iter().map(describe).chain(found).collect::<String>())?;
     }
     Ok(u8::from(!healthy))
 }
@@ -64,6 +71,14 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
         fact: None,
         hint: None,
     };
+    if let Some(local) = &capacity.local {
+        let began = Instant::now();
+        let loaded = workers::worker(&[(name.to_owned(), capacity.clone())]).map(|_| ());
+        let (fact, hint) = loaded.err().map(|fault| (fault.fact, fault.hint)).unzip();
+        let (seconds, replies) = (began.elapsed().as_secs_f64(), fact.is_none());
+        let (base_url, model) = ("in this process".to_owned(), local.clone());
+        return Finding { base_url, model, replies, seconds, fact, hint: hint.flatten(), ..finding };
+    }
     let worker = match worker(name, capacity) {
         Ok(worker) => worker,
         Err(fault) => return Finding { fact: Some(fault.fact), hint: fault.hint, ..finding },
@@ -162,4 +177,23 @@ fn describe(finding: &Finding) -> String {
         text += &format!("  {}: {hint}\n", console::style("hint").cyan());
     }
     text
+}
+
+fn server_json(found: &Found) -> serde_json::Value {
+    let Found { kind, base_url, models } = found;
+    json!({ "kind": kind, "base_url": base_url, "models": models, "levels": found.levels() })
+}
+
+fn describe_server(found: &Found) -> String {
+    let mut text = format!("{}  {}\n", console::style(found.kind).bold(), found.base_url);
+    text += &format!("  serves             {}\n", found.models.join(", "));
+    if let Some(levels) = found.levels() {
+        text +=
+            &format!("  would serve        small {}, medium {}, large {}\n", levels.small, levels.medium, levels.large);
+    }
+    text
+}
+
+fn describe_pulled(Pulled { name, folder, bytes }: &Pulled) -> String {
+    format!("{}  {}, {}\n", console::style(name).bold(), HumanBytes(*bytes), folder.display())
 }

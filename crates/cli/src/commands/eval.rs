@@ -48,7 +48,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
         files::make_folder(&folder)?;
         on_record.map_or_else(|| setup::store(&config, cli.store.as_deref()), Ok)
     };
-    let prepared = prepare(&config, args, request, eval_id, store)?;
+    let prepared = runtime.block_on(prepare(&config, args, request, eval_id, store))?;
     let _claim = Claim::new(&store_path, &prepared.eval_id)?;
     runtime.block_on(run(args, prepared, folder, &cancel))
 }
@@ -64,7 +64,7 @@ struct Prepared {
     config: Config,
 }
 
-fn prepare(
+async fn prepare(
     config: &Config,
     args: &EvalArgs,
     request: Request,
@@ -73,7 +73,7 @@ fn prepare(
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
-    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases)?;
+    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases).await?;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {

@@ -6,12 +6,14 @@ use crate::config::{Capacity, Config};
 use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
+use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
 use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::{Language, diagnostic};
+use lemon_trace::export::html::html;
 use lemon_trace::{EventKind, StopReason, Trace};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +50,8 @@ pub struct Prepared {
     pub language: Arc<Language>,
     pub levels: Vec<(String, Capacity)>,
     pub kind: WorkerKind,
+    /// What to tell whoever asked about who answers.
+    pub notice: Option<String>,
     pub meta: RunMeta,
 }
 
@@ -61,17 +65,21 @@ pub struct Before {
 }
 
 /// Everything a run needs, from configuration, flags, and what it was begun with.
-pub fn prepare(
+pub async fn prepare(
     config: &Config,
     args: &RunArgs,
     before: Before,
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
 ) -> Result<Prepared, Fault> {
     let kind = match before.workers.as_deref() {
-        Some(name) if args.workers.is_none() => <WorkerKind as clap::ValueEnum>::from_str(name, true)
-            .map_err(|_| Fault::new(format!("no workers are called `{name}`")))?,
+        Some(name) if args.workers.is_none() => {
+            let kind = <WorkerKind as clap::ValueEnum>::from_str(name, true);
+            Some(kind.map_err(|_| Fault::new(format!("no workers are called `{name}`")))?)
+        }
         _ => setup::worker_kind(config, args)?,
     };
+    let Chosen { kind, levels, notice } = choose(config, &args.endpoints, kind).await?;
+    let config = &Config { capacity: levels.clone(), ..config.clone() };
     let mut args = RunArgs {
         budget_tokens: args.budget_tokens.or(before.budget.tokens),
         budget_usd: args.budget_usd.or(before.budget.usd),
@@ -88,7 +96,7 @@ pub fn prepare(
     match kind {
         WorkerKind::Scripted => args.script = args.script.or(before.worker_file),
         WorkerKind::Replay => args.cassette = args.cassette.or(before.worker_file),
-        WorkerKind::Endpoints => {}
+        WorkerKind::Endpoints | WorkerKind::Local => {}
     }
     let language = Arc::new(setup::language(config, &args.endpoints)?);
     let spec = match &args.spec {
@@ -109,7 +117,7 @@ pub fn prepare(
         memory: None,
         settings,
     };
-    Ok(Prepared { runner, store, language, levels: setup::capacities(config, &args.endpoints), kind, meta })
+    Ok(Prepared { runner, store, language, levels, kind, notice, meta })
 }
 
 async fn one(
@@ -119,7 +127,7 @@ async fn one(
     question: &str,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
-    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref()))?;
+    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref())).await?;
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
         task_id: run_id.clone(),
@@ -150,7 +158,7 @@ async fn resume(
         workers: Some(trace.header.workers.clone()),
         worker_file: meta.worker_file,
     };
-    let prepared = prepare(config, args, before, || Ok(store))?;
+    let prepared = prepare(config, args, before, || Ok(store)).await?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
     let talk = Talk::start(args.quiet, &prepared);
     talk.catch_up(&trace);
@@ -162,6 +170,10 @@ async fn resume(
 /// Prints the result: the answer to standard output, the rest to standard error.
 fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fault> {
     let result = RunResult::new(trace, &prepared.language, &prepared.levels);
+    if !args.quiet {
+        let sure = result.confidence.map(|it| format!("confidence {:.0} % · ", it * 100.0)).unwrap_or_default();
+        eprintln!("{sure}page: {}", write_page(prepared.store.path(), trace)?.display());
+    }
     if args.json {
         println(&to_json(&result))?;
     } else {
@@ -174,6 +186,15 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         Fault::new(format!("the run ended with `{}`", result.stop_reason.unwrap_or("nothing"))).hint(hint).print();
     }
     Ok(u8::from(!result.answered()))
+}
+
+/// Writes the page of a run beside the store.
+fn write_page(store: &Path, trace: &Trace) -> Result<PathBuf, Fault> {
+    let folder = store.with_file_name("pages");
+    let path = folder.join(format!("{}.html", trace.header.run_id));
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, html(trace)));
+    written.map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    Ok(path)
 }
 
 /// Shows why no team could be had, as `lemon validate` would.

@@ -1,11 +1,12 @@
 //! `lemon train`: reinforcement learning by a recipe.
 
 use crate::args::train::TrainArgs;
-use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
+use crate::args::{Cli, EvalWorkers, RunArgs};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
-use crate::{println, runtime, setup, to_json};
+use crate::workers::{Chosen, choose};
+use crate::{in_the_box, println, runtime, setup, to_json};
 use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
 use lemon_learn::KeepError;
@@ -77,7 +78,7 @@ async fn learn(
     let mut view = TrainView::new(recipe.steps, args.quiet);
     let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
     view.say(&format!("{} tasks to train on, {} to look at", tasks.train.len(), tasks.held_out.len()));
-    let (backend, language, settings) = workers(args, config, recipe, &tasks)?;
+    let (backend, language, settings) = workers(args, config, recipe, &tasks).await?;
     let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item)) {
         true => Some(super::grade::sandbox(false)?),
@@ -92,7 +93,7 @@ async fn learn(
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
     let Enrolled { mut student, scribe } =
-        build::enrol(recipe, setup::IN_THE_BOX, device, &language, &warm, |metrics| {
+        build::enrol(recipe, in_the_box::ORCHESTRATOR, device, &language, &warm, |metrics| {
             if let Some(look) = metrics.look {
                 view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
             }
@@ -104,7 +105,11 @@ async fn learn(
         return Err(Fault::new("stopped during the warm start").hint("--resume goes on"));
     }
     let reference = if recipe.update.kl > 0.0 {
-        Some(build::enrol(recipe, setup::IN_THE_BOX, device, &language, &warm, |_| true).await.map_err(Fault::new)?)
+        Some(
+            build::enrol(recipe, in_the_box::ORCHESTRATOR, device, &language, &warm, |_| true)
+                .await
+                .map_err(Fault::new)?,
+        )
     } else {
         None
     };
@@ -191,17 +196,19 @@ fn in_words(trained: &Trained, timings: &[Timing]) -> String {
 }
 
 /// The workers, the language they understand, and how runs are carried out.
-fn workers(
+async fn workers(
     args: &TrainArgs,
     config: &Config,
     recipe: &Recipe,
     tasks: &Tasks,
 ) -> Result<(Backend, Language, Settings), Fault> {
-    if args.workers == EvalWorkers::Endpoints {
+    if let Some(kind) = args.workers.served() {
         let run_args = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
+        let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind)).await?;
+        let config = &Config { capacity: levels, ..config.clone() };
         let language = setup::language(config, &args.endpoints)?;
-        let (backend, _) = setup::backend(config, &run_args, WorkerKind::Endpoints, &language)?;
-        return Ok((backend, language, setup::settings(config, &run_args, WorkerKind::Endpoints)?));
+        let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
+        return Ok((backend, language, setup::settings(config, &run_args, kind)?));
     }
     let language = Language { limits: config.limits.clone(), ..Language::default() };
     let settings = Settings { reuse: false, ..Settings::default() };

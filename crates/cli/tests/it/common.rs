@@ -71,11 +71,13 @@ impl Folder {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The binary, in this folder, in an environment with nothing of ours in it.
+    /// The binary, in this folder, in an environment with nothing of ours in it: nor does it look for servers and
+    /// checkpoints that happen to be on this machine.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lemon"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.args(args).current_dir(self.dir.path()).env_clear().env("PATH", path).stdin(Stdio::null());
+        command.env("LEMON_LOCAL_PORTS", "").env("HF_HOME", self.path("hf"));
         command
     }
 

@@ -1,6 +1,6 @@
 //! `lemon doctor` against endpoints of every kind.
 
-use crate::common::Folder;
+use crate::common::{Folder, wait_until};
 use crate::snapshot;
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
 use serde_json::{Value, json};
@@ -88,4 +88,26 @@ fn every_level_is_looked_at() {
     assert_eq!(report["endpoints"][0]["key_works"], Value::Null, "there is no key to work");
     let flags = ["doctor", "--base-url", &good.base_url(), "--model", "other"];
     assert!(folder.lemon(&flags).ok().stdout.contains("large  other at "));
+}
+
+#[test]
+fn servers_on_this_machine() {
+    let models = ["qwen2.5:7b", "nomic-embed-text", "qwen2.5:0.5b", "mistral"].map(str::to_owned).to_vec();
+    let behaviour = Behaviour { models: models.clone(), owned_by: "library".into(), ..Behaviour::default() };
+    let server = FakeEndpoint::start(behaviour).unwrap();
+    let ports = format!("1, {}", server.port());
+    let ran = |args: &[&str]| Folder::new().lemon_with(&[("LEMON_LOCAL_PORTS", &ports)], args);
+    let levels = json!({"small": "qwen2.5:0.5b", "medium": "qwen2.5:0.5b", "large": "qwen2.5:7b"});
+    let found = json!({"kind": "ollama", "base_url": server.base_url(), "models": models, "levels": levels});
+    // A machine that is very busy may not answer in time; then nothing at all is found.
+    let patiently = |args: &[&str]| {
+        let mut done = None;
+        wait_until("an answer in time", || done.insert(ran(args)).code == Some(0));
+        done.unwrap()
+    };
+    assert_eq!(patiently(&["doctor", "--json"]).json()["servers"], json!([found]));
+    snapshot!("doctor_server", patiently(&["doctor"]).exchange());
+    assert_eq!(server.calls(), 0, "nothing is asked of the models");
+    let bad = Folder::new().lemon_with(&[("LEMON_LOCAL_PORTS", "11434;8000")], &["doctor"]).code(2);
+    bad.complains(&["LEMON_LOCAL_PORTS is `11434;8000`", "for instance 11434,8000"]);
 }

@@ -232,6 +232,11 @@ impl Store {
         })
     }
 
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Keeps a reply for whoever makes the same call.
     pub fn remember(&self, key: [u8; 32], reply: &Reply) {
         self.replies.add(&key);

@@ -38,7 +38,7 @@ pub fn client() -> Client {
         rustls::crypto::ring::default_provider().install_default().expect("nothing else installs one");
     });
     LazyLock::force(&PROVIDER);
-    Client::builder().no_proxy().build().unwrap()
+    Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap()
 }
 
 /// A chat request with this one message; `stream` asks for token counts unless `extra` says otherwise.

@@ -180,7 +180,7 @@ impl Fetching<'_> {
         let place = self.dir.join(&file.path);
         let download = self.downloader.download(file, &place, &self.progress);
         let ended = self.cancel.run_until_cancelled(download).await.unwrap_or_else(|| Err("interrupted".to_owned()));
-        self.progress.file_done(&file.path, ended.is_ok());
+        self.progress.file_done(&file.path, if ended.is_ok() { "fetched" } else { "failed" });
         ended.map_or_else(|error| End::Failed { error, refused: false }, |()| End::Fetched)
     }
 }

@@ -25,12 +25,11 @@ impl Progress {
         Attempt { bar: self.bar.as_ref(), bytes: 0 }
     }
 
-    /// A file is here, or given up.
-    pub fn file_done(&self, path: &str, fetched: bool) {
+    /// A file is here, or given up: how it ended.
+    pub fn file_done(&self, path: &str, end: &str) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         self.count();
         if self.bar.is_none() {
-            let end = if fetched { "fetched" } else { "failed" };
             eprintln!("{done} of {}: {end} {path}", self.all);
         }
     }

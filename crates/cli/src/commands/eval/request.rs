@@ -4,6 +4,7 @@ use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, RunArgs,
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::setup;
+use crate::workers::{Chosen, choose};
 use lemon_eval::{Case, Method, Source as Writer};
 use lemon_exec::store::Store;
 use lemon_exec::{Backend, Settings, unix_ms};
@@ -220,11 +221,16 @@ impl Request {
     }
 
     pub fn usual_width(&self) -> usize {
-        if self.workers == EvalWorkers::Endpoints.name() { 8 } else { 64 }
+        if self.kind() == Some(WorkerKind::Endpoints) { 8 } else { 64 }
+    }
+
+    /// The kind of models that are asked, where any are.
+    fn kind(&self) -> Option<WorkerKind> {
+        <EvalWorkers as clap::ValueEnum>::from_str(&self.workers, false).ok()?.served()
     }
 
     /// The workers, the language they understand, which levels have a price, and how runs are carried out.
-    pub fn workers(
+    pub async fn workers(
         &self,
         config: &Config,
         endpoints: &Endpoints,
@@ -232,17 +238,13 @@ impl Request {
     ) -> Result<(Backend, Language, Vec<bool>, Settings), Fault> {
         let run_args =
             RunArgs { endpoints: endpoints.clone(), budget_tokens: self.budget_tokens, ..RunArgs::default() };
-        if self.workers == EvalWorkers::Endpoints.name() {
-            if setup::capacities(config, &run_args.endpoints).is_empty() {
-                return Err(Fault::new("no endpoint is configured").hint(
-                    "give --base-url and --model, or write a lemon.toml with `lemon init`; `--workers sim` needs no model",
-                ));
-            }
-            let language = setup::language(config, &run_args.endpoints)?;
-            let (backend, _) = setup::backend(config, &run_args, WorkerKind::Endpoints, &language)?;
-            let levels = setup::capacities(config, &run_args.endpoints);
+        if let Some(kind) = self.kind() {
+            let Chosen { kind, levels, .. } = choose(config, endpoints, Some(kind)).await?;
             let priced = levels.iter().map(|(_, capacity)| capacity.price.is_some()).collect();
-            let settings = setup::settings(config, &run_args, WorkerKind::Endpoints)?;
+            let config = &Config { capacity: levels, ..config.clone() };
+            let language = setup::language(config, &run_args.endpoints)?;
+            let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
+            let settings = setup::settings(config, &run_args, kind)?;
             return Ok((backend, language, priced, settings));
         }
         // Worlds bring their own levels: small, medium, large.

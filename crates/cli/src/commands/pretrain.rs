@@ -1,0 +1,209 @@
+//! `lemon pretrain`: trains the workers in the box, and says what they are worth.
+
+use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, PretrainScoreArgs};
+use crate::fault::Fault;
+use crate::{print, println, to_json};
+use console::Term;
+use indicatif::{ProgressBar, ProgressStyle};
+use lemon_learn::pretrain::score::{markdown, questions, score};
+use lemon_learn::pretrain::{
+    Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
+};
+use lemon_local::CARD;
+use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
+use lemon_problems::{Leaks, Published, read_published, test_questions};
+use lemon_task::Source;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How such a model is asked as a worker: in the form of its lessons, and for its likeliest answer.
+const HOW_TO_ASK: &str = r#"{"prompt": "short", "temperature": 0}"#;
+
+pub fn pretrain_command(args: &PretrainArgs) -> Result<u8, Fault> {
+    match &args.command {
+        Some(PretrainCommand::Score(args)) => score_command(args),
+        None => train(args),
+    }
+}
+
+fn train(args: &PretrainArgs) -> Result<u8, Fault> {
+    let (Some(size), Some(out)) = (args.size.map(Size::from), &args.out) else {
+        return Err(Fault::new("a size and a folder are needed").hint("say --size small --out DIR"));
+    };
+    let talk = Talk::new(args.quiet, args.tokens);
+    let settings = settings(args, size);
+    let (sources, published) = sources(args.data.as_deref())?;
+    if let Some(published) = &published {
+        let Published { templates, records, dropped, unusable } = published;
+        let (templates, exact, near) = (templates.len(), dropped.exact, dropped.near);
+        talk.say(&format!(
+            "of {records} published problems {exact} are test questions, {near} nearly so, {unusable} of no use: {templates} kept"
+        ));
+    }
+    let device = args.device.into();
+    let mut policy = model(args, size, device)?;
+    let parameters = policy.config().parameters();
+    talk.say(&format!("{parameters} parameters on {}", policy.device()));
+    let replies = replies(args, out, &sources, device)?;
+    if let Some(replies) = &replies {
+        let (solved, right) = replies.shares();
+        let [solved, right] = [solved, right].map(|share| 100.0 * share);
+        talk.say(&format!(
+            "of the peers' replies {right:.1} % are right; of the problems somebody solves {solved:.1} %"
+        ));
+    }
+    let course = Course::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
+    let exam = Exam::new(&sources, args.look_problems, policy.tokenizer());
+    let done = pretrain(&mut policy, course, &exam, &settings, out, |metrics| {
+        talk.step(metrics);
+        true
+    });
+    let done = done.map_err(Fault::new)?;
+    talk.finish(&done);
+    let best = LanguagePolicy::load(&out.join("best"), device, Learning::Nothing).map_err(Fault::new)?;
+    let folder = out.join("model");
+    best.save(&folder, Precision::Bf16).map_err(Fault::new)?;
+    let card = folder.join(CARD);
+    std::fs::write(&card, HOW_TO_ASK).map_err(|error| Fault::new(format!("{}: {error}", card.display())))?;
+    if args.json {
+        let published = published.map(|it| about(&it));
+        let said = json!({"model": folder, "parameters": parameters as u64, "settings": settings, "published": published, "pretrained": done});
+        return println(&to_json(&said));
+    }
+    println(&folder.display().to_string())
+}
+
+fn settings(args: &PretrainArgs, size: Size) -> PretrainSettings {
+    let optimiser = match args.optimiser {
+        OptimiserName::Adamw => OptimiserSettings::default(),
+        OptimiserName::Muon => OptimiserSettings { muon: Some(Default::default()), ..OptimiserSettings::default() },
+    };
+    PretrainSettings {
+        seed: args.seed,
+        tokens: args.tokens,
+        batch: args.batch,
+        learning_rate: args.learning_rate.unwrap_or(size.learning_rate()),
+        optimiser,
+        look_every: args.look_every,
+        patience: args.patience,
+        peers: args.peers.clone(),
+        ..PretrainSettings::default()
+    }
+}
+
+/// What is published in a folder, without what is like a test question.
+fn sources(data: Option<&Path>) -> Result<(Sources, Option<Published>), Fault> {
+    let Some(data) = data else { return Ok((Sources::default(), None)) };
+    let leaks = Arc::new(Leaks::of(&test_questions(data).map_err(Fault::new)?));
+    let published = read_published(data, &leaks).map_err(Fault::new)?;
+    Ok((Sources { templates: published.templates.clone(), leaks: Some(leaks) }, Some(published)))
+}
+
+/// What was kept of the published problems, as `--json` shows it.
+fn about(published: &Published) -> Value {
+    json!({
+        "records": published.records,
+        "exact": published.dropped.exact,
+        "near": published.dropped.near,
+        "unusable": published.unusable,
+        "templates": published.templates.len(),
+    })
+}
+
+/// The model to begin with.
+fn model(args: &PretrainArgs, size: Size, device: DeviceChoice) -> Result<LanguagePolicy, Fault> {
+    let Some(folder) = &args.from else {
+        let tokenizer = vocabulary().map_err(Fault::new)?;
+        let config = size.config(&tokenizer);
+        return LanguagePolicy::fresh(config, tokenizer, args.seed, device, Learning::Everything).map_err(Fault::new);
+    };
+    let policy = LanguagePolicy::load(folder, device, Learning::Everything).map_err(Fault::new)?;
+    let expected = size.config(policy.tokenizer());
+    if (policy.config().hidden, policy.config().layers) != (expected.hidden, expected.layers) {
+        let fact = format!("{}: the model there has another size", folder.display());
+        return Err(Fault::new(fact).hint("say its size with --size"));
+    }
+    Ok(policy)
+}
+
+/// What the peers answer, if there are any.
+fn replies(args: &PretrainArgs, out: &Path, sources: &Sources, device: DeviceChoice) -> Result<Option<Replies>, Fault> {
+    if args.peers.is_empty() {
+        return Ok(None);
+    }
+    let peer = |folder: &PathBuf| LanguagePolicy::load(folder, device, Learning::Nothing).map_err(PretrainError::from);
+    let replies = Replies::obtain(&out.join("replies.jsonl"), sources, args.peer_problems, args.peers.iter().map(peer));
+    replies.map(Some).map_err(Fault::new)
+}
+
+fn score_command(args: &PretrainScoreArgs) -> Result<u8, Fault> {
+    let source = args.data.clone().map_or(Source::Sample, Source::Folder);
+    let mut workers = Vec::new();
+    for folder in &args.models {
+        let worker = LanguagePolicy::load(folder, args.device.into(), Learning::Nothing).map_err(Fault::new)?;
+        workers.push((folder.display().to_string(), worker));
+    }
+    let mut scores = Vec::new();
+    for set in &args.sets {
+        let questions = questions(&source, *set, args.limit.unwrap_or(usize::MAX)).map_err(Fault::new)?;
+        scores.push(score(&workers, set.as_str(), &questions).map_err(Fault::new)?);
+    }
+    if args.json { println(&to_json(&scores)) } else { print(&markdown(&scores)) }
+}
+
+/// What is said while it learns.
+struct Talk {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    begun: Instant,
+}
+
+impl Talk {
+    fn new(quiet: bool, tokens: u64) -> Self {
+        let style = "{bar:30} {human_pos} of {human_len} tokens · {msg} · {eta} left";
+        let bar = (!quiet && Term::stderr().is_term()).then(|| {
+            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(tokens).with_style(style)
+        });
+        Talk { bar, quiet, begun: Instant::now() }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None if !self.quiet => eprintln!("{line}"),
+            None => {}
+        }
+    }
+
+    fn step(&self, metrics: &Metrics) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(metrics.tokens);
+            bar.set_message(format!("loss {:.3}", metrics.loss));
+        }
+        let Some(look) = metrics.look else { return };
+        let published = look.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
+        self.say(&format!(
+            "{:.0} s, step {}, {:.1} M tokens: loss {:.3}; new problems: loss {:.3}, right {:.1} % (own {:.1} %{published}), {:.1} tokens",
+            self.begun.elapsed().as_secs_f64(),
+            metrics.step,
+            metrics.tokens as f64 / 1e6,
+            metrics.loss,
+            look.loss,
+            100.0 * look.right,
+            100.0 * look.own,
+            look.tokens,
+        ));
+    }
+
+    fn finish(&self, done: &Pretrained) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let early = if done.stopped_early { ", stopped early" } else { "" };
+        let right = 100.0 * done.best.right;
+        self.say(&format!("best at step {} of {}{early}: {right:.1} % right", done.best_step, done.step));
+    }
+}

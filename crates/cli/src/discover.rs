@@ -1,0 +1,321 @@
+//! Model servers that run on this machine already.
+
+use crate::fault::Fault;
+use reqwest::Client;
+use reqwest::redirect::Policy;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// The ports to look at, separated by commas; empty: at none.
+const VARIABLE: &str = "LEMON_LOCAL_PORTS";
+/// How long one may take. On loopback a server that is there answers in a few milliseconds.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// The longest list of models that is read.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A program that serves models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    Ollama,
+    Vllm,
+    LlamaCpp,
+    LmStudio,
+    /// One that speaks the protocol and does not say what it is.
+    Other,
+}
+
+/// A server that runs here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub kind: Kind,
+    /// As a capacity's `base_url`.
+    pub base_url: String,
+    /// What it serves, in its own order; never empty.
+    pub models: Vec<String>,
+}
+
+/// A model for each level of capacity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Levels {
+    pub small: String,
+    pub medium: String,
+    pub large: String,
+}
+
+/// The ports that the programs use by themselves, or those that the user names.
+///
+/// # Errors
+/// What the user says is no list of ports.
+pub fn ports() -> Result<Vec<u16>, Fault> {
+    let Ok(said) = std::env::var(VARIABLE) else { return Ok(Kind::KNOWN.map(Kind::port).to_vec()) };
+    let port = |text: &str| {
+        let wrong =
+            |_| Fault::new(format!("{VARIABLE} is `{said}`")).hint("for instance 11434,8000; empty: do not look");
+        text.trim().parse().map_err(wrong)
+    };
+    said.split(',').filter(|_| !said.trim().is_empty()).map(port).collect()
+}
+
+/// Asks each port on loopback, all at once, which models are served there. Whatever does not answer as such a server does, in
+/// time, is none.
+pub async fn running_servers(ports: &[u16]) -> Vec<Found> {
+    servers_within(PATIENCE, ports).await
+}
+
+async fn servers_within(patience: Duration, ports: &[u16]) -> Vec<Found> {
+    let Some(client) = client() else { return Vec::new() };
+    let asked = ports.iter().map(|port| async {
+        let found = tokio::time::timeout(patience, ask(&client, *port)).await;
+        found.ok().flatten()
+    });
+    futures::future::join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// A client that asks nobody but this machine: no proxy, no redirect.
+fn client() -> Option<Client> {
+    // Fails only if a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().redirect(Policy::none()).build().ok()
+}
+
+async fn ask(client: &Client, port: u16) -> Option<Found> {
+    let base_url = format!("http://127.0.0.1:{port}/v1");
+    let mut reply = client.get(format!("{base_url}/models")).send().await.ok()?.error_for_status().ok()?;
+    let mut body = Vec::new();
+    while let Some(piece) = reply.chunk().await.ok()? {
+        body.extend_from_slice(&piece);
+        if body.len() > MOST_BYTES {
+            return None;
+        }
+    }
+    let list: List = serde_json::from_slice(&body).ok()?;
+    let kind = list.data.iter().find_map(|model| Kind::of_owner(model.owned_by.as_deref()?));
+    // A name is sent back and shown on screens.
+    let sound = |name: &String| !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control);
+    let models: Vec<String> = list.data.into_iter().map(|model| model.id).filter(sound).collect();
+    (!models.is_empty()).then(|| Found { kind: kind.unwrap_or(Kind::of_port(port)), base_url, models })
+}
+
+#[derive(Deserialize)]
+struct List {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    owned_by: Option<String>,
+}
+
+impl Kind {
+    const KNOWN: [Kind; 4] = [Kind::Ollama, Kind::Vllm, Kind::LlamaCpp, Kind::LmStudio];
+
+    /// The port it uses if nobody says otherwise.
+    fn port(self) -> u16 {
+        match self {
+            Kind::Ollama => 11434,
+            Kind::Vllm => 8000,
+            Kind::LlamaCpp => 8080,
+            Kind::LmStudio => 1234,
+            Kind::Other => 0,
+        }
+    }
+
+    fn of_port(port: u16) -> Self {
+        Kind::KNOWN.into_iter().find(|kind| kind.port() == port).unwrap_or(Kind::Other)
+    }
+
+    /// What each says of its models' owner.
+    fn of_owner(owner: &str) -> Option<Self> {
+        match owner {
+            "library" => Some(Kind::Ollama),
+            "vllm" => Some(Kind::Vllm),
+            "llamacpp" => Some(Kind::LlamaCpp),
+            "organization_owner" => Some(Kind::LmStudio),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Ollama => "Ollama",
+            Kind::Vllm => "vLLM",
+            Kind::LlamaCpp => "llama.cpp",
+            Kind::LmStudio => "LM Studio",
+            Kind::Other => "a model server",
+        })
+    }
+}
+
+impl Found {
+    /// Which of its models serve which level: the least, the middle and the largest by the sizes in their names. Models
+    /// that do not say their size are used only if none does; those that make embeddings never.
+    pub fn levels(&self) -> Option<Levels> {
+        let chats = self.models.iter().filter(|name| !makes_embeddings(name));
+        let mut sized: Vec<(f64, &String)> = chats.clone().filter_map(|name| Some((parameters(name)?, name))).collect();
+        sized.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let models: Vec<&String> = match sized.is_empty() {
+            false => sized.into_iter().map(|(_, name)| name).collect(),
+            true => chats.take(1).collect(),
+        };
+        let (small, large) = (models.first()?, models.last()?);
+        let medium = models.get((models.len() - 1) / 2)?;
+        Some(Levels { small: (*small).clone(), medium: (*medium).clone(), large: (*large).clone() })
+    }
+}
+
+fn makes_embeddings(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let families = ["bge", "gte", "e5", "minilm", "paraphrase"];
+    let words = || name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    name.contains("embed") || name.contains("rerank") || words().any(|word| families.contains(&word))
+}
+
+/// How many parameters a model has by its name: `qwen2.5:7b`, `Qwen3-0.6B`, `mixtral:8x7b`. The largest such figure, since
+/// others tell of the active part or of the context.
+fn parameters(name: &str) -> Option<f64> {
+    // A point may belong to the figure, or come before a file's ending.
+    let words = name.split(|letter: char| !(letter.is_alphanumeric() || letter == '.'));
+    let beginnings = |word: &'_ str| word.match_indices('.').map(|(at, _)| at).chain([word.len()]).collect::<Vec<_>>();
+    let figures = words.flat_map(|word| beginnings(word).into_iter().filter_map(|end| figure(word.get(..end)?)));
+    figures.max_by(f64::total_cmp)
+}
+
+/// `7b`, `0.5B`, `270m`, `8x7b`.
+fn figure(word: &str) -> Option<f64> {
+    let unit = match word.chars().next_back()?.to_ascii_lowercase() {
+        'm' => 1e6,
+        'b' => 1e9,
+        't' => 1e12,
+        _ => return None,
+    };
+    // `parse` alone would take `1e3` and `inf` too.
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        true => text.parse::<f64>().ok().filter(|number| *number > 0.0),
+        false => None,
+    };
+    let count = word.get(..word.len() - 1)?; // The unit is one byte long.
+    let product = match count.split_once(['x', 'X']) {
+        Some((experts, each)) => number(experts)? * number(each)?,
+        None => number(count)?,
+    };
+    Some(product * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lemon_fakes::{Behaviour, FakeEndpoint};
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn sizes_in_names() {
+        let check = |name: &str, expected: Option<f64>| assert_eq!(parameters(name), expected, "{name}");
+        check("qwen2.5:7b", Some(7e9));
+        check("Qwen/Qwen2.5-0.5B-Instruct", Some(0.5e9));
+        check("llama3.2:1b-instruct-q4_K_M", Some(1e9));
+        check("Meta-Llama-3.1-8B-Instruct.Q4_K_M.gguf", Some(8e9));
+        check("/models/qwen-0.5b.Q4.gguf", Some(0.5e9));
+        check("mixtral:8x7b", Some(56e9));
+        check("gemma3:270m", Some(270e6));
+        check("qwen3:30b-a3b", Some(30e9));
+        check("Qwen2.5-7B-Instruct-1M", Some(7e9));
+        check("kimi-k2:1t", Some(1e12));
+        for unknown in
+            ["", "mistral", "llama3.2", "phi-3-mini-4k", "b", "m.b", "1e3b", "infb", "0b", "8xb", "4bit", "\u{fc}7b"]
+        {
+            check(unknown, None);
+        }
+        // Whatever a server calls its models.
+        let odd = "7b.8x..7B:x\u{fc}0.5b..m-9999999999999999999999b";
+        for (from, _) in odd.char_indices() {
+            for (to, _) in odd.char_indices().filter(|(to, _)| *to >= from) {
+                assert!(parameters(&odd[from..to]).is_none_or(|size| size > 0.0 && size.is_finite()));
+            }
+        }
+    }
+
+    #[test]
+    fn models_for_levels() {
+        let check = |models: &[&str], expected: Option<[&str; 3]>| {
+            let models = models.iter().map(|name| (*name).to_owned()).collect();
+            let found = Found { kind: Kind::Other, base_url: String::new(), models };
+            let levels = found.levels().map(|levels| [levels.small, levels.medium, levels.large]);
+            assert_eq!(levels, expected.map(|names| names.map(str::to_owned)), "{:?}", found.models);
+        };
+        check(&["only"], Some(["only"; 3]));
+        check(&["a:7b"], Some(["a:7b"; 3]));
+        check(&["a:7b", "b:1b"], Some(["b:1b", "b:1b", "a:7b"]));
+        check(&["a:7b", "b:1b", "c:3b"], Some(["b:1b", "c:3b", "a:7b"]));
+        check(&["mistral", "a:7b", "b:1b", "c:3b", "d:70b"], Some(["b:1b", "c:3b", "d:70b"]));
+        check(&["first", "second"], Some(["first"; 3]));
+        check(&["nomic-embed-text", "all-minilm:33m", "bge-m3", "a:7b"], Some(["a:7b"; 3]));
+        check(&["nomic-embed-text", "Qwen3-Reranker-8B"], None);
+        check(&[], None);
+    }
+
+    fn server(owned_by: &str, models: &[&str]) -> FakeEndpoint {
+        let models = models.iter().map(|name| (*name).to_owned()).collect();
+        FakeEndpoint::start(Behaviour { models, owned_by: owned_by.to_owned(), ..Behaviour::default() }).unwrap()
+    }
+
+    /// A port where every request gets this answer, as often as the client takes it.
+    fn answers(times: usize, text: String) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Ends with the test process.
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                (0..times).try_for_each(|_| stream.write_all(text.as_bytes())).ok();
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn servers_are_told_apart() {
+        let owners = ["library", "vllm", "llamacpp", "organization_owner", "somebody"];
+        let servers = owners.map(|owner| server(owner, &["a:1b", "b:7b"]));
+        let ports: Vec<u16> = servers.iter().map(FakeEndpoint::port).collect();
+        // However busy this machine is.
+        let found = servers_within(Duration::from_secs(60), &ports).await;
+        let kinds: Vec<Kind> = found.iter().map(|found| found.kind).collect();
+        assert_eq!(kinds, [Kind::Ollama, Kind::Vllm, Kind::LlamaCpp, Kind::LmStudio, Kind::Other]);
+        assert_eq!(found[0].base_url, servers[0].base_url());
+        assert_eq!(found[0].models, ["a:1b", "b:7b"]);
+        assert_eq!(Kind::of_port(11434), Kind::Ollama);
+    }
+
+    #[tokio::test]
+    async fn whatever_else_listens_is_not_found() {
+        let good = server("library", &["a:1b"]);
+        let locked = FakeEndpoint::start(Behaviour::text("").api_key("secret")).unwrap();
+        let (empty, unprintable) = (server("library", &[]), server("library", &["a\u{1b}[2J"]));
+        // Accepts connections, by the system's courtesy, and says nothing.
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let json = |body: &str| answers(1, format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        let elsewhere = format!("HTTP/1.1 302 -\r\nlocation: {}/models\r\ncontent-length: 0\r\n\r\n", good.base_url());
+        let odd = [
+            locked.port(),
+            empty.port(),
+            unprintable.port(),
+            silent.local_addr().unwrap().port(),
+            closed,
+            json("<html>"),
+            json("{}"),
+            json(r#"{"data": null}"#),
+            json(r#"{"data": [{"id": 7}]}"#),
+            answers(1, "SSH-2.0-OpenSSH\r\n".into()),
+            answers(1, elsewhere),
+            answers(3000, format!("HTTP/1.1 200 OK\r\n\r\n{}", " ".repeat(1000))),
+        ];
+        assert_eq!(running_servers(&odd).await, []);
+        assert_eq!(running_servers(&[]).await, []);
+    }
+}

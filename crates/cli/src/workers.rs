@@ -1,0 +1,125 @@
+//! Who answers: what is configured, or else the best that is found on this machine.
+
+use crate::args::{Endpoints, WorkerKind};
+use crate::config::{Capacity, Config};
+use crate::discover::{self, Found, Levels};
+use crate::fault::Fault;
+use crate::{models, setup};
+use lemon_exec::worker::{ByLevel, OpenAi, Worker};
+use lemon_local::{Local, LocalModel};
+use lemon_policy::serve::EngineSettings;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The usual names of levels.
+const LEVELS: [&str; 3] = ["small", "medium", "large"];
+
+/// Who answers, and what is known of each level of model.
+pub struct Chosen {
+    /// The kind, as traces name it.
+    pub kind: WorkerKind,
+    /// The levels, weakest first.
+    pub levels: Vec<(String, Capacity)>,
+    /// What to tell whoever asked, where nobody said who should answer.
+    pub notice: Option<String>,
+}
+
+/// The workers of this kind; where no kind is named, the first there are: what is configured, a server that runs on this
+/// machine, a checkpoint that was pulled.
+///
+/// # Errors
+/// There are none.
+pub async fn choose(config: &Config, endpoints: &Endpoints, kind: Option<WorkerKind>) -> Result<Chosen, Fault> {
+    let mut configured = setup::capacities(config, endpoints);
+    let chosen = |kind, levels, notice: Option<String>| Ok(Chosen { kind, levels, notice });
+    let usual = match kind {
+        Some(kind @ (WorkerKind::Scripted | WorkerKind::Replay)) => return chosen(kind, configured, None),
+        Some(WorkerKind::Local) => {
+            configured.retain(|(_, capacity)| capacity.local.is_some());
+            WorkerKind::Local
+        }
+        Some(WorkerKind::Endpoints) | None => WorkerKind::Endpoints,
+    };
+    if !configured.is_empty() {
+        let local = configured.iter().all(|(_, capacity)| capacity.local.is_some());
+        return chosen(if local { WorkerKind::Local } else { usual }, configured, None);
+    }
+    if usual == WorkerKind::Endpoints {
+        let servers = discover::running_servers(&discover::ports()?).await;
+        if let Some((levels, notice)) = servers.iter().find_map(served) {
+            return chosen(WorkerKind::Endpoints, levels, Some(notice));
+        }
+    }
+    match pulled() {
+        Some((levels, notice)) if kind != Some(WorkerKind::Endpoints) => {
+            chosen(WorkerKind::Local, levels, Some(notice))
+        }
+        _ if usual == WorkerKind::Local => Err(Fault::new("there is no model to run in this process").hint(
+            "`lemon models pull OWNER/NAME` gets one; or say `local = \"FOLDER\"` in a [capacity.…] of lemon.toml",
+        )),
+        _ => Err(Fault::new("no endpoint is configured").hint(
+            "give --base-url and --model, or write a lemon.toml with `lemon init`, or `lemon models pull OWNER/NAME`; \
+             `lemon run --workers scripted` and `lemon eval --workers sim` need no model",
+        )),
+    }
+}
+
+/// The models of a server as levels, and what to say of them.
+fn served(server: &Found) -> Option<(Vec<(String, Capacity)>, String)> {
+    let Levels { small, medium, large } = server.levels()?;
+    let level = |(name, model): (&str, String)| (name.to_owned(), Capacity::new(&server.base_url, &model, None));
+    let notice = format!("{} at {} answers; nothing else is configured", server.kind, server.base_url);
+    Some((LEVELS.into_iter().zip([small, medium, large]).map(level).collect(), notice))
+}
+
+/// The checkpoints that were pulled as levels: the largest three, or fewer more than once.
+fn pulled() -> Option<(Vec<(String, Capacity)>, String)> {
+    let models = models::pulled();
+    let largest = models.first()?;
+    let nth = |rank: usize| models.get(rank.min(models.len() - 1)).unwrap_or(largest);
+    let level = |(rank, name): (usize, &str)| (name.to_owned(), Capacity::local(&nth(rank).folder.to_string_lossy()));
+    let levels = LEVELS.into_iter().rev().enumerate().map(level).collect::<Vec<_>>().into_iter().rev().collect();
+    Some((levels, format!("{} answers, in this process; nothing else is configured", largest.name)))
+}
+
+/// A worker for all levels, whatever each is served by, and what tells each from every other.
+///
+/// # Errors
+/// A key is missing, or a model cannot be loaded.
+pub fn worker(levels: &[(String, Capacity)]) -> Result<(Arc<dyn Worker>, Vec<String>), Fault> {
+    let (mut endpoints, mut locals) = (Vec::new(), Vec::new());
+    let mut known: BTreeMap<&str, LocalModel> = BTreeMap::new();
+    let (mut places, mut identities) = (Vec::new(), Vec::new());
+    for (name, capacity) in levels {
+        match &capacity.local {
+            None => {
+                places.push((false, endpoints.len()));
+                identities.push(format!("{} {}", capacity.base_url, capacity.model));
+                endpoints.push(setup::endpoint(name, capacity)?);
+            }
+            Some(local) => {
+                let model = match known.get(local.as_str()) {
+                    Some(model) => model.clone(),
+                    None => load(name, local)?,
+                };
+                known.insert(local, model.clone());
+                places.push((true, locals.len()));
+                identities.push(model.identity());
+                locals.push(model);
+            }
+        }
+    }
+    let endpoints: Arc<dyn Worker> = Arc::new(OpenAi::new(endpoints).map_err(Fault::new)?);
+    let locals: Arc<dyn Worker> = Arc::new(Local::new(locals));
+    let place = |(local, at): (bool, usize)| (if local { locals.clone() } else { endpoints.clone() }, at);
+    Ok((Arc::new(ByLevel::new(places.into_iter().map(place).collect())), identities))
+}
+
+fn load(level: &str, local: &str) -> Result<LocalModel, Fault> {
+    LocalModel::load(Path::new(local), EngineSettings::default()).map_err(|error| {
+        Fault::new(format!("capacity `{level}`: {error}")).hint(
+            "`local` is a folder with config.json, model.safetensors and tokenizer.json; `lemon models pull` gets one",
+        )
+    })
+}
