@@ -77,6 +77,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-policy",
             "lemon-problems",
             "lemon-learn",
+            "lemon-local",
         ],
         tests_use: &[],
     },
