@@ -67,7 +67,7 @@ pub enum Command {
     Teach(Box<TeachArgs>),
     /// Teach a model to write teams, from pairs of tasks and specifications
     Sft(Box<SftArgs>),
-    /// Train the small workers in the box, on word problems and on what a team asks about them
+    /// Train small workers on word problems, and on what a team asks about them
     Pretrain(Box<pretrain::PretrainArgs>),
     /// Train the orchestrator: group-relative rewards, and credit for every single decision
     Train(Box<train::TrainArgs>),

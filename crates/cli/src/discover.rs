@@ -168,7 +168,8 @@ impl Found {
     }
 }
 
-fn makes_embeddings(name: &str) -> bool {
+/// Whether a model of this name makes vectors, and no replies.
+pub fn makes_embeddings(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let families = ["bge", "gte", "e5", "minilm", "paraphrase"];
     let words = || name.split(|letter: char| !letter.is_ascii_alphanumeric());

@@ -44,9 +44,6 @@ impl Talk {
         if prepared.kind == WorkerKind::Scripted {
             eprintln!("scripted workers: the replies come from a script, no model is called");
         }
-        if let Some(notice) = &prepared.notice {
-            eprintln!("{notice}");
-        }
         let view = Arc::new(Mutex::new(TeamView::new(prepared.runner.settings.budget)));
         let terminal = Term::stderr();
         if !terminal.features().is_attended() {

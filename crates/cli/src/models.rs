@@ -1,11 +1,12 @@
 //! Checkpoints in the cache of the Hugging Face hub, whoever put them there: `lemon models pull` or another program.
 
+use crate::discover::makes_embeddings;
 use crate::fault::Fault;
 use hf_hub::Cache;
 use lemon_policy::ModelConfig;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,15 +33,22 @@ pub struct Pulled {
     pub bytes: u64,
 }
 
-/// The checkpoints that are complete and of a kind that can be run here, largest first.
+/// Parameters above which a model in this process would keep people waiting for minutes, and fill the memory of most machines.
+const MOST_PARAMETERS: u128 = 4_000_000_000;
+
+/// The checkpoints that are complete and of a kind that can be asked here, largest first.
 pub fn pulled() -> Vec<Pulled> {
     let found = cache().map(|cache| cached(&cache)).unwrap_or_default();
     let mut pulled: Vec<Pulled> = found
         .into_iter()
-        .filter(|found| found.fault.is_none())
+        .filter(|found| found.fault.is_none() && !makes_embeddings(&found.name))
+        .filter(|found| found.parameters.is_some_and(|count| count <= MOST_PARAMETERS))
         .map(|Cached { name, folder, bytes, .. }| Pulled { name, folder, bytes })
         .collect();
     pulled.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    // Another snapshot of the same repository is no other model.
+    let mut known = HashSet::new();
+    pulled.retain(|model| known.insert(model.name.clone()));
     pulled
 }
 
@@ -78,15 +86,23 @@ pub struct Cached {
 
 /// Everything in the cache, by name. What cannot be read is not there.
 pub fn cached(cache: &Cache) -> Vec<Cached> {
-    let repositories = entries(cache.path()).into_iter().filter_map(|repository| {
-        // The first pair of dashes stands for the slash.
-        let name = repository.file_name()?.to_str()?.strip_prefix("models--")?.replacen("--", "/", 1);
-        Some((name, repository))
-    });
+    let repositories =
+        entries(cache.path()).into_iter().filter_map(|repository| Some((repository_name(&repository)?, repository)));
     let snapshots = repositories.flat_map(|(name, repository)| {
         entries(&repository.join("snapshots")).into_iter().map(move |folder| inspect(name.clone(), folder))
     });
     snapshots.collect()
+}
+
+/// `OWNER/NAME` of a snapshot in the cache.
+pub fn name_of(snapshot: &Path) -> Option<String> {
+    let snapshots = snapshot.parent().filter(|folder| folder.ends_with("snapshots"))?;
+    repository_name(snapshots.parent()?)
+}
+
+fn repository_name(folder: &Path) -> Option<String> {
+    // The first pair of dashes stands for the slash.
+    Some(folder.file_name()?.to_str()?.strip_prefix("models--")?.replacen("--", "/", 1))
 }
 
 fn inspect(name: String, folder: PathBuf) -> Cached {

@@ -74,6 +74,11 @@ pub fn capacities(config: &Config, endpoints: &Endpoints) -> Vec<(String, Capaci
 /// # Errors
 /// The variable that should hold the key is not set.
 pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, Fault> {
+    if capacity.model.is_empty() {
+        return Err(
+            Fault::new(format!("capacity `{name}` has an endpoint and no model")).hint("say which with --model")
+        );
+    }
     let api_key = match &capacity.api_key_env {
         None => None,
         Some(variable) => match std::env::var(variable) {

@@ -21,18 +21,26 @@ pub struct Chosen {
     pub kind: WorkerKind,
     /// The levels, weakest first.
     pub levels: Vec<(String, Capacity)>,
-    /// What to tell whoever asked, where nobody said who should answer.
-    pub notice: Option<String>,
 }
 
 /// The workers of this kind; where no kind is named, the first there are: what is configured, a server that runs on this
-/// machine, a checkpoint that was pulled.
+/// machine, a checkpoint that was pulled. Unless it is to be quiet, it says whom it found.
 ///
 /// # Errors
 /// There are none.
-pub async fn choose(config: &Config, endpoints: &Endpoints, kind: Option<WorkerKind>) -> Result<Chosen, Fault> {
+pub async fn choose(
+    config: &Config,
+    endpoints: &Endpoints,
+    kind: Option<WorkerKind>,
+    quiet: bool,
+) -> Result<Chosen, Fault> {
     let mut configured = setup::capacities(config, endpoints);
-    let chosen = |kind, levels, notice: Option<String>| Ok(Chosen { kind, levels, notice });
+    let chosen = |kind, levels, notice: Option<String>| {
+        if let Some(notice) = notice.filter(|_| !quiet) {
+            eprintln!("{notice}");
+        }
+        Ok(Chosen { kind, levels })
+    };
     let usual = match kind {
         Some(kind @ (WorkerKind::Scripted | WorkerKind::Replay)) => return chosen(kind, configured, None),
         Some(WorkerKind::Local) => {
@@ -41,8 +49,14 @@ pub async fn choose(config: &Config, endpoints: &Endpoints, kind: Option<WorkerK
         }
         Some(WorkerKind::Endpoints) | None => WorkerKind::Endpoints,
     };
+    // Half an address must not be completed by what happens to be found.
+    let is_local = |(_, capacity): &(String, Capacity)| capacity.local.is_some();
+    let half = endpoints.base_url.is_some() != endpoints.model.is_some();
+    if half && (configured.is_empty() || configured.iter().any(is_local)) {
+        return Err(Fault::new("--base-url and --model belong together").hint("give both, or neither"));
+    }
     if !configured.is_empty() {
-        let local = configured.iter().all(|(_, capacity)| capacity.local.is_some());
+        let local = configured.iter().all(is_local);
         return chosen(if local { WorkerKind::Local } else { usual }, configured, None);
     }
     if usual == WorkerKind::Endpoints {
@@ -80,7 +94,8 @@ fn pulled() -> Option<(Vec<(String, Capacity)>, String)> {
     let nth = |rank: usize| models.get(rank.min(models.len() - 1)).unwrap_or(largest);
     let level = |(rank, name): (usize, &str)| (name.to_owned(), Capacity::local(&nth(rank).folder.to_string_lossy()));
     let levels = LEVELS.into_iter().rev().enumerate().map(level).collect::<Vec<_>>().into_iter().rev().collect();
-    Some((levels, format!("{} answers, in this process; nothing else is configured", largest.name)))
+    let names = models.iter().take(LEVELS.len()).map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
+    Some((levels, format!("models in this process answer: {names}; nothing else is configured")))
 }
 
 /// A worker for all levels, whatever each is served by, and what tells each from every other.
@@ -117,7 +132,13 @@ pub fn worker(levels: &[(String, Capacity)]) -> Result<(Arc<dyn Worker>, Vec<Str
 }
 
 fn load(level: &str, local: &str) -> Result<LocalModel, Fault> {
-    LocalModel::load(Path::new(local), EngineSettings::default()).map_err(|error| {
+    let folder = Path::new(local);
+    let loaded = LocalModel::load(folder, EngineSettings::default());
+    let named = |model| match models::name_of(folder) {
+        Some(name) => LocalModel { name, ..model },
+        None => model,
+    };
+    loaded.map(named).map_err(|error| {
         Fault::new(format!("capacity `{level}`: {error}")).hint(
             "`local` is a folder with config.json, model.safetensors and tokenizer.json; `lemon models pull` gets one",
         )

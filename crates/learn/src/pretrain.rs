@@ -1,4 +1,4 @@
-//! Training the workers in the box: small language models that solve arithmetic word problems, and do what a team asks of
+//! Training small workers: language models that solve arithmetic word problems, and do what a team asks of
 //! them about those.
 //!
 //! `problems → lessons by number, made ahead → tokens → steps → a look at problems never seen → the best model`. A run goes in

@@ -1,8 +1,9 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
+use lemon_policy::PolicyError;
 use lemon_policy::serve::{Engine, EngineSettings};
-use lemon_policy::{Packed, PolicyError};
 use serde::Deserialize;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub struct LocalModel {
     pub top_p: f32,
     /// Texts that end a reply, besides the model's own end.
     pub stop: Vec<String>,
+    /// What tells its vocabulary, its template and its settings from others.
+    pub files: u64,
 }
 
 /// How a request becomes a prompt.
@@ -75,36 +78,31 @@ impl LocalModel {
             Err(error) => return Err(LocalError::Card { path, fact: error.to_string() }),
         };
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
-        Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).at(card.temperature))
-    }
-
-    /// Loads a model whose files are part of the program.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub fn load_packed(name: &str, files: Packed, settings: EngineSettings) -> Result<LocalModel, LocalError> {
-        let card = match files.iter().find(|(known, _)| *known == CARD) {
-            Some((_, text)) => read_card(&Path::new("(in the program)").join(CARD), text)?,
-            None => Card::default(),
-        };
-        Ok(LocalModel::new(name.to_owned(), Engine::load_packed(files, settings)?, card.prompt).at(card.temperature))
+        let model = LocalModel::new(name, Engine::load(folder, settings)?, card.prompt);
+        let temperature = card.temperature.unwrap_or(model.temperature);
+        Ok(LocalModel { temperature, files: fingerprint(folder), ..model })
     }
 
     /// A model that is served already.
     pub fn new(name: String, engine: Engine, form: PromptForm) -> LocalModel {
-        LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new() }
-    }
-
-    fn at(self, temperature: Option<f32>) -> LocalModel {
-        LocalModel { temperature: temperature.unwrap_or(self.temperature), ..self }
+        LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new(), files: 0 }
     }
 
     /// Everything about it that determines a reply, for the reuse key. It reads all weights once.
     pub fn identity(&self) -> String {
-        let LocalModel { name, form, temperature, top_p, stop, .. } = self;
+        let LocalModel { name, form, temperature, top_p, stop, files, .. } = self;
         let weights = self.engine.fingerprint();
-        format!("local {name} {weights:016x} {form:?} {temperature} {top_p} {stop:?}")
+        format!("local {name} {weights:016x} {files:016x} {form:?} {temperature} {top_p} {stop:?}")
     }
+}
+
+/// A number that follows from the files beside the weights that have a say in replies.
+fn fingerprint(folder: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"] {
+        std::fs::read(folder.join(name)).ok().hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn read_card(path: &Path, text: &[u8]) -> Result<Card, LocalError> {

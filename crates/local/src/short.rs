@@ -1,13 +1,13 @@
-//! What an agent of a team is told, in the short form that the models in the box were taught.
+//! What an agent of a team is told, in the short form that small models of our own were taught.
 
 use lemon_exec::worker::Brief;
 use lemon_problems::{Form, prompt};
 
-/// What the models in the box say of anything else.
+/// What such models say of anything else.
 pub const OUT_OF_REACH: &str =
     "it solves arithmetic word problems only, and this is not one: it has fewer than two numbers";
 
-/// Whether a question is of the kind that the models in the box were taught: there are numbers to reckon with.
+/// Whether a question is of the kind that small models of our own were taught: there are numbers to reckon with.
 pub fn is_word_problem(question: &str) -> bool {
     const WORDS: &[&str] = &[
         "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "twenty",

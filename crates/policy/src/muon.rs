@@ -41,7 +41,7 @@ pub(crate) fn is_inside(name: &str, var: &Var) -> bool {
 }
 
 impl MuonSettings {
-    /// Takes a step along gradients that are scaled by `scale`. Weights shrink as with AdamW.
+    /// Takes a step along gradients that are scaled by `scale`. Weights shrink by its own rate, which is higher than AdamW's.
     pub(crate) fn step(
         &self,
         matrices: &[Matrix<'_>],

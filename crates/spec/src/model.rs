@@ -63,7 +63,8 @@ pub enum AnswerRule {
     /// The last of them that succeeded.
     #[default]
     Last,
-    /// The most frequent extracted answer; ties go to the higher capacity, then to the earlier agent.
+    /// The most frequent extracted answer; ties go to the surest agent where all say how sure they are, otherwise to the
+    /// higher capacity, then to the earlier agent.
     Vote,
     /// One more call, in the base role `judge`, reads them and decides.
     Judge,

@@ -81,7 +81,7 @@ fn command(args: &AblateArgs) -> String {
         command += &format!(" --arms {}", args.arms.join(","));
     }
     if let Some(text) = &args.only {
-        command += &format!(" --only {text}");
+        command += &format!(" --only \"{text}\"");
     }
     if let Some(seeds) = args.seeds {
         command += &format!(" --seeds {seeds}");

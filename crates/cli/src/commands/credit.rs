@@ -82,7 +82,8 @@ impl Job {
             return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
-        let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases).await?;
+        let (backend, language, priced, settings) =
+            request.workers(config, &args.endpoints, &cases, args.quiet).await?;
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
             let (its, ours) = (&trace.header.workers, &backend.name);

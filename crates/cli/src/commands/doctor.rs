@@ -15,6 +15,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Where a level is served that has no endpoint.
+const IN_THIS_PROCESS: &str = "in this process";
 /// The longest a doctor waits for one reply.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -76,7 +78,7 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
         let loaded = workers::worker(&[(name.to_owned(), capacity.clone())]).map(|_| ());
         let (fact, hint) = loaded.err().map(|fault| (fault.fact, fault.hint)).unzip();
         let (seconds, replies) = (began.elapsed().as_secs_f64(), fact.is_none());
-        let (base_url, model) = ("in this process".to_owned(), local.clone());
+        let (base_url, model) = (IN_THIS_PROCESS.to_owned(), local.clone());
         return Finding { base_url, model, replies, seconds, fact, hint: hint.flatten(), ..finding };
     }
     let worker = match worker(name, capacity) {
@@ -167,7 +169,9 @@ fn describe(finding: &Finding) -> String {
     let mut text = format!("{}  {model} at {base_url}\n", console::style(capacity).bold());
     text += &format!("  reachable          {}\n", mark(finding.reachable));
     text += &format!("  key works          {}\n", mark(finding.key_works));
-    text += &format!("  replies            {} ({seconds:.2} s)\n", mark(Some(finding.replies)));
+    // A model of this process is loaded and asked nothing: what it knows is no matter of its health.
+    let replies = if base_url == IN_THIS_PROCESS { "loads  " } else { "replies" };
+    text += &format!("  {replies}            {} ({seconds:.2} s)\n", mark(Some(finding.replies)));
     text += &format!("  returns usage      {}\n", mark(finding.returns_usage));
     text += &format!("  structured output  {}\n", mark(finding.structured_output));
     if let Some(fact) = &finding.fact {

@@ -73,7 +73,7 @@ async fn prepare(
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
-    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases).await?;
+    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {

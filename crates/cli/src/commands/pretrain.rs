@@ -1,4 +1,4 @@
-//! `lemon pretrain`: trains the workers in the box, and says what they are worth.
+//! `lemon pretrain`: trains small workers, and says what they are worth.
 
 use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, PretrainScoreArgs};
 use crate::fault::Fault;

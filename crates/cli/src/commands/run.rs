@@ -50,8 +50,6 @@ pub struct Prepared {
     pub language: Arc<Language>,
     pub levels: Vec<(String, Capacity)>,
     pub kind: WorkerKind,
-    /// What to tell whoever asked about who answers.
-    pub notice: Option<String>,
     pub meta: RunMeta,
 }
 
@@ -78,7 +76,7 @@ pub async fn prepare(
         }
         _ => setup::worker_kind(config, args)?,
     };
-    let Chosen { kind, levels, notice } = choose(config, &args.endpoints, kind).await?;
+    let Chosen { kind, levels } = choose(config, &args.endpoints, kind, args.quiet).await?;
     let config = &Config { capacity: levels.clone(), ..config.clone() };
     let mut args = RunArgs {
         budget_tokens: args.budget_tokens.or(before.budget.tokens),
@@ -117,7 +115,7 @@ pub async fn prepare(
         memory: None,
         settings,
     };
-    Ok(Prepared { runner, store, language, levels, kind, notice, meta })
+    Ok(Prepared { runner, store, language, levels, kind, meta })
 }
 
 async fn one(
@@ -172,7 +170,11 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
     let result = RunResult::new(trace, &prepared.language, &prepared.levels);
     if !args.quiet {
         let sure = result.confidence.map(|it| format!("confidence {:.0} % · ", it * 100.0)).unwrap_or_default();
-        eprintln!("{sure}page: {}", write_page(prepared.store.path(), trace)?.display());
+        // The answer was paid for: it is told whether or not there is room for a page.
+        match write_page(prepared.store.path(), trace) {
+            Ok(path) => eprintln!("{sure}page: {}", path.display()),
+            Err(fault) => eprintln!("warning: there is no page: {}", fault.fact),
+        }
     }
     if args.json {
         println(&to_json(&result))?;

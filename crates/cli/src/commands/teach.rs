@@ -4,6 +4,7 @@ use crate::args::policy::{AimName, TeachArgs, TeacherName};
 use crate::args::{Cli, RunArgs, WorkerKind};
 use crate::config::Config;
 use crate::fault::Fault;
+use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
@@ -108,7 +109,10 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
         TeacherName::Endpoint => {
             let language = &lessons.trials.evaluator.language;
             let run = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
-            let (backend, _) = setup::backend(config, &run, WorkerKind::Endpoints, language)?;
+            let Chosen { kind, levels } =
+                choose(config, &args.endpoints, Some(WorkerKind::Endpoints), args.quiet).await?;
+            let config = &Config { capacity: levels, ..config.clone() };
+            let (backend, _) = setup::backend(config, &run, kind, language)?;
             let level = language.capacities.len().saturating_sub(1);
             let structured = config.orchestrator.structured.unwrap_or(true);
             let settings = teach::endpoint::Settings { level, structured, runs: args.runs, ..Default::default() };

@@ -204,7 +204,7 @@ async fn workers(
 ) -> Result<(Backend, Language, Settings), Fault> {
     if let Some(kind) = args.workers.served() {
         let run_args = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
-        let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind)).await?;
+        let Chosen { kind, levels } = choose(config, &args.endpoints, Some(kind), args.quiet).await?;
         let config = &Config { capacity: levels, ..config.clone() };
         let language = setup::language(config, &args.endpoints)?;
         let (backend, _) = setup::backend(config, &run_args, kind, &language)?;

@@ -28,4 +28,5 @@ mod specs;
 mod tasks;
 mod train;
 mod usage;
+mod workers;
 mod world;

@@ -1,4 +1,4 @@
-//! The workers in the box: they are trained, go on after a kill, learn from each other, and are examined.
+//! Small workers: they are trained, go on after a kill, learn from each other, and are examined.
 
 use crate::common::Folder;
 use crate::snapshot;

@@ -1,4 +1,4 @@
-//! The shapes of the workers in the box, and the vocabulary they share.
+//! The shapes of small workers, and the vocabulary they share.
 
 use lemon_policy::{ModelConfig, PolicyError, Tokenizer};
 use lemon_problems::{Generator, Lessons, Mix, Noise, Part};
