@@ -7,7 +7,7 @@ use lemon_exec::store::{Store, Sync};
 use lemon_exec::{Budget, Settings};
 use lemon_spec::Language;
 use lemon_task::{SetName, Source, load};
-use lemon_trace::{AgentStatus, StopReason};
+use lemon_trace::{AgentStatus, EventKind, StopReason, Trace};
 use lemon_world::{Preset, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -157,6 +157,18 @@ async fn the_width_changes_nothing() {
     assert_eq!(narrow, without_ids(study(0).rows(ALL).await), "none at a time is one at a time");
 }
 
+/// The trace of a run with its score, which nobody waits for when a run ends.
+async fn scored(store: &Store, run: &str) -> Trace {
+    for _ in 0..10_000 {
+        let trace = store.trace(run).unwrap();
+        if trace.events.iter().any(|event| matches!(event.kind, EventKind::Score { .. })) {
+            return trace;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    panic!("{run} was never scored");
+}
+
 /// Whatever has ended is handed over again as it was; the rest is run.
 #[tokio::test]
 async fn what_is_on_record_is_not_run_again() {
@@ -166,7 +178,10 @@ async fn what_is_on_record_is_not_run_again() {
         let study = study();
         let first = study.rows(cancelled_after).await;
         assert!((cancelled_after..48).contains(&first.len()), "{} of {cancelled_after}", first.len());
-        let traces: Vec<_> = first.iter().map(|row| study.store.trace(&row.run_id).unwrap()).collect();
+        let mut traces = Vec::new();
+        for row in &first {
+            traces.push(scored(&study.store, &row.run_id).await);
+        }
         let all = study.rows(ALL).await;
         assert_eq!(all.len(), 48);
         assert!(first.iter().all(|row| all.contains(row)), "cancelled after {cancelled_after}");
