@@ -166,7 +166,8 @@ fn describe(finding: &Finding) -> String {
         None => console::style("-").dim(),
     };
     let Finding { capacity, model, base_url, seconds, .. } = finding;
-    let mut text = format!("{}  {model} at {base_url}\n", console::style(capacity).bold());
+    let place = if base_url == IN_THIS_PROCESS { base_url.clone() } else { format!("at {base_url}") };
+    let mut text = format!("{}  {model} {place}\n", console::style(capacity).bold());
     text += &format!("  reachable          {}\n", mark(finding.reachable));
     text += &format!("  key works          {}\n", mark(finding.key_works));
     // A model of this process is loaded and asked nothing: what it knows is no matter of its health.
