@@ -1,5 +1,6 @@
 //! What a person sees while a run goes: the team live on a terminal, plain lines elsewhere.
 
+pub mod learning;
 mod lines;
 pub mod train;
 mod view;

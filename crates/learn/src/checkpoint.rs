@@ -141,6 +141,13 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepError + '_ {
     |source| KeepError::File { path: path.to_owned(), source }
 }
 
+/// A number that other lessons would not have.
+pub(crate) fn fingerprint<'a>(lessons: usize, tokens: impl Iterator<Item = &'a u32>) -> String {
+    let hash =
+        tokens.fold(0xcbf2_9ce4_8422_2325u64, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3));
+    format!("{lessons} lessons, {hash:016x}")
+}
+
 /// Puts a file in place, whole or not at all.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeepError> {
     let part = path.with_extension("part");

@@ -21,7 +21,7 @@ pub use exam::{Exam, Look};
 pub use replies::Replies;
 pub use size::{Size, vocabulary};
 
-use crate::checkpoint::{Checkpoints, KeepError, METRICS};
+use crate::checkpoint::{self, Checkpoints, KeepError, METRICS};
 use lemon_policy::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -237,13 +237,9 @@ impl Pretrained {
     }
 }
 
-/// A number that other lessons would not have.
 fn fingerprint(lessons: &[Tokens]) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for token in lessons.iter().flat_map(|lesson| lesson.tokens.iter().chain([&u32::MAX])) {
-        hash = (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{} lessons, {hash:016x}", lessons.len())
+    let tokens = lessons.iter().flat_map(|lesson| lesson.tokens.iter().chain([&u32::MAX]));
+    checkpoint::fingerprint(lessons.len(), tokens)
 }
 
 #[cfg(test)]

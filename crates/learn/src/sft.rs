@@ -4,7 +4,7 @@
 //! Everything that happens follows from the settings and the seed. A checkpoint is a folder that appears whole or not at all,
 //! so a run that is killed at any moment goes on from the last one and ends with the same numbers.
 
-use crate::checkpoint::{Checkpoints, KeepError, METRICS};
+use crate::checkpoint::{self, Checkpoints, KeepError, METRICS};
 use lemon_policy::{
     Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
 };
@@ -284,15 +284,11 @@ struct State {
     skipped: u64,
 }
 
-/// A number that other lessons would not have.
 fn fingerprint(lessons: &[Lesson]) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for lesson in lessons {
-        for token in lesson.prompt.iter().chain([&u32::MAX]).chain(&lesson.tokens).chain([&u32::MAX]) {
-            hash = (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    format!("{} lessons, {hash:016x}", lessons.len())
+    let tokens = lessons
+        .iter()
+        .flat_map(|lesson| lesson.prompt.iter().chain([&u32::MAX]).chain(&lesson.tokens).chain([&u32::MAX]));
+    checkpoint::fingerprint(lessons.len(), tokens)
 }
 
 impl State {

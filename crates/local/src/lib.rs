@@ -7,14 +7,14 @@ mod model;
 mod short;
 
 pub use model::{CARD, LocalError, LocalModel, PromptForm};
-pub use short::{OUT_OF_REACH, is_word_problem};
+pub use short::OUT_OF_REACH;
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_policy::serve::{self, Finish, ServeError};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_trace::FailureKind;
-use short::short_prompt;
+use short::{is_word_problem, short_prompt};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -2,9 +2,8 @@
 
 use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, PretrainScoreArgs};
 use crate::fault::Fault;
+use crate::live::learning::LearningTalk;
 use crate::{print, println, to_json};
-use console::Term;
-use indicatif::{ProgressBar, ProgressStyle};
 use lemon_learn::pretrain::score::{markdown, questions, score};
 use lemon_learn::pretrain::{
     Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
@@ -32,7 +31,8 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let (Some(size), Some(out)) = (args.size.map(Size::from), &args.out) else {
         return Err(Fault::new("a size and a folder are needed").hint("say --size small --out DIR"));
     };
-    let talk = Talk::new(args.quiet, args.tokens);
+    let begun = Instant::now();
+    let talk = LearningTalk::new(args.quiet, args.tokens, "{human_pos} of {human_len} tokens");
     let settings = settings(args, size);
     let (sources, published) = sources(args.data.as_deref())?;
     if let Some(published) = &published {
@@ -57,11 +57,11 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let course = Course::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
     let exam = Exam::new(&sources, args.look_problems, policy.tokenizer());
     let done = pretrain(&mut policy, course, &exam, &settings, out, |metrics| {
-        talk.step(metrics);
+        tell(&talk, begun, metrics);
         true
     });
     let done = done.map_err(Fault::new)?;
-    talk.finish(&done);
+    conclude(&talk, &done);
     let best = LanguagePolicy::load(&out.join("best"), device, Learning::Nothing).map_err(Fault::new)?;
     let folder = out.join("model");
     best.save(&folder, Precision::Bf16).map_err(Fault::new)?;
@@ -153,57 +153,28 @@ fn score_command(args: &PretrainScoreArgs) -> Result<u8, Fault> {
     if args.json { println(&to_json(&scores)) } else { print(&markdown(&scores)) }
 }
 
-/// What is said while it learns.
-struct Talk {
-    bar: Option<ProgressBar>,
-    quiet: bool,
-    begun: Instant,
+/// Says how a step went.
+fn tell(talk: &LearningTalk, begun: Instant, metrics: &Metrics) {
+    talk.reach(metrics.tokens, metrics.loss);
+    let Some(look) = metrics.look else { return };
+    let published = look.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
+    talk.say(&format!(
+        "{:.0} s, step {}, {:.1} M tokens: loss {:.3}; new problems: loss {:.3}, right {:.1} % (own {:.1} %{published}), {:.1} tokens",
+        begun.elapsed().as_secs_f64(),
+        metrics.step,
+        metrics.tokens as f64 / 1e6,
+        metrics.loss,
+        look.loss,
+        100.0 * look.right,
+        100.0 * look.own,
+        look.tokens,
+    ));
 }
 
-impl Talk {
-    fn new(quiet: bool, tokens: u64) -> Self {
-        let style = "{bar:30} {human_pos} of {human_len} tokens · {msg} · {eta} left";
-        let bar = (!quiet && Term::stderr().is_term()).then(|| {
-            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(tokens).with_style(style)
-        });
-        Talk { bar, quiet, begun: Instant::now() }
-    }
-
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None if !self.quiet => eprintln!("{line}"),
-            None => {}
-        }
-    }
-
-    fn step(&self, metrics: &Metrics) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(metrics.tokens);
-            bar.set_message(format!("loss {:.3}", metrics.loss));
-        }
-        let Some(look) = metrics.look else { return };
-        let published = look.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
-        self.say(&format!(
-            "{:.0} s, step {}, {:.1} M tokens: loss {:.3}; new problems: loss {:.3}, right {:.1} % (own {:.1} %{published}), {:.1} tokens",
-            self.begun.elapsed().as_secs_f64(),
-            metrics.step,
-            metrics.tokens as f64 / 1e6,
-            metrics.loss,
-            look.loss,
-            100.0 * look.right,
-            100.0 * look.own,
-            look.tokens,
-        ));
-    }
-
-    fn finish(&self, done: &Pretrained) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        let early = if done.stopped_early { ", stopped early" } else { "" };
-        let right = 100.0 * done.best.right;
-        self.say(&format!("best at step {} of {}{early}: {right:.1} % right", done.best_step, done.step));
-    }
+/// Says what came of it.
+fn conclude(talk: &LearningTalk, done: &Pretrained) {
+    talk.finish();
+    let early = if done.stopped_early { ", stopped early" } else { "" };
+    let right = 100.0 * done.best.right;
+    talk.say(&format!("best at step {} of {}{early}: {right:.1} % right", done.best_step, done.step));
 }

@@ -4,9 +4,8 @@ use crate::args::Cli;
 use crate::args::policy::SftArgs;
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
+use crate::live::learning::LearningTalk;
 use crate::{println, runtime, setup, to_json};
-use console::Term;
-use indicatif::{ProgressBar, ProgressStyle};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
 use lemon_learn::pair::{self, Pair};
@@ -38,7 +37,7 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
     let (lessons, unusable) = encode(&desk, &lessons)?;
     let (validation, also_unusable) = encode(&desk, &validation)?;
-    let talk = Talk::new(args.quiet, settings.steps);
+    let talk = LearningTalk::new(args.quiet, settings.steps, "{pos}/{len}");
     let left_out = unusable + also_unusable;
     talk.say(&format!("{} lessons, {} to validate with, {left_out} left out", lessons.len(), validation.len()));
     talk.say(&format!("{} parameters on {}", policy.config().parameters(), policy.device()));
@@ -49,7 +48,7 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
         Some(prober) => prober.probe(policy, &desk).map(Some),
     };
     let learned = sft(&mut policy, &lessons, &validation, &settings, &args.out, probe, |metrics| {
-        talk.step(metrics);
+        tell(&talk, metrics);
         true
     });
     let learned = learned.map_err(Fault::new)?;
@@ -168,50 +167,17 @@ impl Prober {
     }
 }
 
-/// What is said while it learns.
-struct Talk {
-    bar: Option<ProgressBar>,
-    quiet: bool,
-}
-
-impl Talk {
-    fn new(quiet: bool, steps: u64) -> Self {
-        let style = "{bar:30} {pos}/{len} · {msg} · {eta} left";
-        let bar = (!quiet && Term::stderr().is_term()).then(|| {
-            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(steps).with_style(style)
+/// Says how a step went.
+fn tell(talk: &LearningTalk, metrics: &Metrics) {
+    talk.reach(metrics.step, metrics.loss);
+    if let Some(look) = metrics.look {
+        let tried = look.probe.map_or(String::new(), |it| {
+            let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
+            format!(
+                ", {valid:.0} % valid without the grammar, reward {:.3}, {success:.0} % right, {:.0} tokens",
+                it.reward, it.tokens
+            )
         });
-        Talk { bar, quiet }
-    }
-
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None if !self.quiet => eprintln!("{line}"),
-            None => {}
-        }
-    }
-
-    fn step(&self, metrics: &Metrics) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(metrics.step);
-            bar.set_message(format!("loss {:.3}", metrics.loss));
-        }
-        if let Some(look) = metrics.look {
-            let tried = look.probe.map_or(String::new(), |it| {
-                let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
-                format!(
-                    ", {valid:.0} % valid without the grammar, reward {:.3}, {success:.0} % right, {:.0} tokens",
-                    it.reward, it.tokens
-                )
-            });
-            self.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, look.loss));
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        talk.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, look.loss));
     }
 }
