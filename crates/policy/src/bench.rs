@@ -24,8 +24,10 @@ pub struct Shape {
 }
 
 /// The shapes that are measured.
-pub const SHAPES: [Shape; 4] = [
+pub const SHAPES: [Shape; 5] = [
     Shape { name: "3m", model: [256, 768, 4, 4, 2, 2_048], batch: 4, length: 128, adapters: false },
+    // The large worker, with as many lessons as a step has.
+    Shape { name: "12m", model: [320, 960, 9, 10, 5, 2_048], batch: 512, length: 96, adapters: false },
     Shape { name: "42m", model: [512, 1_408, 8, 8, 8, 32_000], batch: 16, length: 512, adapters: false },
     Shape { name: "285m", model: [1_024, 2_048, 24, 16, 16, 32_000], batch: 16, length: 512, adapters: false },
     // Qwen2.5-7B.

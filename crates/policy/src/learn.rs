@@ -185,7 +185,7 @@ impl Batch {
             texts.push([&sequence.prompt, &sequence.tokens[..read]].concat());
         }
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-        let (rows, starts) = Rows::of_texts(&slices, &model.device);
+        let (rows, starts) = model.rows_of_texts(&slices);
         let (mut chosen, mut masks) = (Vec::new(), Vec::new());
         let (mut at, mut targets) = (Vec::new(), Vec::new());
         for (sequence, start) in sequences.iter().zip(starts) {

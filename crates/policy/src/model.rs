@@ -103,6 +103,16 @@ impl Model {
         })
     }
 
+    /// Whole texts as rows, and where each begins: one after another where attention takes them so, else in windows.
+    pub(crate) fn rows_of_texts(&self, texts: &[&[u32]]) -> (Rows, Vec<usize>) {
+        if self.device.is_cpu() || self.attends_packed() { Rows::of_texts(texts) } else { Rows::in_windows(texts) }
+    }
+
+    /// Whether there is a kernel on this GPU for texts that stand one after another.
+    fn attends_packed(&self) -> bool {
+        self.device.is_cuda() && self.ops == Ops::Fused && ops::packed_attention_takes(self.config.head_dim)
+    }
+
     /// What the last layer says at each row: (R, hidden).
     pub(crate) fn hidden(&self, rows: &Rows, mut cache: Option<&mut Cache>) -> Result<Tensor> {
         let mut x = self.ops.gather_rows(&self.embedding.value(self.dtype)?, &rows.tokens)?;
@@ -156,6 +166,8 @@ impl Model {
                 (k, v) = (keys.clone(), values.clone());
             }
             ops::attention(&q, &k, &v, &rows.visible, scale as f32)?
+        } else if cached.is_none() && self.attends_packed() {
+            ops::packed_attention(&q, &k, &v, rows.bounds_of_texts(&self.device)?, scale as f32)?
         } else {
             self.attend_densely(&q, &k, &v, rows, cached, scale)?
         };
@@ -218,17 +230,17 @@ impl Model {
         let half = self.frequencies.len();
         // In a batch of texts every position occurs often, and is computed once; when texts are written, few are asked for.
         let most = positions.iter().max().map_or(0, |last| *last as usize + 1);
-        let (known, row): (Vec<u32>, fn(usize, u32) -> usize) = match positions.len() > most {
-            true => ((0..most as u32).collect(), |_, position| position as usize),
-            false => (positions.to_vec(), |at, _| at),
+        let known: Vec<u32> = if positions.len() > most { (0..most as u32).collect() } else { positions.to_vec() };
+        let angles: Vec<f32> =
+            known.iter().flat_map(|at| self.frequencies.iter().map(move |it| *at as f32 * it)).collect();
+        let rows = match positions.len() > most {
+            true => Some(Tensor::from_slice(positions, positions.len(), &self.device)?),
+            false => None,
         };
-        let angles = known.iter().flat_map(|at| self.frequencies.iter().map(move |it| *at as f32 * it));
-        let angles: Vec<f32> = angles.collect();
         let of = |function: fn(f32) -> f32| {
             let table: Vec<f32> = angles.iter().map(|it| function(*it)).collect();
-            let rows =
-                positions.iter().enumerate().flat_map(|(at, position)| &table[row(at, *position) * half..][..half]);
-            Tensor::from_vec(rows.copied().collect::<Vec<f32>>(), (positions.len(), half), &self.device)
+            let table = Tensor::from_vec(table, (known.len(), half), &self.device)?;
+            rows.as_ref().map_or(Ok(table.clone()), |rows| table.index_select(rows, 0))
         };
         Ok((of(f32::cos)?, of(f32::sin)?))
     }

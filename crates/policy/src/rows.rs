@@ -20,6 +20,7 @@ pub(crate) struct Rows {
     /// Keys in the stretch of a window.
     pub(crate) keys: usize,
     in_windows: OnceLock<Tensor>,
+    of_texts: OnceLock<Tensor>,
 }
 
 /// A text, or the next part of one.
@@ -33,23 +34,19 @@ pub(crate) struct Part<'a> {
 }
 
 impl Rows {
-    /// Whole texts, and the row at which each begins: one after another on the CPU; on other devices packed into windows as
-    /// long as the longest.
-    pub(crate) fn of_texts(texts: &[&[u32]], device: &Device) -> (Rows, Vec<usize>) {
-        if device.is_cpu() {
-            let mut rows = Gathered::default();
-            let mut starts = Vec::with_capacity(texts.len());
-            for text in texts {
-                starts.push(rows.tokens.len());
-                rows.push_text(text);
-            }
-            let count = rows.tokens.len();
-            return (rows.finish((1, count), count), starts);
+    /// Whole texts, one after another, and the row at which each begins.
+    pub(crate) fn of_texts(texts: &[&[u32]]) -> (Rows, Vec<usize>) {
+        let mut rows = Gathered::default();
+        let mut starts = Vec::with_capacity(texts.len());
+        for text in texts {
+            starts.push(rows.tokens.len());
+            rows.push_text(text);
         }
-        Rows::in_windows(texts)
+        let count = rows.tokens.len();
+        (rows.finish((1, count), count), starts)
     }
 
-    /// Whole texts, packed into windows as long as the longest; what is left of a window is filled.
+    /// The same packed into windows as long as the longest, for attention by matrices; what is left of a window is filled.
     pub(crate) fn in_windows(texts: &[&[u32]]) -> (Rows, Vec<usize>) {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let windows = packed(texts, longest);
@@ -118,6 +115,23 @@ impl Rows {
         let made = Tensor::from_vec(ranges, (windows, length, 2), device)?;
         Ok(self.in_windows.get_or_init(|| made))
     }
+
+    /// Where the text of each row of [`Rows::of_texts`] begins, and before which row it ends: (R, 2).
+    pub(crate) fn bounds_of_texts(&self, device: &Device) -> Result<&Tensor> {
+        if let Some(made) = self.of_texts.get() {
+            return Ok(made);
+        }
+        let count = self.visible.len();
+        let (mut bounds, mut end) = (vec![0u32; 2 * count], count);
+        for (row, visible) in self.visible.iter().enumerate().rev() {
+            (bounds[2 * row], bounds[2 * row + 1]) = (visible.start as u32, end as u32);
+            if visible.start == row {
+                end = row;
+            }
+        }
+        let made = Tensor::from_vec(bounds, (count, 2), device)?;
+        Ok(self.of_texts.get_or_init(|| made))
+    }
 }
 
 /// Texts in windows of a length, by number: the longest first, each into the first window that has room.
@@ -181,6 +195,7 @@ impl Gathered {
             windows,
             keys,
             in_windows: OnceLock::new(),
+            of_texts: OnceLock::new(),
         }
     }
 }

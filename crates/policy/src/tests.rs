@@ -88,7 +88,7 @@ fn logits_are_those_of_transformers() {
         let model = model_of(&fixture, Ops::Fused);
         let texts: Vec<&[u32]> = fixture.texts.iter().map(Vec::as_slice).collect();
         // All texts in one pass.
-        let (rows, starts) = Rows::of_texts(&texts, &Device::Cpu);
+        let (rows, starts) = Rows::of_texts(&texts);
         let logits = all_logits(&model, &rows);
         for (text, start) in starts.iter().enumerate() {
             let found = logits[*start..start + texts[text].len()].concat();
@@ -97,7 +97,7 @@ fn logits_are_those_of_transformers() {
         // Each alone, composed of plain operations.
         let composed = model_of(&fixture, Ops::Composed);
         for (text, expected) in texts.iter().zip(&fixture.logits) {
-            let (rows, _) = Rows::of_texts(&[text], &Device::Cpu);
+            let (rows, _) = Rows::of_texts(&[text]);
             close(&all_logits(&composed, &rows).concat(), expected, &format!("{}, composed", fixture.name));
         }
         // In windows, as a GPU needs them: the shorter texts share one, and what is left of it is filled.
@@ -121,7 +121,7 @@ fn gradients_are_those_of_transformers() {
             let model = model_of(&fixture, ops);
             let mut loss: Option<Tensor> = None;
             for text in &fixture.texts {
-                let (rows, _) = Rows::of_texts(&[&text[..text.len() - 1]], &Device::Cpu);
+                let (rows, _) = Rows::of_texts(&[&text[..text.len() - 1]]);
                 let logits = model.logits(&model.hidden(&rows, None).unwrap()).unwrap();
                 let targets = Tensor::from_slice(&text[1..], text.len() - 1, &Device::Cpu).unwrap();
                 let sum = ops.gathered_logprob(&logits, &targets, None, 1.0).unwrap().sum_all().unwrap();
@@ -155,7 +155,7 @@ fn a_cache_changes_nothing_to_the_last_bit() {
     for fixture in fixtures() {
         let model = model_of(&fixture, Ops::Fused);
         let texts: Vec<&[u32]> = fixture.texts.iter().map(Vec::as_slice).collect();
-        let (rows, starts) = Rows::of_texts(&texts, &Device::Cpu);
+        let (rows, starts) = Rows::of_texts(&texts);
         let whole = all_logits(&model, &rows);
         let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
         let mut cache = Cache::new(layers, kv_heads, head_dim, 3, 20, DType::F32, &Device::Cpu).unwrap();

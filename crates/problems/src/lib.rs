@@ -21,6 +21,7 @@ mod facts;
 mod generator;
 mod leak;
 mod lesson;
+mod names;
 mod noise;
 mod parse;
 mod person;

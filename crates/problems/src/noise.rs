@@ -58,7 +58,7 @@ fn counts(word: &str) -> bool {
 }
 
 /// The words of all situations in small letters.
-fn vocabulary() -> &'static [String] {
+pub(crate) fn vocabulary() -> &'static [String] {
     static VOCABULARY: LazyLock<Vec<String>> = LazyLock::new(|| {
         let mut words = BTreeSet::new();
         for situation in shipped() {

@@ -1,5 +1,7 @@
 //! What a worker of a team reads, in training and when it works.
 
+use crate::names;
+
 /// What is asked of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
@@ -47,10 +49,10 @@ const LONGEST_READING: usize = 160;
 /// use lemon_problems::{Form, prompt};
 ///
 /// let text = prompt(Form::Check, "Ana had $1,200.\nHow much is half?", &["1200 / 2 = 600\n#### 600"]);
-/// assert_eq!(text, "task: ana had 1200 dollars. how much is half?\nread: 1200 / 2 = 600; #### 600\ncheck:\n");
+/// assert_eq!(text, "task: alex had 1200 dollars. how much is half?\nread: 1200 / 2 = 600; #### 600\ncheck:\n");
 /// ```
 pub fn prompt(form: Form, question: &str, readings: &[&str]) -> String {
-    let mut prompt = format!("task: {}\n", normalised(question));
+    let mut prompt = format!("task: {}\n", normalised(&names::made_alike(question)));
     for reading in readings {
         let lines = reading.lines().map(normalised).filter(|line| !line.is_empty());
         let line = lines.collect::<Vec<_>>().join("; ");

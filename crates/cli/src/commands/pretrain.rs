@@ -43,7 +43,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
         ));
     }
     let device = args.device.into();
-    let mut policy = model(args, size, device)?;
+    let mut policy = model(args, size, &sources, device)?;
     let parameters = policy.config().parameters();
     talk.say(&format!("{parameters} parameters on {}", policy.device()));
     let replies = replies(args, out, &sources, device)?;
@@ -113,9 +113,9 @@ fn about(published: &Published) -> Value {
 }
 
 /// The model to begin with.
-fn model(args: &PretrainArgs, size: Size, device: DeviceChoice) -> Result<LanguagePolicy, Fault> {
+fn model(args: &PretrainArgs, size: Size, sources: &Sources, device: DeviceChoice) -> Result<LanguagePolicy, Fault> {
     let Some(folder) = &args.from else {
-        let tokenizer = vocabulary().map_err(Fault::new)?;
+        let tokenizer = vocabulary(sources).map_err(Fault::new)?;
         let config = size.config(&tokenizer);
         return LanguagePolicy::fresh(config, tokenizer, args.seed, device, Learning::Everything).map_err(Fault::new);
     };

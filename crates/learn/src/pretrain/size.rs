@@ -1,7 +1,8 @@
 //! The shapes of small workers, and the vocabulary they share.
 
+use super::course::Sources;
 use lemon_policy::{ModelConfig, PolicyError, Tokenizer};
-use lemon_problems::{Generator, Lessons, Mix, Noise, Part};
+use lemon_problems::{Lessons, Mix, Noise, Part};
 use serde::{Deserialize, Serialize};
 
 /// A worker's size.
@@ -18,7 +19,7 @@ pub enum Size {
 
 /// Tokens a worker reads and writes in all.
 pub(super) const CONTEXT: usize = 512;
-const VOCABULARY: usize = 2_048;
+const VOCABULARY: usize = 2_560;
 const HEAD: usize = 32;
 /// What a user says, as it is: a prompt is the same whether it comes as a message or as a text.
 const TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'user' %}{{ message['content'] }}\
@@ -52,13 +53,13 @@ impl Size {
     }
 }
 
-/// The vocabulary of all sizes: byte pairs of lessons of our own, every digit by itself.
+/// The vocabulary of all sizes: byte pairs of lessons, published problems among them where there are any, every digit by itself.
 ///
 /// # Errors
 /// Training it failed, which these texts give no reason for.
-pub fn vocabulary() -> Result<Tokenizer, PolicyError> {
+pub fn vocabulary(sources: &Sources) -> Result<Tokenizer, PolicyError> {
     let of_part = |(part, count)| {
-        let generator = Generator::new(SEED, part);
+        let generator = sources.generator(SEED, part);
         Lessons::on(generator, SEED, Mix::default(), Noise::NONE).take(count).map(|it| it.prompt + &it.reply)
     };
     let texts: Vec<String> = LESSONS.into_iter().flat_map(of_part).collect();

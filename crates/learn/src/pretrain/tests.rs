@@ -6,7 +6,7 @@ use lemon_problems::{Form, Generator, Leaks, Part, Problem, prompt, read_publish
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-static VOCABULARY: LazyLock<Tokenizer> = LazyLock::new(|| vocabulary().unwrap());
+static VOCABULARY: LazyLock<Tokenizer> = LazyLock::new(|| vocabulary(&Sources::default()).unwrap());
 
 fn policy() -> LanguagePolicy {
     let config = ModelConfig { layers: 1, hidden: 32, intermediate: 64, ..Size::Small.config(&VOCABULARY) };
@@ -38,8 +38,8 @@ fn parrot(says: &str) -> LanguagePolicy {
 
 #[test]
 fn the_vocabulary_has_single_digits_and_is_always_the_same() {
-    assert_eq!(VOCABULARY.vocabulary(), 2_048);
-    let numbers = (0..2_048).map(|token| VOCABULARY.bytes(token)).filter(|it| it.iter().any(u8::is_ascii_digit));
+    assert_eq!(VOCABULARY.vocabulary(), 2_560);
+    let numbers = (0..2_560).map(|token| VOCABULARY.bytes(token)).filter(|it| it.iter().any(u8::is_ascii_digit));
     assert_eq!(numbers.map(<[u8]>::len).collect::<Vec<_>>(), [1; 10]);
     let text = "task: ana had 1200 pens.\nread: 7 * 3 = 21; #### 21\ncheck:\n";
     let message = Message { role: Role::User, content: text.to_owned() };
@@ -47,7 +47,7 @@ fn the_vocabulary_has_single_digits_and_is_always_the_same() {
     assert_eq!(VOCABULARY.decode(&VOCABULARY.encode(text)), text);
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     VOCABULARY.save(folders[0].path()).unwrap();
-    vocabulary().unwrap().save(folders[1].path()).unwrap();
+    vocabulary(&Sources::default()).unwrap().save(folders[1].path()).unwrap();
     let [one, other] = folders.each_ref().map(|it| std::fs::read(it.path().join("tokenizer.json")).unwrap());
     assert!(one == other);
 }

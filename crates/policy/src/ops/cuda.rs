@@ -1,4 +1,4 @@
-//! Compiles `common.cu` and `kernels.cu` at run time and launches what is in it.
+//! Compiles `common.cu`, `kernels.cu` and `packed.cu` at run time and launches what is in it.
 
 // The compiler cannot check that what a kernel is handed is what it expects: that is said with `unsafe`, in this file only.
 #![allow(unsafe_code)]
@@ -13,7 +13,8 @@ use candle_core::{CudaDevice, CudaStorage, DType, Layout, Result, Shape, bail};
 use std::sync::OnceLock;
 
 /// All kernels, in one translation unit.
-const SOURCE: &str = concat!(include_str!("common.cu"), "\n", include_str!("kernels.cu"));
+const SOURCE: &str =
+    concat!(include_str!("common.cu"), "\n", include_str!("kernels.cu"), "\n", include_str!("packed.cu"));
 
 /// Has the device keep the memory that tensors give back, as every step needs the same again: by default it goes back to the
 /// system whenever somebody waits for the device. And stops it from recording an event for every use of every tensor: those
@@ -38,6 +39,7 @@ pub(crate) fn keep_memory(device: &CudaDevice) -> Result<()> {
 pub(super) type Operand<'a> = (&'a CudaStorage, &'a Layout);
 
 /// What a kernel is handed, in the order of its parameters.
+#[derive(Clone, Copy)]
 pub(super) enum Arg<'a> {
     /// The first element of a contiguous tensor, made with [`Arg::read`].
     Read(&'a CudaStorage, usize),

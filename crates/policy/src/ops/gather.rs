@@ -41,7 +41,7 @@ impl CustomOp1 for GatherRows {
     }
 
     fn bwd(&self, table: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let sums = SumRows { rows: table.dim(0)?, lists: Lists::of(&self.ids) };
+        let sums = SumRows { rows: table.dim(0)?, lists: Lists::of(&self.ids, table.dim(0)?) };
         let lists = Tensor::from_slice(&sums.lists.flat, sums.lists.flat.len(), grad.device())?;
         grad.contiguous()?.apply_op2_no_bwd(&lists, &sums).map(Some)
     }
@@ -56,20 +56,30 @@ struct Lists {
 }
 
 impl Lists {
-    fn of(ids: &[u32]) -> Lists {
+    /// Of ids below `rows`.
+    fn of(ids: &[u32], rows: usize) -> Lists {
         // Places are counted in u32, as the ids themselves are: a batch has far fewer.
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_by_key(|place| ids[*place as usize]); // Stable: the places of a row in their order.
-        let (mut rows, mut starts): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-        for (at, place) in order.iter().enumerate() {
-            let row = ids[*place as usize];
-            if rows.last() != Some(&row) {
-                rows.push(row);
-                starts.push(at as u32);
-            }
+        let mut ends = vec![0u32; rows];
+        for id in ids {
+            ends[*id as usize] += 1;
         }
-        starts.push(order.len() as u32);
-        Lists { count: rows.len(), flat: [rows, starts, order].concat() }
+        let (mut named, mut starts, mut total) = (Vec::new(), Vec::new(), 0);
+        for (row, end) in ends.iter_mut().enumerate() {
+            if *end > 0 {
+                named.push(row as u32);
+                starts.push(total);
+            }
+            total += std::mem::replace(end, total);
+        }
+        starts.push(total);
+        // Each place goes to the end of what its row has so far, so that they stay in order.
+        let mut order = vec![0u32; ids.len()];
+        for (place, id) in ids.iter().enumerate() {
+            let end = &mut ends[*id as usize];
+            order[*end as usize] = place as u32;
+            *end += 1;
+        }
+        Lists { count: named.len(), flat: [named, starts, order].concat() }
     }
 
     /// Each row with the places that belong to it.
@@ -120,14 +130,25 @@ impl CustomOp2 for SumRows {
         let (_, width) = layout.shape().dims2()?;
         let (device, dtype, shape) = (&grad.device, grad.dtype(), Shape::from((self.rows, width)));
         let sums = device.zeros_impl(&shape, dtype)?;
+        // Some tokens are everywhere: their lists are shared out among teams of threads, as many as have room for a sum each.
+        const ROOM: usize = 8_192;
+        let across = width.div_ceil(16 / dtype.size_in_bytes()).next_multiple_of(32).clamp(32, 256);
+        let lists_are_long = self.lists.flat.len() > 8 * self.lists.count;
+        let teams = if lists_are_long { (1_024 / across).min(ROOM / width.max(1)).max(1) } else { 1 };
         let args = [
             Arg::read((grad, layout), dtype)?,
             Arg::read((lists, lists_layout), DType::U32)?,
             Arg::Write(&sums),
             Arg::U32(size(self.lists.count)?),
             Arg::U32(size(width)?),
+            Arg::U32(size(across)?),
         ];
-        Launch::rows(self.lists.count, width, dtype)?.run("sum_rows", dtype, device, &args)?;
+        let launch = Launch {
+            grid: (size(self.lists.count)?, 1),
+            threads: size(across * teams)?,
+            shared_bytes: size(teams * width * 4)?,
+        };
+        launch.run("sum_rows", dtype, device, &args)?;
         Ok((sums, shape))
     }
 }

@@ -392,17 +392,27 @@ template <typename T, int N> DEVICE void swap_axes(In<T> x, Out<T> y, u32 count,
 
 // ---- sum_rows: one block for each row that has a list of places -------------------------------------------------------
 
-// `lists` holds the rows, then where each one's list begins and the last one ends, then the places.
+// `lists` holds the rows, then where each one's list begins and the last one ends, then the places. Each team of `across`
+// threads takes every so-manieth place and leaves its sum in shared memory; the first adds them up.
 template <typename T, int N>
-DEVICE void sum_rows(In<T> grad, In<u32> lists, Out<T> sums, u32 count, u32 width) {
+DEVICE void sum_rows(In<T> grad, In<u32> lists, Out<T> sums, u32 count, u32 width, u32 across) {
+    extern __shared__ __align__(16) float of_teams[];
     const u32 *starts = lists + count, *places = starts + count + 1;
     u32 start = starts[blockIdx.x], end = starts[blockIdx.x + 1];
-    OF_BLOCK(i, width) {
+    u32 team = threadIdx.x / across, teams = blockDim.x / across, lane = threadIdx.x % across;
+    for (u32 i = lane * N; i < width; i += across * N) {
         float total[N] = {}, values[N];
-        for (u32 at = start; at < end; at++) {
+        for (u32 at = start + team; at < end; at += teams) {
             load(grad + u64(places[at]) * width + i, values);
             EACH(k) total[k] += values[k];
         }
+        EACH(k) of_teams[team * width + i + k] = total[k];
+    }
+    __syncthreads();
+    if (team != 0) return;
+    for (u32 i = lane * N; i < width; i += across * N) {
+        float total[N] = {};
+        for (u32 other = 0; other < teams; other++) EACH(k) total[k] += of_teams[other * width + i + k];
         store(sums + u64(lists[blockIdx.x]) * width + i, total);
     }
 }
@@ -471,8 +481,9 @@ DEVICE void sum_rows(In<T> grad, In<u32> lists, Out<T> sums, u32 count, u32 widt
     extern "C" __global__ void swap_axes_##name(In<T> x, Out<T> y, u32 count, u32 b, u32 c, u32 d) {                   \
         CHOOSE(T, swap_axes, wide<T>(d, x, y), x, y, count, b, c, d);                                                  \
     }                                                                                                                  \
-    extern "C" __global__ void sum_rows_##name(In<T> grad, In<u32> lists, Out<T> sums, u32 count, u32 width) {         \
-        CHOOSE(T, sum_rows, wide<T>(width, grad, sums), grad, lists, sums, count, width);                              \
+    extern "C" __global__ void sum_rows_##name(In<T> grad, In<u32> lists, Out<T> sums, u32 count, u32 width,           \
+                                               u32 across) {                                                           \
+        CHOOSE(T, sum_rows, wide<T>(width, grad, sums), grad, lists, sums, count, width, across);                      \
     }                                                                                                                  \
     extern "C" __global__ void squared_norm_##name(In<T> x, Out<float> shares, u64 count) {                            \
         CHOOSE(T, squared_norm, wide<T>(count, x), x, shares, count);                                                  \

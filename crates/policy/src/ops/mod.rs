@@ -1,7 +1,7 @@
 //! Fused tensor operations with hand-written gradients.
 //!
 //! Each takes the place of a chain of small operations and reads and writes every large tensor once in each direction.
-//! On the CPU they work on `f32`, on NVIDIA GPUs (`kernels.cu`) on `f32` and `bf16` with all sums in `f32`. On the CPU a
+//! On the CPU they work on `f32`, on NVIDIA GPUs (`kernels.cu`, `packed.cu`) on `f32` and `bf16` with all sums in `f32`. On the CPU a
 //! row's result depends on that row alone, and sums over rows are taken in blocks of a fixed size: neither the number of
 //! threads nor what else is in the batch changes a bit.
 //!
@@ -19,6 +19,7 @@ pub(crate) mod gumbel;
 pub(crate) mod int8;
 mod linear;
 mod logprob;
+mod packed;
 pub(crate) mod paged;
 pub(crate) mod panels;
 mod parallel;
@@ -38,6 +39,7 @@ pub(crate) use cache::write_rows;
 pub(crate) use choice::Ops;
 pub(crate) use gather::gather_rows;
 pub(crate) use logprob::entropy;
+pub(crate) use packed::{packed_attention, packed_attention_takes};
 pub(crate) use selfcheck::selfcheck;
 pub(crate) use swap::swap_axes;
 

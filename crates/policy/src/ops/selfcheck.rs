@@ -1,8 +1,8 @@
 //! Compares the fused operations on a device with [`composed`] in `f64` on the CPU.
 
 use super::{
-    AdamW, composed, entropy, gather_rows, gathered_logprob, linear, masked_softmax, rms_norm, rotary, squared_norm,
-    swap_axes, swiglu,
+    AdamW, composed, entropy, gather_rows, gathered_logprob, linear, masked_softmax, packed_attention, rms_norm,
+    rotary, squared_norm, swap_axes, swiglu,
 };
 use candle_core::{DType, Device, Result, Tensor, Var, backprop::GradStore};
 
@@ -23,6 +23,7 @@ pub(crate) fn selfcheck(device: &Device, dtype: DType) -> Result<Vec<Check>> {
     comparison.swiglu()?;
     comparison.rotary()?;
     comparison.masked_softmax()?;
+    comparison.packed_attention()?;
     comparison.tokens()?;
     comparison.linear()?;
     comparison.rows()?;
@@ -90,6 +91,49 @@ impl Comparison<'_> {
         Ok(())
     }
 
+    /// On a GPU alone: elsewhere there is another.
+    fn packed_attention(&mut self) -> Result<()> {
+        if !self.device.is_cuda() {
+            return Ok(());
+        }
+        let sizes = [(1, 1, 32), (4, 2, 32), (10, 5, 32), (3, 1, 64), (4, 4, 128)];
+        for (heads, kv_heads, width) in sizes {
+            for texts in [&[1usize] as &[usize], &[2, 1, 5], &[33, 64, 3, 150], &[300, 1, 1, 40, 129]] {
+                let ends: Vec<usize> = texts.iter().scan(0, |end, text| (*end += text, Some(*end)).1).collect();
+                let rows = texts.iter().sum::<usize>();
+                let spans = ends.iter().zip(texts).flat_map(|(end, text)| vec![(end - text, *end); *text]);
+                let spans: Vec<(usize, usize)> = spans.collect();
+                let pairs = |pair: &dyn Fn(usize, (usize, usize)) -> [usize; 2]| {
+                    let numbers = spans.iter().enumerate().flat_map(|(row, span)| pair(row, *span));
+                    Tensor::from_vec(numbers.map(|it| it as u32).collect::<Vec<_>>(), (rows, 2), &Device::Cpu)
+                };
+                let bounds = pairs(&|_, (start, end)| [start, end])?.to_device(self.device)?;
+                let visible = pairs(&|row, (start, _)| [start, row + 1])?.unsqueeze(0)?;
+                let inputs = [
+                    self.draw(&[rows, heads, width])?,
+                    self.draw(&[rows, kv_heads, width])?,
+                    self.draw(&[rows, kv_heads, width])?,
+                ];
+                let scale = 1.0 / (width as f64).sqrt();
+                let fused = |[q, k, v]: [&Tensor; 3]| packed_attention(q, k, v, &bounds, scale as f32);
+                let truth = |[q, k, v]: [&Tensor; 3]| {
+                    // (R, heads, D) -> (heads, R, D), with a key for every query.
+                    let by_head = |it: &Tensor| it.transpose(0, 1)?.contiguous();
+                    let for_all = |it: &Tensor| {
+                        let shape = (rows, kv_heads, heads / kv_heads, width);
+                        by_head(&it.unsqueeze(2)?.broadcast_as(shape)?.reshape((rows, heads, width))?)
+                    };
+                    let scores = by_head(q)?.matmul(&for_all(k)?.transpose(1, 2)?.contiguous()?)?.unsqueeze(0)?;
+                    let shares = composed::masked_softmax(&scores, &visible, scale)?.squeeze(0)?;
+                    by_head(&shares.matmul(&for_all(v)?)?)
+                };
+                let name = format!("packed_attention [{heads}, {kv_heads}, {width}] {texts:?}");
+                self.compare(&name, inputs, fused, truth)?;
+            }
+        }
+        Ok(())
+    }
+
     fn tokens(&mut self) -> Result<()> {
         let shapes = [(1, 1), (1, 5), (3, 33), (6, 1_000), (2, 32_000), (1, 50_257), (4, 151_936)];
         for (rows, vocabulary) in shapes {
@@ -128,7 +172,7 @@ impl Comparison<'_> {
 
     /// Picking rows, and swapping axes.
     fn rows(&mut self) -> Result<()> {
-        for (rows, width, picked) in [(1, 1, 1), (12, 33, 40), (50, 128, 7)] {
+        for (rows, width, picked) in [(1, 1, 1), (12, 33, 40), (50, 128, 7), (3, 96, 5_000)] {
             let ids: Vec<u32> = (0..picked).map(|at| (at * at * 7 + at) % rows).collect();
             let inputs = [self.draw(&[rows as usize, width])?];
             let truth_ids = Tensor::new(ids.as_slice(), &Device::Cpu)?;

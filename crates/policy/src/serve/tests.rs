@@ -63,7 +63,7 @@ fn served_logits(config: &ModelConfig, origin: &Origin<'_>, text: &[u32], form: 
 fn model_logits(config: &ModelConfig, origin: &Origin<'_>, text: &[u32]) -> Vec<Vec<f32>> {
     let parameters = Parameters::new(config, origin, Learning::Nothing, DType::F32, &Device::Cpu).unwrap();
     let model = Model::new(config.clone(), parameters, Device::Cpu, DType::F32).unwrap();
-    let (rows, _) = Rows::of_texts(&[text], &Device::Cpu);
+    let (rows, _) = Rows::of_texts(&[text]);
     model.logits(&model.hidden(&rows, None).unwrap()).unwrap().to_vec2().unwrap()
 }
 
