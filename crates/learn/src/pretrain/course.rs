@@ -13,8 +13,9 @@ pub const BLOCK: usize = 256;
 const PROMPT_WEIGHT: f32 = 0.1;
 /// With replies of peers, of problems how many come from the part that they had not learned from: its share of situations.
 const REVIEW_SHARE: f64 = 0.21;
-/// Of checks and choices how many are of replies that were really given.
-const REAL_SHARE: f64 = 0.5;
+/// Of checks and choices how many are of replies that were really given. There are only so many of those, and who sees one
+/// often remembers its answer.
+const REAL_SHARE: f64 = 0.3;
 
 /// What is taught, without end.
 #[derive(Clone)]
@@ -96,7 +97,7 @@ impl Course {
             let form = self.mix.draw(&mut random);
             let (lesson, situation) = match &mut review {
                 Some((_, replies)) if matches!(form, Form::Check | Form::Choose) && random.chance(REAL_SHARE) => {
-                    replies.lesson(form, &mut random)
+                    replies.lesson(form, self.noise, &mut random)
                 }
                 Some((generator, _)) if random.chance(REVIEW_SHARE) => self.made(generator, form, &mut random),
                 _ => self.made(&mut train, form, &mut random),

@@ -5,7 +5,7 @@ use super::answer::answer;
 use super::course::Sources;
 use crate::checkpoint::{KeepError, replace};
 use lemon_policy::LanguagePolicy;
-use lemon_problems::{Form, Lesson, Part, Problem, Random, prompt, read_answer};
+use lemon_problems::{Form, Lesson, Noise, Part, Problem, Random, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -105,7 +105,7 @@ impl Replies {
     }
 
     /// A lesson on one of them, and its situation: one reply to check, or two to five to choose among.
-    pub(super) fn lesson(&self, form: Form, random: &mut Random) -> (Lesson, String) {
+    pub(super) fn lesson(&self, form: Form, noise: Noise, random: &mut Random) -> (Lesson, String) {
         // There is one at least: a course takes no others. Most are taken at the first draw.
         let mut drawn = &self.answered[random.below(self.answered.len())];
         while form == Form::Choose && !drawn.solved && !random.chance(HOPELESS_SHARE) {
@@ -114,7 +114,8 @@ impl Replies {
         let mut replies: Vec<&str> = drawn.replies.iter().map(String::as_str).collect();
         random.shuffle(&mut replies);
         replies.truncate(if form == Form::Choose { 2 + random.below(MOST_READ - 1) } else { 1 });
-        (Lesson::from_replies(&drawn.problem, form, &replies), drawn.problem.situation.clone())
+        let problem = Problem { question: noise.apply(&drawn.problem.question, random), ..drawn.problem.clone() };
+        (Lesson::from_replies(&problem, form, &replies), problem.situation)
     }
 }
 

@@ -2,7 +2,7 @@ use super::score::{Question, markdown, score};
 use super::*;
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_policy::{DeviceChoice, Learning, ModelConfig, Tokenizer};
-use lemon_problems::{Form, Generator, Leaks, Part, Problem, prompt, read_published};
+use lemon_problems::{Form, Generator, Leaks, Noise, Part, Problem, prompt, read_published};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -204,7 +204,7 @@ fn choices_that_nobody_solved_are_rare() {
     let replies = Replies::new(answered);
     assert_eq!(replies.shares(), (0.5, 0.25));
     let mut random = lemon_problems::Random::new(1);
-    let chosen = (0..2_000).map(|_| replies.lesson(Form::Choose, &mut random).0);
+    let chosen = (0..2_000).map(|_| replies.lesson(Form::Choose, Noise::default(), &mut random).0);
     let without = chosen.filter(|lesson| lesson.prompt.matches("hopeless").count() == 2).count();
     // One in four of one half, against the other half.
     assert!((330..470).contains(&without), "{without}");

@@ -23,7 +23,7 @@ pub(crate) fn packed_attention(q: &Tensor, k: &Tensor, v: &Tensor, bounds: &Tens
 fn aligned(tensor: &Tensor) -> Result<Tensor> {
     let tensor = tensor.contiguous()?;
     let offset = tensor.layout().start_offset() * tensor.dtype().size_in_bytes();
-    if offset.is_multiple_of(16) { Ok(tensor) } else { tensor.copy() }
+    if offset.is_multiple_of(16) { Ok(tensor) } else { tensor.force_contiguous() }
 }
 
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "read by the kernels' launches alone"))]
