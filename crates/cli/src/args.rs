@@ -176,7 +176,7 @@ pub struct RunArgs {
     /// The seed of every random choice [default: 0]
     #[arg(long, env = "LEMON_SEED", value_name = "N")]
     pub seed: Option<u64>,
-    /// Who answers [default: endpoints]
+    /// Who answers [default: what is configured, or else a server that runs here, a pulled checkpoint, or the box]
     #[arg(long, env = "LEMON_WORKERS", value_name = "KIND")]
     pub workers: Option<WorkerKind>,
     /// What scripted workers say, in TOML
@@ -206,8 +206,11 @@ pub struct RunArgs {
 pub enum WorkerKind {
     /// The configured endpoints
     Endpoints,
-    /// Models in this process: those of `local = …` in the configuration, or pulled ones
+    /// Models in this process: those of `local = …` in the configuration, or pulled ones, or those in the box
     Local,
+    /// The small models that ship with this program: they solve arithmetic word problems only
+    #[value(name = "box")]
+    InTheBox,
     /// A cassette
     Replay,
     /// A script; no model is called
@@ -220,6 +223,7 @@ impl WorkerKind {
         match self {
             WorkerKind::Endpoints => "endpoints",
             WorkerKind::Local => "local",
+            WorkerKind::InTheBox => "box",
             WorkerKind::Replay => "replay",
             WorkerKind::Scripted => "scripted",
         }

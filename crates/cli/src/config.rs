@@ -1,6 +1,7 @@
 //! `lemon.toml`: what stands in it, and where it is.
 
 use crate::fault::{Fault, read_file};
+use crate::in_the_box;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::Limits;
@@ -46,7 +47,7 @@ pub struct Capacity {
     /// The model's name there.
     #[serde(default)]
     pub model: String,
-    /// Instead of both: the folder of a model to run in this process.
+    /// Instead of both: the folder of a model to run in this process, or `box:small`, `box:medium`, `box:large`.
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -236,8 +237,8 @@ impl Config {
             .map_err(|error| Fault::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
         config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let folder = config.folder.clone();
-        let locals = config.capacity.iter_mut().filter_map(|(_, capacity)| capacity.local.as_mut());
-        for local in locals {
+        let on_disk = config.capacity.iter_mut().filter(|(_, capacity)| !in_the_box::serves(capacity));
+        for local in on_disk.filter_map(|(_, capacity)| capacity.local.as_mut()) {
             *local = folder.join(&*local).to_string_lossy().into_owned();
         }
         config.check(path)?;

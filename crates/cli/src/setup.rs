@@ -112,7 +112,7 @@ pub fn worker_kind(config: &Config, args: &RunArgs) -> Result<Option<WorkerKind>
     let kind = |name: &String| {
         <WorkerKind as clap::ValueEnum>::from_str(name, false).map_err(|_| {
             Fault::new(format!("run.workers is `{name}`, which no workers are called"))
-                .hint("they are called endpoints, local, replay and scripted")
+                .hint("they are called endpoints, local, box, replay and scripted")
         })
     };
     config.run.workers.as_ref().map(kind).transpose()
@@ -131,7 +131,7 @@ pub fn backend(
     let levels = capacities(config, &args.endpoints);
     let (mut worker_file, mut identities) = (None, Vec::new());
     let worker: Arc<dyn Worker> = match kind {
-        WorkerKind::Endpoints | WorkerKind::Local => {
+        WorkerKind::Endpoints | WorkerKind::Local | WorkerKind::InTheBox => {
             let (worker, known) = workers::worker(&levels)?;
             identities = known;
             worker
@@ -268,7 +268,11 @@ pub fn orchestrator(
 ) -> Result<Arc<dyn Orchestrator>, Fault> {
     let settings = &config.orchestrator;
     let file = |path: &PathBuf| read_file(&config.resolve(path));
-    let prompted = || prompted(config, language);
+    let prompted = || match workers {
+        WorkerKind::InTheBox => Err(Fault::new("the models in the box solve word problems; they write no teams")
+            .hint("leave [orchestrator] out of the configuration, or give --spec FILE and set its kind to `fixed`")),
+        _ => prompted(config, language),
+    };
     let learned = || -> Result<Arc<dyn Orchestrator>, Fault> {
         match &settings.model {
             Some(_) => Ok(Arc::new(writer(config, &ModelArgs::default(), language)?)),

@@ -4,9 +4,9 @@ use crate::args::{Endpoints, WorkerKind};
 use crate::config::{Capacity, Config};
 use crate::discover::{self, Found, Levels};
 use crate::fault::Fault;
-use crate::{models, setup};
+use crate::{in_the_box, models, setup};
 use lemon_exec::worker::{ByLevel, OpenAi, Worker};
-use lemon_local::{Local, LocalModel};
+use lemon_local::{Local, LocalModel, OUT_OF_REACH, is_word_problem};
 use lemon_policy::serve::EngineSettings;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// The usual names of levels.
 const LEVELS: [&str; 3] = ["small", "medium", "large"];
+/// Why the models in the box refuse tasks.
+const WHY: &str = "they solve arithmetic word problems only";
 
 /// Who answers, and what is known of each level of model.
 pub struct Chosen {
@@ -21,28 +23,38 @@ pub struct Chosen {
     pub kind: WorkerKind,
     /// The levels, weakest first.
     pub levels: Vec<(String, Capacity)>,
+    /// Whether they are configured: of those that were found it was said who they are.
+    pub configured: bool,
 }
 
 /// The workers of this kind; where no kind is named, the first there are: what is configured, a server that runs on this
-/// machine, a checkpoint that was pulled. Unless it is to be quiet, it says whom it found.
+/// machine, a checkpoint that was pulled, the models in the box. Unless it is to be quiet, it says whom it found.
 ///
 /// # Errors
-/// There are none.
+/// There are none of the kind, or none that could answer these questions.
 pub async fn choose(
     config: &Config,
     endpoints: &Endpoints,
     kind: Option<WorkerKind>,
+    questions: &[&str],
     quiet: bool,
 ) -> Result<Chosen, Fault> {
     let mut configured = setup::capacities(config, endpoints);
     let chosen = |kind, levels, notice: Option<String>| {
-        if let Some(notice) = notice.filter(|_| !quiet) {
-            eprintln!("{notice}");
+        let chosen = Chosen { kind, levels, configured: false };
+        let warning = chosen.beyond(questions)?;
+        for line in notice.into_iter().chain(warning).filter(|_| !quiet) {
+            eprintln!("{line}");
         }
-        Ok(Chosen { kind, levels })
+        Ok(chosen)
+    };
+    let in_the_box = || {
+        let notice = format!("{}\n{}", in_the_box::NOTICE, in_the_box::STRONGER);
+        chosen(WorkerKind::InTheBox, in_the_box::levels(), Some(notice))
     };
     let usual = match kind {
         Some(kind @ (WorkerKind::Scripted | WorkerKind::Replay)) => return chosen(kind, configured, None),
+        Some(WorkerKind::InTheBox) => return in_the_box(),
         Some(WorkerKind::Local) => {
             configured.retain(|(_, capacity)| capacity.local.is_some());
             WorkerKind::Local
@@ -57,7 +69,8 @@ pub async fn choose(
     }
     if !configured.is_empty() {
         let local = configured.iter().all(is_local);
-        return chosen(if local { WorkerKind::Local } else { usual }, configured, None);
+        let chosen = chosen(if local { WorkerKind::Local } else { usual }, configured, None)?;
+        return Ok(Chosen { configured: true, ..chosen });
     }
     if usual == WorkerKind::Endpoints {
         let servers = discover::running_servers(&discover::ports()?).await;
@@ -65,17 +78,50 @@ pub async fn choose(
             return chosen(WorkerKind::Endpoints, levels, Some(notice));
         }
     }
+    if kind == Some(WorkerKind::Endpoints) {
+        return Err(Fault::new("no endpoint is configured").hint(
+            "give --base-url and --model, or write a lemon.toml with `lemon init`; \
+             `--workers box` asks the small models that ship with this program",
+        ));
+    }
     match pulled() {
-        Some((levels, notice)) if kind != Some(WorkerKind::Endpoints) => {
-            chosen(WorkerKind::Local, levels, Some(notice))
+        Some((levels, notice)) => chosen(WorkerKind::Local, levels, Some(notice)),
+        None => in_the_box(),
+    }
+}
+
+impl Chosen {
+    /// The models, each once. Their addresses may hold what is nobody's business.
+    pub fn names(&self) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for (_, Capacity { local, model, .. }) in &self.levels {
+            let name = local.as_deref().unwrap_or(model);
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
-        _ if usual == WorkerKind::Local => Err(Fault::new("there is no model to run in this process").hint(
-            "`lemon models pull OWNER/NAME` gets one; or say `local = \"FOLDER\"` in a [capacity.…] of lemon.toml",
-        )),
-        _ => Err(Fault::new("no endpoint is configured").hint(
-            "give --base-url and --model, or write a lemon.toml with `lemon init`, or `lemon models pull OWNER/NAME`; \
-             `lemon run --workers scripted` and `lemon eval --workers sim` need no model",
-        )),
+        names.join(", ")
+    }
+
+    /// What to say of questions that none of them would answer.
+    ///
+    /// # Errors
+    /// All are such questions.
+    fn beyond(&self, questions: &[&str]) -> Result<Option<String>, Fault> {
+        let asked = matches!(self.kind, WorkerKind::Local | WorkerKind::InTheBox);
+        if !(asked && self.levels.iter().all(|(_, capacity)| in_the_box::serves(capacity))) {
+            return Ok(None);
+        }
+        let beyond = questions.iter().filter(|question| !is_word_problem(question)).count();
+        let fact = match (beyond, questions.len()) {
+            (0, _) => return Ok(None),
+            (1, 1) => format!("the models in the box solve {OUT_OF_REACH}"),
+            (beyond, all) if beyond < all => {
+                return Ok(Some(format!("warning: the models in the box will refuse {beyond} of {all} tasks: {WHY}")));
+            }
+            (_, all) => format!("the models in the box would refuse all {all} tasks: {WHY}"),
+        };
+        Err(Fault::new(fact).hint(in_the_box::STRONGER))
     }
 }
 
@@ -132,6 +178,10 @@ pub fn worker(levels: &[(String, Capacity)]) -> Result<(Arc<dyn Worker>, Vec<Str
 }
 
 fn load(level: &str, local: &str) -> Result<LocalModel, Fault> {
+    if let Some(name) = local.strip_prefix(in_the_box::PREFIX) {
+        return in_the_box::load(name)
+            .map_err(|fault| Fault { fact: format!("capacity `{level}`: {}", fault.fact), ..fault });
+    }
     let folder = Path::new(local);
     let loaded = LocalModel::load(folder, EngineSettings::default());
     let named = |model| match models::name_of(folder) {

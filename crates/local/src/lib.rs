@@ -7,14 +7,14 @@ mod model;
 mod short;
 
 pub use model::{CARD, LocalError, LocalModel, PromptForm};
-pub use short::OUT_OF_REACH;
+pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_policy::serve::{self, Finish, ServeError};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_trace::FailureKind;
-use short::{is_word_problem, short_prompt};
+use short::short_prompt;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
                 None => Cow::Owned(question(&request.messages)),
             };
             if !is_word_problem(&brief.question) {
-                return Err(refused(OUT_OF_REACH.to_owned()));
+                return Err(refused(format!("it solves {OUT_OF_REACH}")));
             }
             Ok(tokenizer.encode_plain(&short_prompt(&brief)))
         }

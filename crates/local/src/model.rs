@@ -1,8 +1,9 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
-use lemon_policy::PolicyError;
 use lemon_policy::serve::{Engine, EngineSettings};
+use lemon_policy::{Packed, PolicyError};
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,14 +79,31 @@ impl LocalModel {
             Err(error) => return Err(LocalError::Card { path, fact: error.to_string() }),
         };
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
-        let model = LocalModel::new(name, Engine::load(folder, settings)?, card.prompt);
-        let temperature = card.temperature.unwrap_or(model.temperature);
-        Ok(LocalModel { temperature, files: fingerprint(folder), ..model })
+        let files = fingerprint(|name| std::fs::read(folder.join(name)).ok().map(Cow::Owned));
+        Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).with(&card, files))
+    }
+
+    /// Loads a model whose files are part of the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_packed(name: &str, files: Packed, settings: EngineSettings) -> Result<LocalModel, LocalError> {
+        let file = |name: &str| files.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes);
+        let card = match file(CARD) {
+            Some(text) => read_card(Path::new(CARD), text)?,
+            None => Card::default(),
+        };
+        let model = LocalModel::new(name.to_owned(), Engine::load_packed(files, settings)?, card.prompt);
+        Ok(model.with(&card, fingerprint(|name| file(name).map(Cow::Borrowed))))
     }
 
     /// A model that is served already.
     pub fn new(name: String, engine: Engine, form: PromptForm) -> LocalModel {
         LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new(), files: 0 }
+    }
+
+    fn with(self, card: &Card, files: u64) -> LocalModel {
+        LocalModel { temperature: card.temperature.unwrap_or(self.temperature), files, ..self }
     }
 
     /// Everything about it that determines a reply, for the reuse key. It reads all weights once.
@@ -97,10 +115,10 @@ impl LocalModel {
 }
 
 /// A number that follows from the files beside the weights that have a say in replies.
-fn fingerprint(folder: &Path) -> u64 {
+fn fingerprint<'a>(read: impl Fn(&str) -> Option<Cow<'a, [u8]>>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"] {
-        std::fs::read(folder.join(name)).ok().hash(&mut hasher);
+        read(name).hash(&mut hasher);
     }
     hasher.finish()
 }

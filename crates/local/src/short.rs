@@ -3,19 +3,56 @@
 use lemon_exec::worker::Brief;
 use lemon_problems::{Form, prompt};
 
-/// What such models say of anything else.
+/// What such models solve, said of anything else.
 pub const OUT_OF_REACH: &str =
-    "it solves arithmetic word problems only, and this is not one: it has fewer than two numbers";
+    "arithmetic word problems only, and this is not one: it should have two numbers and ask for a third";
 
-/// Whether a question is of the kind that small models of our own were taught: there are numbers to reckon with.
+/// Words that stand for a number.
+const NUMBERS: &[&str] = &[
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "twenty",
+    "dozen", "half", "twice", "double", "triple", "each", "every",
+];
+/// Words that ask for one.
+const ASKS: &[&str] = &["find", "calculate", "compute", "determine", "total", "altogether", "sum"];
+/// What follows a "how" that asks for one.
+const HOW: &[&str] = &[
+    "many", "much", "few", "more", "less", "far", "long", "longer", "short", "old", "tall", "high", "deep", "wide",
+    "thick", "big", "large", "heavy", "fast", "soon", "late", "often", "likely",
+];
+/// What follows a "what" that asks for one.
+const WHAT: &[&str] = &[
+    "is",
+    "s",
+    "was",
+    "will",
+    "would",
+    "does",
+    "number",
+    "amount",
+    "fraction",
+    "percent",
+    "percentage",
+    "time",
+    "year",
+    "speed",
+    "score",
+];
+
+/// Whether a question is of the kind that small models of our own were taught: there are numbers to reckon with, and it asks
+/// for a number. It is no proof, but it keeps them from making something up about most of what they know nothing of.
 pub fn is_word_problem(question: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "twenty",
-        "dozen", "half", "twice", "double", "triple", "each", "every",
-    ];
-    let is_number = |word: &&str| word.contains(|c: char| c.is_ascii_digit()) || WORDS.contains(word);
     let text = question.to_lowercase();
-    text.split(|c: char| !c.is_alphanumeric()).filter(is_number).count() >= 2
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &&&str| word.contains(|c: char| c.is_ascii_digit()) || NUMBERS.contains(word);
+    let numbers = words.iter().filter(is_number).count();
+    let asks = |pair: &[&str]| match pair {
+        ["how", next] => HOW.contains(next),
+        ["what", next] => WHAT.contains(next),
+        _ => false,
+    };
+    // A sum that stands alone, as 2 + 2, asks for itself.
+    let asked = numbers == words.len() || words.windows(2).any(asks) || words.iter().any(|word| ASKS.contains(word));
+    numbers >= 2 && asked
 }
 
 /// The prompt: the task, what was read of others, and one word for what is wanted.
@@ -68,7 +105,9 @@ mod tests {
             ..Brief::default()
         };
         let text = short_prompt(&brief);
-        let rest = text.strip_prefix("task: ana has 3 pens and buys 4. how many?\n").unwrap();
+        // What becomes of the question itself is a matter of `lemon_problems`.
+        let (task, rest) = text.split_once('\n').unwrap();
+        assert!(task.starts_with("task: ") && task.ends_with(" has 3 pens and buys 4. how many?"), "{task}");
         assert_eq!(rest, expected);
     }
 
@@ -78,8 +117,15 @@ mod tests {
         check("Ana has 3 pens and buys 4. How many?", true);
         check("Each of 5 friends gets a pen. How many pens?", true);
         check("I have two apples and eat one. What is left?", true);
+        check("It was 80 dollars and is 15 % off. What does it cost?", true);
+        check("Find the sum of 3 and 4.", true);
+        check("2 + 2", true);
+        check("2?", false);
         check("Who was the first president?", false);
         check("What happened in 1989?", false);
+        check("What happened between 1914 and 1918?", false);
+        check("Who were the two first presidents, and which one was older?", false);
+        check("Write a function that adds 2 and 3.", false);
         check("Write a poem.", false);
         check("", false);
     }

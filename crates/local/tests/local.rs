@@ -157,7 +157,16 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     // Without a brief, what was asked last is the question.
     assert_eq!(cost(local.ask(&request("1 + 1?", 1)).await), Some(prompt.len() as u64));
     let name = folder.path().file_name().unwrap().to_string_lossy();
-    check(&local, &request("Who?", 5), FailureKind::Refused, &format!("{name}: {OUT_OF_REACH}")).await;
+    check(&local, &request("Who?", 5), FailureKind::Refused, &format!("{name}: it solves {OUT_OF_REACH}")).await;
+
+    // The same files as part of the program make the same model.
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap());
+    let packed: Vec<(&'static str, &'static [u8])> = files
+        .map(|file| (file.file_name().into_string().unwrap().leak(), std::fs::read(file.path()).unwrap().leak()))
+        .map(|(name, bytes)| (&*name, &*bytes))
+        .collect();
+    let packed = LocalModel::load_packed(&name, packed.leak(), settings()).unwrap();
+    assert_eq!((packed.form, packed.identity()), (PromptForm::Short, load().unwrap().identity()));
 
     std::fs::write(&card, r#"{"prompt":"long"}"#).unwrap();
     let message = load().err().unwrap().to_string();

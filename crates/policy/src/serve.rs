@@ -24,7 +24,7 @@ pub use crew::Crew;
 pub use ticket::Ticket;
 
 use crate::config::ModelConfig;
-use crate::folder::Folder;
+use crate::folder::{Folder, Packed};
 use crate::ops::paged::BLOCK;
 use crate::ops::panels;
 use crate::parameters::Origin;
@@ -214,6 +214,14 @@ impl Engine {
     /// A file is missing, cut short, or not what the config says.
     pub fn load(folder: &Path, settings: EngineSettings) -> Result<Engine, PolicyError> {
         Self::read(Folder::Disk(folder), settings)
+    }
+
+    /// Serves a model whose files are part of the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_packed(files: Packed, settings: EngineSettings) -> Result<Engine, PolicyError> {
+        Self::read(Folder::Packed(files), settings)
     }
 
     fn read(folder: Folder<'_>, settings: EngineSettings) -> Result<Engine, PolicyError> {

@@ -49,9 +49,14 @@ pub struct Weights {
 
 impl Default for Weights {
     fn default() -> Self {
-        Weights { situations: 40, stories: 36, facts: 16, drills: 8, published: 45 }
+        Weights { situations: 40, stories: 36, facts: 16, drills: 8, published: 80 }
     }
 }
+
+/// Published problems with no more steps than this are drawn more often than their number: they are what most people ask, and
+/// there are fewer of them than of long ones.
+const FEW_STEPS: usize = 2;
+const SHORT_SHARE: f64 = 0.65;
 
 /// Makes problems, the same for the same seed.
 #[derive(Debug, Clone)]
@@ -60,7 +65,10 @@ pub struct Generator {
     part: Part,
     weights: Weights,
     situations: Vec<&'static Situation>,
+    /// Those of few steps first.
     published: Arc<[Template]>,
+    /// How many have few steps.
+    short: usize,
     leaks: Option<Arc<Leaks>>,
     dropped: Dropped,
 }
@@ -74,6 +82,7 @@ impl Generator {
             weights: Weights::default(),
             situations: shipped().iter().filter(|situation| Part::of(&situation.name) == part).collect(),
             published: Arc::new([]),
+            short: 0,
             leaks: None,
             dropped: Dropped::default(),
         }
@@ -91,8 +100,12 @@ impl Generator {
 
     /// With published problems, those of its part.
     pub fn with_published(self, templates: &[Template]) -> Self {
-        let published = templates.iter().filter(|template| Part::of(template.name()) == self.part).cloned().collect();
-        Generator { published, ..self }
+        let of_part = templates.iter().filter(|template| Part::of(template.name()) == self.part).cloned();
+        let (mut published, long): (Vec<Template>, Vec<Template>) =
+            of_part.partition(|template| template.steps_needed() <= FEW_STEPS);
+        let short = published.len();
+        published.extend(long);
+        Generator { published: published.into(), short, ..self }
     }
 
     /// Without any problem that is a test question or nearly one.
@@ -125,7 +138,11 @@ impl Generator {
         // Tried again in place, so that what fails often is not drawn less often.
         (0..400).find_map(|_| match kind {
             0 => tell(random.pick(&self.situations)?.draft(random)?, random),
-            4 => random.pick(&self.published)?.problem(random),
+            4 => {
+                let (short, long) = self.published.split_at(self.short);
+                let is_short = long.is_empty() || !short.is_empty() && random.chance(SHORT_SHARE);
+                random.pick(if is_short { short } else { long })?.problem(random)
+            }
             _ => {
                 let draft = composed(kind, random).filter(|draft| Part::of(&draft.situation) == self.part)?;
                 if kind == 3 { as_it_stands(draft) } else { tell(draft, random) }

@@ -86,8 +86,11 @@ pub enum EvalWorkers {
     Replay,
     /// The configured endpoints
     Endpoints,
-    /// Models in this process: those of `local = …` in the configuration, or pulled ones
+    /// Models in this process: those of `local = …` in the configuration, or pulled ones, or those in the box
     Local,
+    /// The small models that ship with this program: they solve arithmetic word problems only
+    #[value(name = "box")]
+    InTheBox,
 }
 
 impl EvalWorkers {
@@ -98,6 +101,7 @@ impl EvalWorkers {
             EvalWorkers::Replay => "replay",
             EvalWorkers::Endpoints => "endpoints",
             EvalWorkers::Local => "local",
+            EvalWorkers::InTheBox => "box",
         }
     }
 
@@ -107,6 +111,7 @@ impl EvalWorkers {
             EvalWorkers::Sim | EvalWorkers::Replay => None,
             EvalWorkers::Endpoints => Some(WorkerKind::Endpoints),
             EvalWorkers::Local => Some(WorkerKind::Local),
+            EvalWorkers::InTheBox => Some(WorkerKind::InTheBox),
         }
     }
 }

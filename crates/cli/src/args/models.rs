@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 pub enum ModelsCommand {
     /// Fetch a checkpoint from the Hugging Face hub into its cache, and print the folder it is in
     Pull(PullArgs),
-    /// List the checkpoints that are here
+    /// List the models that are here: in the box, and pulled
     List {
         /// Print JSON
         #[arg(long)]

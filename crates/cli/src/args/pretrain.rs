@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct PretrainArgs {
     #[command(subcommand)]
     pub command: Option<PretrainCommand>,
-    /// The size: 0.6, 3 or 12 million parameters
+    /// The size: 0.7, 3 or 12 million parameters
     #[arg(long, required = true, value_name = "SIZE")]
     pub size: Option<SizeName>,
     /// Where the run and its best model go; a run that was broken off there goes on
@@ -99,7 +99,7 @@ pub struct PretrainScoreArgs {
 /// A worker's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SizeName {
-    /// 0.6 M parameters
+    /// 0.7 M parameters
     Small,
     /// 3 M
     Medium,

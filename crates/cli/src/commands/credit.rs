@@ -130,6 +130,7 @@ impl Job {
             Some(tokens) => {
                 format!("at most {tokens} tokens will be spent, and what tells most per token is run first")
             }
+            None if args.workers.served().is_some() => "models in this process answer".to_owned(),
             None => "no model is called".to_owned(),
         };
         let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });

@@ -5,7 +5,7 @@ use crate::config::{Capacity, Config};
 use crate::discover::{Found, ports, running_servers};
 use crate::fault::Fault;
 use crate::models::{Pulled, pulled};
-use crate::{print, println, runtime, setup, to_json, workers};
+use crate::{in_the_box, print, println, runtime, setup, to_json, workers};
 use indicatif::HumanBytes;
 use lemon_exec::Worker;
 use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request};
@@ -45,16 +45,18 @@ pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
     });
     let pulled = pulled();
     if findings.is_empty() && servers.is_empty() && pulled.is_empty() {
-        return Err(Fault::new("no endpoint is configured")
-            .hint("give --base-url and --model, or write a lemon.toml with `lemon init`"));
+        eprintln!("no endpoint is configured, and no other model is here; {}", in_the_box::STRONGER);
     }
     let healthy = findings.iter().all(|finding| finding.replies);
     if args.json {
         let servers: Vec<_> = servers.iter().map(server_json).collect();
-        println(&to_json(&json!({ "healthy": healthy, "endpoints": findings, "servers": servers, "pulled": pulled })))?;
+        let in_the_box: Vec<_> = in_the_box::listed().map(|model| model.name).collect();
+        println(&to_json(&json!({
+            "healthy": healthy, "endpoints": findings, "servers": servers, "pulled": pulled, "in_the_box": in_the_box
+        })))?;
     } else {
         let found = servers.iter().map(describe_server).chain(pulled.iter().map(describe_pulled));
-        print(&findings.iter().map(describe).chain(found).collect::<String>())?;
+        print(&findings.iter().map(describe).chain(found).chain([describe_box()]).collect::<String>())?;
     }
     Ok(u8::from(!healthy))
 }
@@ -197,6 +199,11 @@ fn describe_server(found: &Found) -> String {
             &format!("  would serve        small {}, medium {}, large {}\n", levels.small, levels.medium, levels.large);
     }
     text
+}
+
+fn describe_box() -> String {
+    let names = in_the_box::listed().map(|model| model.name).collect::<Vec<_>>().join(", ");
+    format!("{}  {names}: arithmetic word problems only\n", console::style("in the box").bold())
 }
 
 fn describe_pulled(Pulled { name, folder, bytes }: &Pulled) -> String {

@@ -1,4 +1,4 @@
-//! `lemon models`: checkpoints from the Hugging Face hub, and those that are here.
+//! `lemon models`: checkpoints from the Hugging Face hub, and the models that are here.
 
 mod hub;
 mod sum;
@@ -7,7 +7,7 @@ use crate::args::models::{ModelsCommand, PullArgs};
 use crate::commands::data::progress::Progress;
 use crate::fault::{Fault, read_file};
 use crate::models::{CONFIG, Cached, INDEX, TOKENIZER, WEIGHTS, cache, cached, read_config, shards};
-use crate::{print, println, to_json};
+use crate::{in_the_box, print, println, to_json};
 use hub::{End, Hub, Listing, RemoteFile};
 use indicatif::HumanBytes;
 use serde_json::json;
@@ -141,14 +141,15 @@ impl Pull<'_> {
 
 fn list(json: bool) -> Result<u8, Fault> {
     let cache = cache()?;
-    let found = cached(&cache);
-    if json {
-        return println(&to_json(&found));
-    }
-    if found.is_empty() {
+    let pulled = cached(&cache);
+    if pulled.is_empty() && !json {
         eprintln!("no checkpoint in {}; `lemon models pull OWNER/NAME` fetches one", cache.path().display());
     }
-    print(&found.iter().map(line).collect::<String>())
+    let found: Vec<Cached> = pulled.into_iter().chain(in_the_box::listed()).collect();
+    match json {
+        true => println(&to_json(&found)),
+        false => print(&found.iter().map(line).collect::<String>()),
+    }
 }
 
 fn line(found: &Cached) -> String {

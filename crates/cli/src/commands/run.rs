@@ -6,7 +6,7 @@ use crate::config::{Capacity, Config};
 use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
-use crate::workers::{Chosen, choose};
+use crate::workers::choose;
 use crate::{println, runtime, setup, to_json};
 use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::{Budget, Job, Runner, fresh_id};
@@ -67,6 +67,7 @@ pub async fn prepare(
     config: &Config,
     args: &RunArgs,
     before: Before,
+    questions: &[&str],
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
 ) -> Result<Prepared, Fault> {
     let kind = match before.workers.as_deref() {
@@ -76,8 +77,10 @@ pub async fn prepare(
         }
         _ => setup::worker_kind(config, args)?,
     };
-    let Chosen { kind, levels } = choose(config, &args.endpoints, kind, args.quiet).await?;
-    let config = &Config { capacity: levels.clone(), ..config.clone() };
+    let quiet = args.quiet;
+    let chosen = choose(config, &args.endpoints, kind, questions, quiet).await?;
+    let kind = chosen.kind;
+    let config = &Config { capacity: chosen.levels.clone(), ..config.clone() };
     let mut args = RunArgs {
         budget_tokens: args.budget_tokens.or(before.budget.tokens),
         budget_usd: args.budget_usd.or(before.budget.usd),
@@ -87,14 +90,13 @@ pub async fn prepare(
         cassette: args.cassette.clone(),
         record: args.record.clone(),
         no_reuse: args.no_reuse,
-        endpoints: args.endpoints.clone(),
         spec: args.spec.clone(),
         ..RunArgs::default()
     };
     match kind {
         WorkerKind::Scripted => args.script = args.script.or(before.worker_file),
         WorkerKind::Replay => args.cassette = args.cassette.or(before.worker_file),
-        WorkerKind::Endpoints | WorkerKind::Local => {}
+        WorkerKind::Endpoints | WorkerKind::Local | WorkerKind::InTheBox => {}
     }
     let language = Arc::new(setup::language(config, &args.endpoints)?);
     let spec = match &args.spec {
@@ -115,7 +117,10 @@ pub async fn prepare(
         memory: None,
         settings,
     };
-    Ok(Prepared { runner, store, language, levels, kind, meta })
+    if chosen.configured && !quiet {
+        eprintln!("what is configured answers: {}", chosen.names());
+    }
+    Ok(Prepared { runner, store, language, levels: chosen.levels, kind, meta })
 }
 
 async fn one(
@@ -125,7 +130,8 @@ async fn one(
     question: &str,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
-    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref())).await?;
+    let store = || setup::store(config, cli.store.as_deref());
+    let prepared = prepare(config, args, Before::default(), &[question], store).await?;
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
         task_id: run_id.clone(),
@@ -156,7 +162,7 @@ async fn resume(
         workers: Some(trace.header.workers.clone()),
         worker_file: meta.worker_file,
     };
-    let prepared = prepare(config, args, before, || Ok(store)).await?;
+    let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
     let talk = Talk::start(args.quiet, &prepared);
     talk.catch_up(&trace);

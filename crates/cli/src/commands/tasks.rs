@@ -47,7 +47,9 @@ pub async fn run(
         return Err(Fault::new(format!("{} has no usable task", file.display()))
             .hint(r#"one JSON object a line: {"id": "t1", "question": "What is …?"}"#));
     }
-    let prepared = prepare(config, args, Before::default(), || setup::store(config, cli.store.as_deref())).await?;
+    let questions: Vec<&str> = tasks.iter().map(|task| task.question.as_str()).collect();
+    let store = || setup::store(config, cli.store.as_deref());
+    let prepared = prepare(config, args, Before::default(), &questions, store).await?;
     let meta = BatchMeta {
         spec: prepared.meta.spec.clone(),
         budget: prepared.meta.budget,
@@ -78,7 +80,7 @@ pub async fn resume(
         .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
     let before =
         Before { spec: meta.spec, budget: meta.budget, workers: Some(meta.workers), worker_file: meta.worker_file };
-    let prepared = prepare(config, args, before, || Ok(store)).await?;
+    let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
 }
 

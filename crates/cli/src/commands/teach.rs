@@ -108,11 +108,10 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
         }
         TeacherName::Endpoint => {
             let language = &lessons.trials.evaluator.language;
-            let run = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
-            let Chosen { kind, levels } =
-                choose(config, &args.endpoints, Some(WorkerKind::Endpoints), args.quiet).await?;
+            let Chosen { kind, levels, .. } =
+                choose(config, &args.endpoints, Some(WorkerKind::Endpoints), &[], args.quiet).await?;
             let config = &Config { capacity: levels, ..config.clone() };
-            let (backend, _) = setup::backend(config, &run, kind, language)?;
+            let (backend, _) = setup::backend(config, &RunArgs::default(), kind, language)?;
             let level = language.capacities.len().saturating_sub(1);
             let structured = config.orchestrator.structured.unwrap_or(true);
             let settings = teach::endpoint::Settings { level, structured, runs: args.runs, ..Default::default() };

@@ -86,6 +86,7 @@ async fn learn(
     };
     let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
     let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
+    arena.trials.weights = recipe.reward.weights();
     if args.workers == EvalWorkers::Endpoints {
         // Replies are paid for: those of a step that is taken again come from the store.
         arena.trials.evaluator.store = Some(setup::store(config, cli.store.as_deref())?);
@@ -203,10 +204,11 @@ async fn workers(
     tasks: &Tasks,
 ) -> Result<(Backend, Language, Settings), Fault> {
     if let Some(kind) = args.workers.served() {
-        let run_args = RunArgs { endpoints: args.endpoints.clone(), ..RunArgs::default() };
-        let Chosen { kind, levels } = choose(config, &args.endpoints, Some(kind), args.quiet).await?;
-        let config = &Config { capacity: levels, ..config.clone() };
-        let language = setup::language(config, &args.endpoints)?;
+        let cases = tasks.train.iter().chain(&tasks.held_out);
+        let questions: Vec<&str> = cases.map(|case| case.item.task.question.as_str()).collect();
+        let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind), &questions, args.quiet).await?;
+        let (config, run_args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
+        let language = setup::language(config, &run_args.endpoints)?;
         let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
         return Ok((backend, language, setup::settings(config, &run_args, kind)?));
     }

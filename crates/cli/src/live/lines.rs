@@ -1,5 +1,6 @@
 //! One plain line for each thing worth telling.
 
+use crate::one_line;
 use lemon_trace::{AgentStatus, Event, EventKind, ORCHESTRATOR};
 
 /// The line for an event, if it is worth one.
@@ -13,6 +14,10 @@ pub fn line(event: &Event) -> Option<String> {
             None if diagnostics.len() == 1 => "the specification is refused: 1 fault".into(),
             None => format!("the specification is refused: {} faults", diagnostics.len()),
         },
+        EventKind::Spawn { to, role, capacity, after, .. } => {
+            let reads = if after.is_empty() { String::new() } else { format!(", reads {}", after.join(", ")) };
+            format!("{to}: {} ({capacity}){reads}", one_line(role))
+        }
         EventKind::Delegate { to, .. } if to != ORCHESTRATOR => format!("{to} begins"),
         EventKind::Retry { attempt, failure, wait_s } => {
             format!("{agent}: attempt {attempt} failed: {}; again in {wait_s:.1} s", failure.message)

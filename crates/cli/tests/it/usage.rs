@@ -74,7 +74,8 @@ fn runs_that_cannot_begin() {
     let folder = Folder::with_pair().file("garbage.yaml", [0xff, 0xfe, 0x00, 0x80]).file("empty.jsonl", "\n");
     let mut text = String::new();
     let mut add = |args: &[&str]| text += &(folder.exchange(args) + "\n");
-    add(&["run", "What is 2 + 2?"]);
+    add(&["run", "What is it?"]);
+    add(&["run", "What is 2 + 2?", "--workers", "endpoints"]);
     add(&["run"]);
     add(&["run", ""]);
     add(&["run", " \n ", "--workers", "scripted"]);
@@ -94,7 +95,7 @@ fn runs_that_cannot_begin() {
     add(&["run", "--config", "nowhere.toml", "task"]);
     snapshot!("runs_that_cannot_begin", text);
     let spec = "pair.yaml";
-    let broken = folder.lemon(&["run", "task", "--spec", spec, "--store", "pair.yaml/store.db"]);
+    let broken = folder.lemon(&["run", "What is 2 + 2?", "--spec", spec, "--store", "pair.yaml/store.db"]);
     assert_ne!(broken.code, Some(0));
 }
 

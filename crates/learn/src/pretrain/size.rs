@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// 0.6 M parameters.
+    /// 0.7 M parameters.
     Small,
     /// 3 M.
     Medium,

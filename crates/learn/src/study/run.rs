@@ -259,7 +259,8 @@ fn one(
     let file = |source| StudyError::File { path: folder.clone(), source };
     let runtime = runtime(&folder)?;
     let language = Arc::new(Language::default());
-    let arena = simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+    let mut arena = simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+    arena.trials.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
     let (trained, stops) = runtime.block_on(async {

@@ -1,7 +1,7 @@
 //! A recipe: everything that training does, as a documented TOML file that says what to expect.
 
 use lemon_credit::economy::EconomySettings;
-use lemon_credit::reward::Weight;
+use lemon_credit::reward::{Channel, Weight, Weights};
 use lemon_policy::OptimiserSettings;
 use lemon_spec::edit::Family;
 use lemon_task::SetName;
@@ -23,6 +23,9 @@ pub struct Recipe {
     pub worker_tokens: Option<u64>,
     /// The tasks.
     pub tasks: TaskSettings,
+    /// What counts beside a right answer.
+    #[serde(skip_serializing_if = "Prices::are_usual")]
+    pub reward: Prices,
     /// The policy to begin with.
     pub start: Start,
     /// How teams are drawn and run.
@@ -45,6 +48,7 @@ impl Default for Recipe {
             steps: 100,
             worker_tokens: None,
             tasks: TaskSettings::default(),
+            reward: Prices::default(),
             start: Start::default(),
             rollouts: RolloutSettings::default(),
             credit: CreditSettings::default(),
@@ -137,6 +141,35 @@ pub struct WarmStart {
 impl Default for WarmStart {
     fn default() -> Self {
         WarmStart { hidden: 128, layers: 3, vocabulary: 1_024, tasks: 400, steps: 300, batch: 32, learning_rate: 3e-3 }
+    }
+}
+
+/// What counts beside a right answer: whoever pays little for a token may want to count it for less.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    /// The weight of cheap replies.
+    pub efficiency: f64,
+    /// The weight of what the graph costs: below zero.
+    pub structure: f64,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        let of = |channel| Weights::default().get(channel).end;
+        Prices { efficiency: of(Channel::Efficiency), structure: of(Channel::Structure) }
+    }
+}
+
+impl Prices {
+    /// How channels become one reward.
+    pub fn weights(&self) -> Weights {
+        let fixed = Weights::default().with(Channel::Efficiency, Weight::fixed(self.efficiency));
+        fixed.with(Channel::Structure, Weight::fixed(self.structure))
+    }
+
+    fn are_usual(&self) -> bool {
+        *self == Prices::default()
     }
 }
 

@@ -52,6 +52,11 @@ impl Template {
         &self.name
     }
 
+    /// How many steps its solution has.
+    pub(crate) fn steps_needed(&self) -> usize {
+        self.rules.len()
+    }
+
     /// A problem with other numbers of similar size, or with the same where no others were found that come out.
     pub fn problem(&self, random: &mut Random) -> Option<Problem> {
         let renumbered = (0..200).find_map(|_| {

@@ -237,10 +237,10 @@ impl Request {
         cases: &[Case],
         quiet: bool,
     ) -> Result<(Backend, Language, Vec<bool>, Settings), Fault> {
-        let run_args =
-            RunArgs { endpoints: endpoints.clone(), budget_tokens: self.budget_tokens, ..RunArgs::default() };
         if let Some(kind) = self.kind() {
-            let Chosen { kind, levels } = choose(config, endpoints, Some(kind), quiet).await?;
+            let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+            let Chosen { kind, levels, .. } = choose(config, endpoints, Some(kind), &questions, quiet).await?;
+            let run_args = RunArgs { budget_tokens: self.budget_tokens, ..RunArgs::default() };
             let priced = levels.iter().map(|(_, capacity)| capacity.price.is_some()).collect();
             let config = &Config { capacity: levels, ..config.clone() };
             let language = setup::language(config, &run_args.endpoints)?;
