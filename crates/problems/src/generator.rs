@@ -53,10 +53,10 @@ impl Default for Weights {
     }
 }
 
-/// Published problems with no more steps than this are drawn more often than their number: they are what most people ask, and
-/// there are fewer of them than of long ones.
-const FEW_STEPS: usize = 2;
+/// Of published problems this share has few steps, however many there are of either kind.
 const SHORT_SHARE: f64 = 0.65;
+/// No more than this are few.
+const FEW_STEPS: usize = 2;
 
 /// Makes problems, the same for the same seed.
 #[derive(Debug, Clone)]
