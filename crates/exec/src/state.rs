@@ -361,8 +361,8 @@ impl RunState {
         Some(Aggregation { rule: AnswerRule::Last, candidates, chosen: Some(*last), answer, as_written: false })
     }
 
-    /// The most frequent answer. Ties go to the surest agent behind it where all say how sure they are, otherwise to the
-    /// highest capacity; then to the earliest agent.
+    /// The most frequent answer. Of those equally frequent, the one whose agents are surest together where all say how sure they
+    /// are, otherwise that of the highest capacity; then of the earliest agent.
     fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
         let keys: Vec<String> = candidates.iter().map(|(_, answer)| vote_key(answer)).collect();
         let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
@@ -372,8 +372,8 @@ impl RunState {
         let rank = |at: usize| {
             let same = || (0..candidates.len()).filter(|other| keys.get(*other) == keys.get(at));
             let level = |at: usize| candidates.get(at).map_or(0, |(index, _)| level(*index));
-            let (surest, strongest) = (same().map(sure).max(), same().map(level).max());
-            (same().count(), surest, strongest, sure(at), level(at), std::cmp::Reverse(at))
+            let (together, strongest) = (same().map(sure).sum::<u64>(), same().map(level).max());
+            (same().count(), together, strongest, sure(at), level(at), std::cmp::Reverse(at))
         };
         (0..candidates.len()).max_by_key(|at| rank(*at)).and_then(|at| candidates.get(at).cloned())
     }

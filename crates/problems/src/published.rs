@@ -31,6 +31,9 @@ pub struct Published {
 /// Why data could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
+    /// The test questions cannot be read.
+    #[error(transparent)]
+    Task(#[from] TaskError),
     /// A file is missing or unreadable.
     #[error("{path} cannot be read: {source}", path = .path.display())]
     File {

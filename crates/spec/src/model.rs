@@ -63,7 +63,7 @@ pub enum AnswerRule {
     /// The last of them that succeeded.
     #[default]
     Last,
-    /// The most frequent extracted answer; ties go to the surest agent where all say how sure they are, otherwise to the
+    /// The most frequent extracted answer; of ties the one whose agents are surest together where all say how sure they are, otherwise the
     /// higher capacity, then to the earlier agent.
     Vote,
     /// One more call, in the base role `judge`, reads them and decides.

@@ -56,6 +56,12 @@ pub enum Key<'a> {
 }
 
 impl Item {
+    /// A question of somebody's own that asks for a number.
+    pub fn of_number(id: String, question: String, answer: i64) -> Self {
+        let gold = Gold::Number(Quantity::from(answer));
+        Item { task: Task { id, question, subject: None }, position: 0, set: SetName::Custom, gold }
+    }
+
     /// The set it comes from.
     pub fn set(&self) -> SetName {
         self.set

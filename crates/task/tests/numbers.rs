@@ -181,3 +181,11 @@ fn compares_texts_without_case_and_punctuation() {
         check("The Nile", reply, false);
     }
 }
+
+#[test]
+fn a_question_of_ones_own_is_graded_like_any_other() {
+    let item = lemon_task::Item::of_number("7".into(), "Ana has 3 pens and buys 4. How many?".into(), 7);
+    assert_eq!((item.task.id.as_str(), item.set()), ("7", lemon_task::SetName::Custom));
+    assert!(grade(&item, "3 + 4 = 7\n#### 7").verdict.is_right());
+    assert!(!grade(&item, "#### 12").verdict.is_right());
+}

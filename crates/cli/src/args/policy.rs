@@ -1,6 +1,7 @@
 //! The words of `lemon policy`, `lemon sft` and `lemon teach`.
 
 use super::{DeviceName, Endpoints, WorldName};
+use crate::args::EvalWorkers;
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_task::SetName;
 use std::path::PathBuf;
@@ -163,6 +164,18 @@ pub struct TeachArgs {
     /// Tasks of each set
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub count: usize,
+    /// In place of sets: so many word problems that the workers in the box never learned from
+    #[arg(long, value_name = "N", conflicts_with = "sets")]
+    pub problems: Option<usize>,
+    /// Who works in the teams that are tried
+    #[arg(long, value_name = "KIND", default_value = "sim")]
+    pub workers: EvalWorkers,
+    /// With `--teacher search`: teams tried for each kind of task
+    #[arg(long, default_value_t = 90, value_name = "N")]
+    pub teams: usize,
+    /// With `--teacher search`: runs that a team is chosen by in the end
+    #[arg(long, default_value_t = 1200, value_name = "N")]
+    pub search_runs: usize,
     /// How often each team is run to see what it earns; 0: not at all
     #[arg(long, default_value_t = 2, value_name = "N")]
     pub runs: u32,

@@ -80,6 +80,9 @@ fn command(args: &AblateArgs) -> String {
     if !args.arms.is_empty() {
         command += &format!(" --arms {}", args.arms.join(","));
     }
+    if let Some(recipe) = &args.recipe {
+        command += &format!(" --recipe {}", recipe.display());
+    }
     if let Some(text) = &args.only {
         command += &format!(" --only \"{text}\"");
     }

@@ -10,7 +10,7 @@ use lemon_learn::pretrain::{
 };
 use lemon_local::CARD;
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
-use lemon_problems::{Leaks, Published, read_published, test_questions};
+use lemon_problems::Published;
 use lemon_task::Source;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -96,9 +96,8 @@ fn settings(args: &PretrainArgs, size: Size) -> PretrainSettings {
 /// What is published in a folder, without what is like a test question.
 fn sources(data: Option<&Path>) -> Result<(Sources, Option<Published>), Fault> {
     let Some(data) = data else { return Ok((Sources::default(), None)) };
-    let leaks = Arc::new(Leaks::of(&test_questions(data).map_err(Fault::new)?));
-    let published = read_published(data, &leaks).map_err(Fault::new)?;
-    Ok((Sources { templates: published.templates.clone(), leaks: Some(leaks) }, Some(published)))
+    let (sources, published) = Sources::read(data).map_err(Fault::new)?;
+    Ok((sources, Some(published)))
 }
 
 /// What was kept of the published problems, as `--json` shows it.

@@ -1,17 +1,19 @@
 //! `lemon teach`: pairs of tasks and specifications that a model can learn from.
 
 use crate::args::policy::{AimName, TeachArgs, TeacherName};
-use crate::args::{Cli, RunArgs, WorkerKind};
+use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Evaluator, Grader};
-use lemon_exec::Settings;
+use lemon_exec::{Backend, Settings};
 use lemon_learn::pair::{self, Pair};
 use lemon_learn::teach::{self, Lessons};
-use lemon_learn::train::build::SPLITS;
+use lemon_learn::train::build::{self, SPLITS};
+use lemon_learn::train::recipe::Prices;
 use lemon_learn::trial::Trials;
+use lemon_spec::Language;
 use lemon_task::{SetName, Source, compose, load};
 use lemon_world::World;
 use serde::Serialize;
@@ -45,23 +47,30 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is made so far is written"));
     let cases = cases(args)?;
-    let language = Arc::new(setup::language(&config, &args.endpoints)?);
+    let (backend, language, settings) = runtime.block_on(workers(args, &config, &cases))?;
+    let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
-    let preset = super::eval::request::preset(args.world);
     let evaluator = Evaluator {
-        backend: World::new(preset, cases.iter().map(|case| &case.item)).backend(),
+        backend,
         priced: vec![false; language.capacities.len()],
         language: language.clone(),
         store: None,
-        settings: Settings { reuse: false, ..Settings::default() },
+        settings,
         grader: Grader::new(sandbox),
         names: Default::default(),
     };
-    let trials = Trials::new(evaluator);
-    let world = Some(preset.as_str().to_owned());
+    let mut trials = Trials::new(evaluator);
+    if matches!(args.workers, EvalWorkers::Local | EvalWorkers::InTheBox) {
+        trials.weights = Prices::IN_PROCESS.weights();
+    }
+    let world = match args.workers {
+        EvalWorkers::Sim => super::eval::request::preset(args.world).as_str(),
+        served => served.name(),
+    };
+    let world = Some(world.to_owned());
     let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel };
     if !args.quiet {
         eprintln!("{} tasks", cases.len());
@@ -98,12 +107,9 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
-            let pairs = teach::search::teach(
-                lessons,
-                &teach::search::Settings { lesson_runs: args.runs, ..Default::default() },
-            )
-            .await
-            .map_err(fault)?;
+            let (teams, runs) = (args.teams, args.search_runs);
+            let settings = teach::search::Settings { teams, runs, lesson_runs: args.runs, ..Default::default() };
+            let pairs = teach::search::teach(lessons, &settings).await.map_err(fault)?;
             Ok((pairs, Summary::default()))
         }
         TeacherName::Endpoint => {
@@ -131,8 +137,29 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
     }
 }
 
+/// Who works in the teams that are tried, the language they understand, and how runs are carried out.
+async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<(Backend, Language, Settings), Fault> {
+    let Some(kind) = args.workers.served() else {
+        if args.workers == EvalWorkers::Replay {
+            return Err(Fault::new("recorded replies are to no team but one agent").hint("--workers sim, local or box"));
+        }
+        let world = World::new(super::eval::request::preset(args.world), cases.iter().map(|case| &case.item));
+        let language = setup::language(config, &args.endpoints)?;
+        return Ok((world.backend(), language, Settings { reuse: false, ..Settings::default() }));
+    };
+    let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+    let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind), &questions, args.quiet).await?;
+    let (config, run_args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
+    let language = setup::language(config, &run_args.endpoints)?;
+    let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
+    Ok((backend, language, setup::settings(config, &run_args, kind)?))
+}
+
 /// The tasks: of our own, or the first of the split of each set that teachers use.
 fn cases(args: &TeachArgs) -> Result<Vec<Case>, Fault> {
+    if let Some(count) = args.problems {
+        return Ok(build::problems(count, 0, args.data.as_deref()).map_err(Fault::new)?.train);
+    }
     let all = || match args.data {
         // The variant of HumanEval asks the same tasks once more.
         None => SetName::PUBLIC.into_iter().filter(|set| *set != SetName::HumanEvalPy).collect(),

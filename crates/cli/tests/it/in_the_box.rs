@@ -188,3 +188,22 @@ fn profiles_and_training_ask_them() {
     says(&train, &NOTICE);
     assert_eq!(train.json()["steps"], 1);
 }
+
+#[test]
+fn teams_of_them_can_be_tried_and_taught() {
+    let folder = Folder::new();
+    let teach = ["teach", "--teacher", "broad", "--problems", "5", "--runs", "1", "--out", "pairs.jsonl", "--json"];
+    let summary = folder.lemon(&[&teach[..], &["--workers", "box"]].concat()).ok().json();
+    assert_eq!(summary["tasks"], 5, "{summary}");
+    let success = summary["success"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&success) && summary["tokens"].as_f64().unwrap() > 50.0, "{summary}");
+    let pairs: Vec<Value> =
+        folder.read("pairs.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!pairs.is_empty());
+    for pair in pairs.iter().filter(|pair| pair["round"] == 1) {
+        assert_eq!((&pair["world"], &pair["runs"]), (&json!("box"), &json!(1)));
+    }
+    let ran = folder.lemon(&[&teach[..], &["--workers", "replay"]].concat());
+    assert_eq!(ran.code, Some(2), "{}", ran.exchange());
+    says(&ran, &["error: recorded replies are to no team but one agent", "hint: --workers sim, local or box"]);
+}

@@ -203,6 +203,15 @@ fn a_vote_goes_to_the_most_then_to_the_strongest_then_to_the_first() {
 
 #[test]
 fn a_tied_vote_goes_to_the_surest_where_all_say_how_sure_they_are() {
+    let four = "agents:\n  - {id: a, base: solver, capacity: small}\n  - {id: b, base: solver, capacity: small}\n  \
+                - {id: c, base: solver, capacity: small}\n  - {id: d, base: solver, capacity: small}\nanswer: {from: [a, b, c, d], by: vote}\n";
+    let mut tied = state(OnParentFailure::Run, &[four]);
+    for (index, (reply, sure)) in [("1", 0.9), ("2", 0.7), ("1", 0.2), ("2", 0.8)].into_iter().enumerate() {
+        tied.end(index, Outcome { confidence: Some(sure), ..Outcome::done(format!("Answer: {reply}")) });
+    }
+    // Two and two: the two that are surer together, though the surest is another.
+    check_aggregation(&tied, AnswerRule::Vote, Some("d"), Some("2"));
+
     let team = "agents:\n  - {id: s, base: solver, capacity: small}\n  - {id: m, base: solver, capacity: medium}\n  \
                 - {id: l, base: solver, capacity: large}\nanswer: {from: [s, m, l], by: vote}\n";
     let check = |ends: [(&str, Option<f64>); 3], chosen: &str, answer: &str| {

@@ -3,7 +3,11 @@
 use super::replies::Replies;
 use super::size::CONTEXT;
 use lemon_policy::{Example, Objective, Sequence, Tokenizer};
-use lemon_problems::{Form, Generator, Leaks, Lesson, Mix, Noise, Part, Random, Template};
+use lemon_problems::{
+    DataError, Form, Generator, Leaks, Lesson, Mix, Noise, Part, Published, Random, Template, read_published,
+    test_questions,
+};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Lessons in a block: those of one block are made together, from one seed.
@@ -39,6 +43,16 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// What is published in a folder, without what is like a test question, and what was dropped of it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn read(folder: &Path) -> Result<(Self, Published), DataError> {
+        let leaks = Arc::new(Leaks::of(&test_questions(folder)?));
+        let published = read_published(folder, &leaks)?;
+        Ok((Sources { templates: published.templates.clone(), leaks: Some(leaks) }, published))
+    }
+
     /// Makes problems of a part.
     pub fn generator(&self, seed: u64, part: Part) -> Generator {
         let generator = Generator::new(seed, part).with_published(&self.templates);

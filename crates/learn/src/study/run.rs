@@ -126,8 +126,7 @@ pub fn run(
         .regimes
         .iter()
         .map(|regime| tasks(&regime.recipe.tasks, study.data.as_deref()))
-        .collect::<Result<_, _>>()
-        .map_err(BuildError::from)?;
+        .collect::<Result<_, BuildError>>()?;
     warm_up(study, &lock(&queue), in_the_box, device, scratch, threads, cancel)?;
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {

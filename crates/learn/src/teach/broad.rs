@@ -7,7 +7,7 @@
 
 mod drawn;
 
-use super::look::{Sight, look};
+use super::look::{Kind, Sight, look};
 use super::rules::later_pair;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub struct Settings {
     /// Teams for each task.
     pub per_task: u32,
+    /// The share of teams of up to six in which some plan, and others solve with a plan or without and vote.
+    pub advised: f64,
     /// The share of first rounds that ask for a second.
     pub review: f64,
     /// Whether the second rounds are written too: each takes a run of its first.
@@ -34,7 +36,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { per_task: 2, review: 0.3, second_rounds: true, runs: 0 }
+        Settings { per_task: 2, advised: 0.0, review: 0.3, second_rounds: true, runs: 0 }
     }
 }
 
@@ -61,7 +63,7 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let sight = look(&task.question, task.subject.as_deref());
     let language = &lessons.trials.evaluator.language;
-    let team = team(&task.question, &sight, settings.review, language, seed);
+    let team = team(&task.question, &sight, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
     if settings.second_rounds && team.next == Next::Review {
@@ -71,12 +73,21 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     Ok(pairs)
 }
 
-/// A team drawn at random; of so many, this share asks for a second round.
-pub fn team(question: &str, sight: &Sight, review: f64, language: &Language, seed: u64) -> Spec {
+/// A team drawn at random, as the settings say.
+pub fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> Spec {
     let mut dice = Dice::new(seed);
-    let next = if dice.chance(review) { Next::Review } else { Next::Stop };
-    let mut team = dice.opening(sight.kind, next);
+    let next = if dice.chance(settings.review) { Next::Review } else { Next::Stop };
+    let is_advised = settings.advised > 0.0 && dice.chance(settings.advised);
+    let mut team = if is_advised { dice.advised(sight.kind, next) } else { dice.opening(sight.kind, next) };
     dice.staff(&mut team, question, sight, language);
+    team
+}
+
+/// A team drawn at random in which some plan, and others solve with a plan or without and vote; without words.
+pub(super) fn advised(kind: Kind, language: &Language, seed: u64) -> Spec {
+    let mut dice = Dice::new(seed);
+    let mut team = dice.advised(kind, Next::Stop);
+    dice.levels(&mut team, language);
     team
 }
 

@@ -4,15 +4,17 @@ use super::arena::Arena;
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use crate::fields::{FieldDesk, FieldTable};
 use crate::pair::Pair;
+use crate::pretrain::Sources;
 use crate::sft::{Lesson, Metrics, SftError, SftSettings, sft};
 use crate::small_model;
 use crate::student::{Scribe, Student};
-use crate::teach::{Lessons, broad};
+use crate::teach::{Lessons, broad, draw};
 use crate::trial::Trials;
 use crate::writer::{Desk, brief};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
+use lemon_problems::{DataError, Generator, Part, Problem, Weights};
 use lemon_spec::{Language, Shape};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
 use lemon_world::{Choices, Luck, World};
@@ -36,6 +38,9 @@ pub enum BuildError {
     /// A task set cannot be read.
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// Published problems cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// The model cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -52,12 +57,19 @@ pub const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::M
 /// The seeds of tasks of our own: lessons of the warm start, tasks to train on, tasks to look at.
 const OWN: [u64; 3] = [0x6c65_7373, 0x7472_6169, 0x6865_6c64];
 
+/// The seeds of problems: to train on, to look at, and of the warm start.
+const PROBLEMS: [u64; 3] = [0x7072_6f62, 0x6c6f_6f6b, 0x7761_726d];
+/// Three in four are published ones, where there are any: those are nearest to what people ask.
+const LIKE_PEOPLES: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 270 };
+/// One situation in so many is looked at and never trained on.
+const HELD_OUT: u64 = 4;
+
 /// The tasks of a recipe. Of published sets the test splits are looked at and another split is trained on; a set that has
 /// none is trained on tasks of our own of the same kind.
 ///
 /// # Errors
 /// A task set cannot be read.
-pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, TaskError> {
+pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, BuildError> {
     let mut tasks = Tasks { train: Vec::new(), held_out: Vec::new() };
     for set in &settings.sets {
         let published = |split: &str, count: usize| -> Result<Option<Vec<Item>>, TaskError> {
@@ -75,15 +87,48 @@ pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, Task
         tasks.train.extend(train);
         tasks.held_out.extend(held_out);
     }
+    if settings.problems + settings.held_out_problems > 0 {
+        let problems = problems(settings.problems, settings.held_out_problems, data)?;
+        tasks.train.extend(problems.train);
+        tasks.held_out.extend(problems.held_out);
+    }
     let looked_at: HashSet<&str> = tasks.held_out.iter().map(|case| case.item.task.question.as_str()).collect();
     tasks.train.retain(|case| !looked_at.contains(case.item.task.question.as_str()));
     Ok(tasks)
+}
+
+/// Word problems of situations that the workers in the box never learned from, with published ones where there is a folder of them;
+/// those to look at are of other situations than those to train on.
+///
+/// # Errors
+/// Published problems cannot be read.
+pub fn problems(train: usize, held_out: usize, data: Option<&Path>) -> Result<Tasks, BuildError> {
+    let sources = match data {
+        Some(folder) => Sources::read(folder)?.0,
+        None => Sources::default(),
+    };
+    let of = |seed: u64, to_look_at: bool, count: usize| {
+        let mut generator = sources.generator(seed, Part::Dev).with_weights(LIKE_PEOPLES);
+        let is_held_out = |problem: &Problem| draw(0, &["held out", &problem.situation]).is_multiple_of(HELD_OUT);
+        let problems = std::iter::repeat_with(move || generator.problem());
+        as_cases(problems.filter(move |problem| is_held_out(problem) == to_look_at).take(count))
+    };
+    Ok(Tasks { train: of(PROBLEMS[0], false, train), held_out: of(PROBLEMS[1], true, held_out) })
 }
 
 fn named(set: SetName, split: Option<&str>, items: Option<Vec<Item>>, own: impl FnOnce() -> Vec<Item>) -> Vec<Case> {
     let origin = if items.is_some() { split.unwrap_or("own") } else { "own" };
     let name: Arc<str> = format!("{}/{origin}", set.as_str()).into();
     items.unwrap_or_else(own).into_iter().map(|item| Case { set: name.clone(), item }).collect()
+}
+
+fn as_cases(problems: impl Iterator<Item = Problem>) -> Vec<Case> {
+    let set: Arc<str> = "problems/own".into();
+    let case = |(at, problem): (usize, Problem)| Case {
+        set: set.clone(),
+        item: Item::of_number(at.to_string(), problem.question, problem.answer),
+    };
+    problems.enumerate().map(case).collect()
 }
 
 /// An arena of simulated workers for these tasks; `choices`: figures of one's own.
@@ -228,12 +273,16 @@ async fn warm(
 }
 
 async fn broad_pairs(recipe: &Recipe, start: &WarmStart, language: &Arc<Language>) -> Result<Vec<Pair>, EvalError> {
-    let cases: Vec<Case> = recipe
+    let mut cases: Vec<Case> = recipe
         .tasks
         .sets
         .iter()
         .flat_map(|set| named(*set, None, None, || compose(*set, start.tasks, OWN[0] ^ recipe.seed)))
         .collect();
+    if recipe.tasks.problems > 0 {
+        let mut generator = Generator::new(PROBLEMS[2] ^ recipe.seed, Part::Train);
+        cases.extend(as_cases(std::iter::repeat_with(|| generator.problem()).take(start.tasks)));
+    }
     let cancel = CancellationToken::new();
     let tasks = Tasks { train: cases, held_out: Vec::new() };
     let arena = simulated(&tasks, &recipe.tasks, None, language.clone(), cancel.clone());
@@ -241,5 +290,5 @@ async fn broad_pairs(recipe: &Recipe, start: &WarmStart, language: &Arc<Language
         Lessons { trials: &arena.trials, cases: &tasks.train, world: None, seed: recipe.seed, cancel: &cancel };
     // Where nobody may ask for a review, nobody is taught to.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
-    broad::teach(&lessons, &broad::Settings { review, ..broad::Settings::default() }).await
+    broad::teach(&lessons, &broad::Settings { review, advised: start.advised, ..broad::Settings::default() }).await
 }

@@ -83,6 +83,12 @@ pub struct TaskSettings {
     pub train: usize,
     /// Tasks of each set to look at and never to train on.
     pub held_out: usize,
+    /// Besides, word problems of situations that the workers in the box never learned from, to train on …
+    #[serde(skip_serializing_if = "is_zero")]
+    pub problems: usize,
+    /// … and of yet others to look at.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub held_out_problems: usize,
     /// The simulated world, where the workers are one.
     pub world: Preset,
     /// In a simulated world: whether a worker that is told something else keeps its luck. Endpoints cannot have that.
@@ -92,7 +98,15 @@ pub struct TaskSettings {
 impl Default for TaskSettings {
     fn default() -> Self {
         let sets = vec![SetName::Gsm8k, SetName::Svamp, SetName::MultiArith, SetName::Aqua, SetName::Mmlu];
-        TaskSettings { sets, train: 400, held_out: 60, world: Preset::Calibrated, keep_luck: false }
+        TaskSettings {
+            sets,
+            train: 400,
+            held_out: 60,
+            problems: 0,
+            held_out_problems: 0,
+            world: Preset::Calibrated,
+            keep_luck: false,
+        }
     }
 }
 
@@ -130,6 +144,9 @@ pub struct WarmStart {
     pub vocabulary: usize,
     /// Tasks of each set that it is taught with. They are not those it is trained on later.
     pub tasks: usize,
+    /// Of the teams it is taught, the share of up to six agents in which some plan, and others solve with a plan or without.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub advised: f64,
     /// Steps; 0: it is not taught at all.
     pub steps: u64,
     /// Lessons in a step.
@@ -140,8 +157,26 @@ pub struct WarmStart {
 
 impl Default for WarmStart {
     fn default() -> Self {
-        WarmStart { hidden: 128, layers: 3, vocabulary: 1_024, tasks: 400, steps: 300, batch: 32, learning_rate: 3e-3 }
+        WarmStart {
+            hidden: 128,
+            layers: 3,
+            vocabulary: 1_024,
+            tasks: 400,
+            advised: 0.0,
+            steps: 300,
+            batch: 32,
+            learning_rate: 3e-3,
+        }
     }
+}
+
+/// What a recipe leaves out is not written, so that runs begun before it could be said go on.
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+fn is_nothing(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// What counts beside a right answer: whoever pays little for a token may want to count it for less.
@@ -162,6 +197,9 @@ impl Default for Prices {
 }
 
 impl Prices {
+    /// Where models answer in this process: tokens cost a laptop's time and nothing else.
+    pub const IN_PROCESS: Prices = Prices { efficiency: 0.02, structure: -0.0005 };
+
     /// How channels become one reward.
     pub fn weights(&self) -> Weights {
         let fixed = Weights::default().with(Channel::Efficiency, Weight::fixed(self.efficiency));

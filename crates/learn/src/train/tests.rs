@@ -106,6 +106,29 @@ async fn the_same_seed_gives_the_same_bytes_however_often_it_is_interrupted() {
     assert_ne!((&other.metrics, &other.policy), (&whole.metrics, &whole.policy));
 }
 
+#[test]
+fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
+    let none = TaskSettings { sets: Vec::new(), train: 0, held_out: 0, ..TaskSettings::default() };
+    let some = |problems, held_out_problems| {
+        tasks(&TaskSettings { problems, held_out_problems, ..none.clone() }, None).unwrap()
+    };
+    let all = some(200, 60);
+    assert_eq!((all.train.len(), all.held_out.len()), (200, 60));
+    let questions = |cases: &[Case]| cases.iter().map(|it| it.item.task.question.clone()).collect::<Vec<_>>();
+    // Blind to names and numbers, none is like another of the other kind.
+    let both = [questions(&all.train), questions(&all.held_out)].concat();
+    let cluster = lemon_problems::clusters(&both);
+    let (train, held_out) = cluster.split_at(200);
+    let alike = held_out.iter().filter(|it| train.contains(it)).count();
+    assert!(alike < 10, "{alike} of 60");
+    // The same each time, and more begin with the fewer.
+    assert_eq!(questions(&some(20, 0).train), questions(&all.train)[..20]);
+    // Nobody learned from them: a worker of the box least of all.
+    let mut lessons = lemon_problems::Generator::new(1, lemon_problems::Part::Train);
+    let learned: Vec<String> = (0..500).map(|_| lessons.problem().question).collect();
+    assert!(both.iter().all(|question| !learned.contains(question)));
+}
+
 #[tokio::test]
 async fn without_edits_it_is_plain_grpo_to_the_bit() {
     let mut plain = small();
@@ -139,7 +162,16 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
     recipe.steps = 2;
     recipe.rollouts.tasks = 2;
     recipe.tasks.train = 8;
-    let warm = WarmStart { hidden: 32, layers: 1, vocabulary: 300, tasks: 6, steps: 4, batch: 4, learning_rate: 1e-3 };
+    let warm = WarmStart {
+        hidden: 32,
+        layers: 1,
+        vocabulary: 300,
+        tasks: 6,
+        advised: 0.5,
+        steps: 4,
+        batch: 4,
+        learning_rate: 1e-3,
+    };
     recipe.start = Start::Warm(warm);
     let whole = learn(&recipe).await;
     assert_eq!(whole, learn_by(&recipe, 1).await);

@@ -86,6 +86,13 @@ fn close(a: f64, gold: f64) -> bool {
     (a - gold).abs() <= (1e-3 * gold.abs()).min(1e-6).max(rounding)
 }
 
+impl From<i64> for Quantity {
+    fn from(whole: i64) -> Self {
+        // What a float cannot hold exactly is no answer that anybody reckons with.
+        Quantity { value: whole as f64, percent: false, scaled: None }
+    }
+}
+
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.scaled.unwrap_or(self.value), if self.percent { "%" } else { "" })

@@ -16,6 +16,9 @@ const WORDINGS: [(u64, Wording); 3] = [(50, Wording::Naming), (25, Wording::Gene
 /// How several answers become one.
 const RULES: [(u64, AnswerRule); 3] = [(45, AnswerRule::Vote), (45, AnswerRule::Judge), (10, AnswerRule::Last)];
 
+/// How often in a hundred a team with planners has three agents, four, five or six.
+const ADVISED_SIZES: [(u64, usize); 4] = [(25, 3), (30, 4), (20, 5), (25, 6)];
+
 /// How agents stand to each other.
 #[derive(Clone, Copy)]
 enum Form {
@@ -110,6 +113,26 @@ impl Dice {
         Spec { agents, answer: Answer { from, by }, next }
     }
 
+    /// The shape of a first round in which some plan, and all others solve, each with one of the plans or without.
+    pub fn advised(&mut self, kind: Kind, next: Next) -> Spec {
+        let size = self.weighted(&ADVISED_SIZES, 3);
+        let planners = if size > 4 && self.chance(0.5) { 2 } else { 1 };
+        let agents: Vec<Agent> = (0..size)
+            .map(|at| match size - at {
+                _ if at < planners => agent(at, "planner", Vec::new()),
+                // The last have a plan each, so that none is written for nobody.
+                left if left <= planners => agent(at, self.worker(kind), vec![id_at(left - 1)]),
+                _ if self.chance(0.5) => {
+                    let plan = usize::from(planners == 2 && self.chance(0.5));
+                    agent(at, self.worker(kind), vec![id_at(plan)])
+                }
+                _ => agent(at, self.worker(kind), Vec::new()),
+            })
+            .collect();
+        let from: Vec<String> = agents.iter().skip(planners).map(|agent| agent.id.clone()).collect();
+        Spec { agents, answer: Answer { from, by: AnswerRule::Vote }, next }
+    }
+
     /// The agent at a place of a first round.
     fn member(&mut self, form: Form, at: usize, size: usize, kind: Kind) -> Agent {
         let last = at + 1 == size;
@@ -153,6 +176,13 @@ impl Dice {
     /// Somebody who reads so many.
     fn checker(&mut self, read: usize) -> &'static str {
         self.one_of(if read > 1 { &["critic", "verifier", "judge"] } else { &["critic", "verifier"] })
+    }
+
+    /// Gives every agent of a team a level.
+    pub fn levels(&mut self, team: &mut Spec, language: &Language) {
+        for agent in &mut team.agents {
+            agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+        }
     }
 
     /// Gives a team its levels, its words, and what each agent hands on.

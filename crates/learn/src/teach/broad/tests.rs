@@ -123,6 +123,28 @@ async fn rounds_are_written_as_the_settings_say_and_a_cancelled_lesson_ends() {
 }
 
 #[tokio::test]
+async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
+    let school = School::new(&[SetName::Gsm8k], 60);
+    let settings = Settings { advised: 1.0, review: 0.0, ..Settings::default() };
+    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    check_pairs(&pairs);
+    check_writable(&pairs);
+    let teams: Vec<Spec> = pairs.iter().map(spec).collect();
+    for team in &teams {
+        let (planners, solvers): (Vec<&Agent>, Vec<&Agent>) = team.agents.iter().partition(|it| it.base == "planner");
+        let is_read = |planner: &&Agent| solvers.iter().any(|solver| solver.after.contains(&planner.id));
+        assert!(!planners.is_empty() && planners.iter().all(is_read));
+        assert_eq!(team.answer.from, solvers.iter().map(|it| it.id.clone()).collect::<Vec<_>>());
+        assert_eq!(team.answer.by, AnswerRule::Vote);
+        assert!(planners.iter().all(|it| it.share == Share::Reply));
+    }
+    for agents in 3..=6 {
+        check_share(&teams, |team| team.agents.len() == agents, 0.12, 0.4);
+    }
+    check_share(&teams, |team| team.agents.iter().filter(|it| it.base == "planner").count() == 2, 0.1, 0.35);
+}
+
+#[tokio::test]
 async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut school = School::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
@@ -134,11 +156,12 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
 
 #[test]
 fn what_is_drawn_hangs_on_no_word_of_the_task() {
+    let settings = Settings { advised: 0.4, ..Settings::default() };
     let (language, mut shapes) = (Language::default(), BTreeMap::<usize, Vec<Spec>>::new());
     for item in [SetName::Gsm8k, SetName::Mmlu, SetName::Aqua].iter().flat_map(|set| compose(*set, 5, 3)) {
         let question = &item.task.question;
         for seed in 0..40 {
-            let mut team = team(question, &look(question, None), 0.3, &language, seed);
+            let mut team = team(question, &look(question, None), &settings, &language, seed);
             assert!(validate(&render(&team).text, &language).is_ok());
             team.agents.iter_mut().for_each(|agent| (agent.role, agent.duty) = (None, None));
             shapes.entry(seed as usize).or_default().push(team);
