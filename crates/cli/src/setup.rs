@@ -4,7 +4,9 @@ use crate::args::policy::ModelArgs;
 use crate::args::{Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::fault::{Fault, read_file};
+use crate::workers::Chosen;
 use crate::{in_the_box, workers};
+use lemon_eval::Case;
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Prompted, Refused};
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
@@ -172,6 +174,25 @@ pub fn backend(
     };
     let levels = language.capacities.iter().map(level).collect();
     Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, worker_file))
+}
+
+/// Models that are asked, for tasks to learn from: who works, the language they understand, and how runs are carried out.
+///
+/// # Errors
+/// Nobody is there, or cannot be used.
+pub async fn served(
+    config: &Config,
+    endpoints: &Endpoints,
+    kind: WorkerKind,
+    cases: impl Iterator<Item = &Case>,
+    quiet: bool,
+) -> Result<(Backend, Language, Settings), Fault> {
+    let questions: Vec<&str> = cases.map(|case| case.item.task.question.as_str()).collect();
+    let Chosen { kind, levels, .. } = workers::choose(config, endpoints, Some(kind), &questions, quiet).await?;
+    let (config, args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
+    let language = language(config, &args.endpoints)?;
+    let (backend, _) = backend(config, &args, kind, &language)?;
+    Ok((backend, language, settings(config, &args, kind)?))
 }
 
 /// What it is called in traces.

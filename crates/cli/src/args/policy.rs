@@ -1,7 +1,6 @@
 //! The words of `lemon policy`, `lemon sft` and `lemon teach`.
 
-use super::{DeviceName, Endpoints, WorldName};
-use crate::args::EvalWorkers;
+use super::{DeviceName, Endpoints, EvalWorkers, WorldName};
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_task::SetName;
 use std::path::PathBuf;

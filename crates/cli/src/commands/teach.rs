@@ -147,26 +147,20 @@ async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<(B
         let language = setup::language(config, &args.endpoints)?;
         return Ok((world.backend(), language, Settings { reuse: false, ..Settings::default() }));
     };
-    let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
-    let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind), &questions, args.quiet).await?;
-    let (config, run_args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
-    let language = setup::language(config, &run_args.endpoints)?;
-    let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
-    Ok((backend, language, setup::settings(config, &run_args, kind)?))
+    setup::served(config, &args.endpoints, kind, cases.iter(), args.quiet).await
 }
 
 /// The tasks: of our own, or the first of the split of each set that teachers use.
 fn cases(args: &TeachArgs) -> Result<Vec<Case>, Fault> {
-    if let Some(count) = args.problems {
-        return Ok(build::problems(count, 0, args.data.as_deref()).map_err(Fault::new)?.train);
-    }
     let all = || match args.data {
         // The variant of HumanEval asks the same tasks once more.
         None => SetName::PUBLIC.into_iter().filter(|set| *set != SetName::HumanEvalPy).collect(),
         Some(_) => SPLITS.map(|(set, _)| set).to_vec(),
     };
-    let sets = if args.sets.is_empty() { all() } else { args.sets.clone() };
-    let mut cases = Vec::new();
+    let (sets, mut cases) = match args.problems {
+        Some(count) => (Vec::new(), build::problems(count, 0, args.data.as_deref()).map_err(Fault::new)?.train),
+        None => (if args.sets.is_empty() { all() } else { args.sets.clone() }, Vec::new()),
+    };
     for set in sets {
         let (items, origin) = match &args.data {
             None => (compose(set, args.count, args.seed), "own"),

@@ -1,11 +1,10 @@
 //! `lemon train`: reinforcement learning by a recipe.
 
 use crate::args::train::TrainArgs;
-use crate::args::{Cli, EvalWorkers, RunArgs};
+use crate::args::{Cli, EvalWorkers};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
-use crate::workers::{Chosen, choose};
 use crate::{in_the_box, println, runtime, setup, to_json};
 use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
@@ -205,12 +204,7 @@ async fn workers(
 ) -> Result<(Backend, Language, Settings), Fault> {
     if let Some(kind) = args.workers.served() {
         let cases = tasks.train.iter().chain(&tasks.held_out);
-        let questions: Vec<&str> = cases.map(|case| case.item.task.question.as_str()).collect();
-        let Chosen { kind, levels, .. } = choose(config, &args.endpoints, Some(kind), &questions, args.quiet).await?;
-        let (config, run_args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
-        let language = setup::language(config, &run_args.endpoints)?;
-        let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
-        return Ok((backend, language, setup::settings(config, &run_args, kind)?));
+        return setup::served(config, &args.endpoints, kind, cases, args.quiet).await;
     }
     let language = Language { limits: config.limits.clone(), ..Language::default() };
     let settings = Settings { reuse: false, ..Settings::default() };

@@ -7,7 +7,7 @@
 
 mod drawn;
 
-use super::look::{Kind, Sight, look};
+use super::look::{Sight, look};
 use super::rules::later_pair;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
@@ -80,14 +80,6 @@ pub fn team(question: &str, sight: &Sight, settings: &Settings, language: &Langu
     let is_advised = settings.advised > 0.0 && dice.chance(settings.advised);
     let mut team = if is_advised { dice.advised(sight.kind, next) } else { dice.opening(sight.kind, next) };
     dice.staff(&mut team, question, sight, language);
-    team
-}
-
-/// A team drawn at random in which some plan, and others solve with a plan or without and vote; without words.
-pub(super) fn advised(kind: Kind, language: &Language, seed: u64) -> Spec {
-    let mut dice = Dice::new(seed);
-    let mut team = dice.advised(kind, Next::Stop);
-    dice.levels(&mut team, language);
     team
 }
 

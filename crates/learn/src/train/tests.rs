@@ -115,7 +115,7 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     let all = some(200, 60);
     assert_eq!((all.train.len(), all.held_out.len()), (200, 60));
     let questions = |cases: &[Case]| cases.iter().map(|it| it.item.task.question.clone()).collect::<Vec<_>>();
-    // Blind to names and numbers, none is like another of the other kind.
+    // Blind to names and numbers, hardly one is like another of the other kind.
     let both = [questions(&all.train), questions(&all.held_out)].concat();
     let cluster = lemon_problems::clusters(&both);
     let (train, held_out) = cluster.split_at(200);
@@ -123,7 +123,7 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     assert!(alike < 10, "{alike} of 60");
     // The same each time, and more begin with the fewer.
     assert_eq!(questions(&some(20, 0).train), questions(&all.train)[..20]);
-    // Nobody learned from them: a worker of the box least of all.
+    // None is a lesson of the workers in the box.
     let mut lessons = lemon_problems::Generator::new(1, lemon_problems::Part::Train);
     let learned: Vec<String> = (0..500).map(|_| lessons.problem().question).collect();
     assert!(both.iter().all(|question| !learned.contains(question)));

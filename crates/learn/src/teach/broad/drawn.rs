@@ -178,13 +178,6 @@ impl Dice {
         self.one_of(if read > 1 { &["critic", "verifier", "judge"] } else { &["critic", "verifier"] })
     }
 
-    /// Gives every agent of a team a level.
-    pub fn levels(&mut self, team: &mut Spec, language: &Language) {
-        for agent in &mut team.agents {
-            agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
-        }
-    }
-
     /// Gives a team its levels, its words, and what each agent hands on.
     pub fn staff(&mut self, team: &mut Spec, question: &str, sight: &Sight, language: &Language) {
         let read: Vec<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();

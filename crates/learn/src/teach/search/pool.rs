@@ -2,12 +2,12 @@
 
 use crate::teach::look::{Kind, look};
 use crate::teach::words::{BRIEF, WORKED, worded};
-use crate::teach::{Lessons, WIDTH, broad, draw};
+use crate::teach::{Lessons, WIDTH, draw};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError, founders, mutant};
-use lemon_spec::{Agent, Language, Share, Spec, render, validate};
+use lemon_spec::{Agent, Share, Spec, render, validate};
 use std::collections::HashSet;
 
 /// Runs after which a third of the teams is kept.
@@ -22,9 +22,7 @@ const FINALISTS: usize = 5;
 /// Changes drawn before giving up on finding a new team.
 const MOST_DRAWS: usize = 50;
 /// Agents of a team at most: beyond that no reward was ever seen to grow, and pairs get long.
-const MOST_AGENTS: usize = 6;
-/// Teams with planners that the search begins with, beside the usual shapes.
-const ADVISED: u64 = 24;
+const MOST_AGENTS: usize = 5;
 
 /// Tasks, and who tries teams on them.
 pub(super) struct Pool<'a> {
@@ -129,19 +127,7 @@ impl Pool<'_> {
         };
         let teams = founders(language, self.kind == Kind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
-        let usual = variants.collect::<Vec<_>>();
-        let advised = match self.kind {
-            Kind::Program => Vec::new(),
-            kind => (0..ADVISED)
-                .map(|number| advised(kind, language, draw(self.lessons.seed, &[&number.to_string()])))
-                .collect(),
-        };
-        usual
-            .into_iter()
-            .chain(advised)
-            .filter(|team| self.is_new(team, known))
-            .map(|team| Candidate { team, earned: Vec::new() })
-            .collect()
+        variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
     }
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
@@ -219,15 +205,6 @@ impl Pool<'_> {
         candidate.earned.extend(earned.into_iter().flatten());
         Ok(complete)
     }
-}
-
-/// A team drawn at random in which some plan, with marks for duties.
-fn advised(kind: Kind, language: &Language, seed: u64) -> Spec {
-    let mut team = broad::advised(kind, language, seed);
-    for agent in &mut team.agents {
-        (agent.role, agent.duty) = (None, Some(WORKED.to_owned()));
-    }
-    team
 }
 
 /// The team in which nobody hands on more than the answer, which costs its readers least.
