@@ -1,4 +1,4 @@
-//! The models that ship with this program: one that writes teams, three that answer.
+//! The models that ship with this program: two that write teams, three that answer.
 
 use crate::config::Capacity;
 use crate::fault::Fault;
@@ -33,11 +33,20 @@ macro_rules! worker {
     };
 }
 
-/// The one that writes teams.
-pub const ORCHESTRATOR: Packed = packed!(
-    "orchestrator",
-    "config.json" "generation_config.json" "model.safetensors" "tokenizer.json" "tokenizer_config.json"
-);
+macro_rules! orchestrator {
+    ($folder:literal) => {
+        packed!(
+            $folder,
+            "config.json" "generation_config.json" "model.safetensors" "tokenizer.json" "tokenizer_config.json"
+        )
+    };
+}
+
+/// The one that writes teams of any workers.
+const FOR_ANY: Packed = orchestrator!("orchestrator");
+
+/// The one that was trained with those that answer.
+const FOR_WORDS: Packed = orchestrator!("orchestrator-for-words");
 
 /// Those that answer, weakest first.
 const WORKERS: [(&str, Packed); 3] =
@@ -51,6 +60,12 @@ pub fn levels() -> Vec<(String, Capacity)> {
 /// Whether one of them serves a level.
 pub fn serves(capacity: &Capacity) -> bool {
     capacity.local.as_ref().is_some_and(|local| local.starts_with(PREFIX))
+}
+
+/// The one that writes teams for these levels.
+pub fn orchestrator(levels: &[(String, Capacity)]) -> Packed {
+    let are_all = !levels.is_empty() && levels.iter().all(|(_, capacity)| serves(capacity));
+    if are_all { FOR_WORDS } else { FOR_ANY }
 }
 
 /// Loads one by its name, without the prefix.
@@ -86,6 +101,16 @@ pub fn listed() -> impl Iterator<Item = Cached> {
 mod tests {
     use super::*;
     use lemon_local::PromptForm;
+
+    #[test]
+    fn who_writes_fits_who_answers() {
+        let elsewhere = ("large".to_owned(), Capacity::local("somewhere/else"));
+        let check = |levels: &[(String, Capacity)], expected: Packed| assert!(orchestrator(levels) == expected);
+        check(&levels(), FOR_WORDS);
+        check(&levels()[1..2], FOR_WORDS);
+        check(&[], FOR_ANY);
+        check(&[&levels()[..2], &[elsewhere]].concat(), FOR_ANY);
+    }
 
     #[test]
     fn those_that_answer_can_be_loaded_and_grow_from_level_to_level() {

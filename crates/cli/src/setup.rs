@@ -12,7 +12,7 @@ use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
 use lemon_learn::{Desk, MOST_TOKENS, Writer};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
+use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -209,7 +209,10 @@ pub fn policy(config: &Config, args: &ModelArgs, language: Arc<Language>) -> Res
         Some(folder) => LanguagePolicy::load(&folder, device, Learning::Nothing).map_err(|error| {
             Fault::new(error).hint("a model is a folder with config.json, model.safetensors and tokenizer.json")
         })?,
-        None => LanguagePolicy::load_packed(in_the_box::ORCHESTRATOR, device, Learning::Nothing).map_err(Fault::new)?,
+        None => {
+            let files = in_the_box::orchestrator(&config.capacity);
+            LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(Fault::new)?
+        }
     };
     let desk = desk(&policy, language);
     Ok((policy, desk))
@@ -247,6 +250,7 @@ fn greedy(policy: LanguagePolicy, desk: Desk, name: String) -> Writer {
 
 /// The orchestrator in the box, read when it first has to write.
 struct InTheBox {
+    files: Packed,
     language: Arc<Language>,
     writer: OnceLock<Option<Writer>>,
 }
@@ -254,8 +258,7 @@ struct InTheBox {
 impl InTheBox {
     fn writer(&self) -> Option<&Writer> {
         let read = || {
-            let policy =
-                LanguagePolicy::load_packed(in_the_box::ORCHESTRATOR, DeviceChoice::Cpu, Learning::Nothing).ok()?;
+            let policy = LanguagePolicy::load_packed(self.files, DeviceChoice::Cpu, Learning::Nothing).ok()?;
             let desk = desk(&policy, as_in_the_box(&self.language));
             Some(greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities))
         };
@@ -298,7 +301,10 @@ pub fn orchestrator(
         match &settings.model {
             Some(_) => Ok(Arc::new(writer(config, &ModelArgs::default(), language)?)),
             // Read only if it has to write: most runs of a given team never ask.
-            None => Ok(Arc::new(InTheBox { language: language.clone(), writer: OnceLock::new() })),
+            None => {
+                let files = in_the_box::orchestrator(&config.capacity);
+                Ok(Arc::new(InTheBox { files, language: language.clone(), writer: OnceLock::new() }))
+            }
         }
     };
     let after_a_file = |reviewer| -> Result<Arc<dyn Orchestrator>, Fault> {

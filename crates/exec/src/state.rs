@@ -8,6 +8,9 @@ use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use std::sync::Arc;
 
+/// An agent that gives its answer less than this chance has no vote.
+const LEAST_SURE: f64 = 0.1;
+
 /// The state of one run.
 #[derive(Debug, Clone)]
 pub struct RunState {
@@ -362,8 +365,12 @@ impl RunState {
     }
 
     /// The most frequent answer. Of those equally frequent, the one whose agents are surest together where all say how sure they
-    /// are, otherwise that of the highest capacity; then of the earliest agent.
+    /// are, otherwise that of the highest capacity; then of the earliest agent. Who is as good as sure to be wrong has no vote,
+    /// unless all are.
     fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
+        let stands = |(index, _): &&(usize, String)| self.confidence(*index).is_none_or(|it| it >= LEAST_SURE);
+        let standing: Vec<(usize, String)> = candidates.iter().filter(stands).cloned().collect();
+        let candidates = if standing.is_empty() { candidates } else { &standing };
         let keys: Vec<String> = candidates.iter().map(|(_, answer)| vote_key(answer)).collect();
         let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
         let confidences: Option<Vec<f64>> = candidates.iter().map(|(index, _)| self.confidence(*index)).collect();

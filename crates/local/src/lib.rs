@@ -3,32 +3,62 @@
 //! `Request → prompt of the model's own form → engine → Reply`. Everything hard is `policy::serve`'s; here a conversation
 //! becomes tokens, levels find their engines, and what can go wrong becomes what the executor knows.
 
+mod calibration;
 mod model;
 mod short;
 
-pub use model::{CARD, LocalError, LocalModel, PromptForm};
+pub use calibration::Calibration;
+pub use model::{CARD, Card, LocalError, LocalModel, PromptForm};
 pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_policy::serve::{self, Finish, ServeError};
 use lemon_policy::tokenizer::{Message, Role};
+use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;
 use short::short_prompt;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Workers that are models of this process, one for each level; levels may share one.
 pub struct Local {
     levels: Vec<LocalModel>,
+    said: Mutex<HashMap<Asked, serve::Reply>>,
 }
+
+/// What was asked without chance: the level, the prompt, and how many tokens the reply may have. The same is said again.
+type Asked = (usize, Vec<u32>, usize);
+
+/// Replies that are kept; then it begins anew. In training and in evaluations many teams ask the same, and most of it soon.
+const MOST_KEPT: usize = 1 << 16;
 
 impl Local {
     /// Workers for these levels, weakest first.
     pub fn new(levels: Vec<LocalModel>) -> Local {
-        Local { levels }
+        Local { levels, said: Mutex::default() }
     }
+
+    /// What was said to this before.
+    fn said(&self, asked: &Asked) -> Option<serve::Reply> {
+        lock(&self.said).get(asked).cloned()
+    }
+
+    fn keep(&self, asked: Asked, reply: serve::Reply) {
+        let mut said = lock(&self.said);
+        if said.len() >= MOST_KEPT {
+            said.clear();
+        }
+        said.insert(asked, reply);
+    }
+}
+
+/// A panic elsewhere leaves whole replies: nothing else is ever put in.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -48,9 +78,28 @@ impl Worker for Local {
             stop: level.stop.clone(),
             caller: caller(),
         };
+        let key = (asked.temperature == 0.0).then(|| (request.level, asked.prompt.clone(), asked.max_tokens));
+        if let Some(reply) = key.as_ref().and_then(|key| self.said(key)) {
+            return usable(reply, request, level);
+        }
         let ticket = level.engine.try_submit(asked).map_err(|error| failure(&level.name, &error))?;
         let reply = ticket.await.map_err(|error| failure(&level.name, &error))?;
+        if let Some(key) = key {
+            self.keep(key, reply.clone());
+        }
         usable(reply, request, level)
+    }
+}
+
+/// What an agent was told; of somebody who only asks a question, what was said last.
+fn brief(request: &Request) -> Cow<'_, Brief> {
+    match &request.brief {
+        Some(brief) => Cow::Borrowed(brief.as_ref()),
+        None => {
+            let said = request.messages.iter().rfind(|message| message.role == Speaker::User);
+            let question = said.map_or("", |message| message.content.as_str());
+            Cow::Owned(Brief { question: question.into(), ..Brief::default() })
+        }
     }
 }
 
@@ -64,10 +113,7 @@ fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
             tokenizer.prompt(&messages).map_err(|error| refused(error.to_string()))
         }
         PromptForm::Short => {
-            let brief = match &request.brief {
-                Some(brief) => Cow::Borrowed(brief.as_ref()),
-                None => Cow::Owned(question(&request.messages)),
-            };
+            let brief = brief(request);
             if !is_word_problem(&brief.question) {
                 return Err(refused(format!("it solves {OUT_OF_REACH}")));
             }
@@ -83,12 +129,6 @@ fn caller() -> u64 {
     hasher.finish()
 }
 
-/// The brief of somebody who only asks a question: what was said last.
-fn question(messages: &[ChatMessage]) -> Brief {
-    let said = messages.iter().rfind(|message| message.role == Speaker::User);
-    Brief { question: said.map_or("", |message| message.content.as_str()).into(), ..Brief::default() }
-}
-
 fn message(message: &ChatMessage) -> Message {
     let role = match message.role {
         Speaker::System => Role::System,
@@ -102,7 +142,14 @@ fn message(message: &ChatMessage) -> Message {
 fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
     let usage =
         Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
-    let confidence = Some(reply.confidence());
+    let likelihood = reply.confidence();
+    let confidence = Some(match &level.calibration {
+        // Of a plan nobody knows whether it is right.
+        Some(calibration) if read_answer(&reply.text).is_some() => {
+            calibration.probability(likelihood, doubts(&brief(request).question, &reply.text))
+        }
+        _ => likelihood,
+    });
     let fault = match reply.finish {
         Finish::Length if usage.tokens_out < request.max_tokens => {
             let longest = level.engine.longest();

@@ -1,8 +1,9 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
+use crate::calibration::Calibration;
 use lemon_policy::serve::{Engine, EngineSettings};
 use lemon_policy::{Packed, PolicyError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -23,12 +24,14 @@ pub struct LocalModel {
     pub top_p: f32,
     /// Texts that end a reply, besides the model's own end.
     pub stop: Vec<String>,
+    /// How likely a solution is right, where that was found out. `None`: it is as sure as its tokens are likely.
+    pub calibration: Option<Calibration>,
     /// What tells its vocabulary, its template and its settings from others.
     pub files: u64,
 }
 
 /// How a request becomes a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptForm {
     /// The conversation, by the model's chat template.
@@ -57,13 +60,44 @@ pub enum LocalError {
 /// What a model says about itself beyond what the hub's files have a place for.
 pub const CARD: &str = "lemon.json";
 
-#[derive(Default, Deserialize)]
+/// What [`CARD`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Card {
+pub struct Card {
+    /// How a request becomes a prompt.
     #[serde(default)]
-    prompt: PromptForm,
+    pub prompt: PromptForm,
     /// The temperature of requests that name none.
-    temperature: Option<f32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// How likely a solution is right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+impl Card {
+    /// What the card in a folder says; without one, nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(folder: &Path) -> Result<Card, LocalError> {
+        let path = folder.join(CARD);
+        match std::fs::read(&path) {
+            Ok(text) => read_card(&path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Card::default()),
+            Err(error) => Err(LocalError::Card { path, fact: error.to_string() }),
+        }
+    }
+
+    /// Puts it into a folder.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), LocalError> {
+        let path = folder.join(CARD);
+        let text = serde_json::to_string(self).unwrap_or_default() + "\n"; // Words and numbers always serialise.
+        std::fs::write(&path, text).map_err(|error| LocalError::Card { path, fact: error.to_string() })
+    }
 }
 
 impl LocalModel {
@@ -72,12 +106,7 @@ impl LocalModel {
     /// # Errors
     /// A file is missing or malformed.
     pub fn load(folder: &Path, settings: EngineSettings) -> Result<LocalModel, LocalError> {
-        let path = folder.join(CARD);
-        let card = match std::fs::read(&path) {
-            Ok(text) => read_card(&path, &text)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Card::default(),
-            Err(error) => return Err(LocalError::Card { path, fact: error.to_string() }),
-        };
+        let card = Card::read(folder)?;
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
         let files = fingerprint(|name| std::fs::read(folder.join(name)).ok().map(Cow::Owned));
         Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).with(&card, files))
@@ -99,18 +128,20 @@ impl LocalModel {
 
     /// A model that is served already.
     pub fn new(name: String, engine: Engine, form: PromptForm) -> LocalModel {
-        LocalModel { name, engine: Arc::new(engine), form, temperature: 0.7, top_p: 1.0, stop: Vec::new(), files: 0 }
+        let engine = Arc::new(engine);
+        LocalModel { name, engine, form, temperature: 0.7, top_p: 1.0, stop: Vec::new(), calibration: None, files: 0 }
     }
 
     fn with(self, card: &Card, files: u64) -> LocalModel {
-        LocalModel { temperature: card.temperature.unwrap_or(self.temperature), files, ..self }
+        let temperature = card.temperature.unwrap_or(self.temperature);
+        LocalModel { temperature, calibration: card.calibration, files, ..self }
     }
 
     /// Everything about it that determines a reply, for the reuse key. It reads all weights once.
     pub fn identity(&self) -> String {
-        let LocalModel { name, form, temperature, top_p, stop, files, .. } = self;
+        let LocalModel { name, form, temperature, top_p, stop, calibration, files, .. } = self;
         let weights = self.engine.fingerprint();
-        format!("local {name} {weights:016x} {files:016x} {form:?} {temperature} {top_p} {stop:?}")
+        format!("local {name} {weights:016x} {files:016x} {form:?} {temperature} {top_p} {stop:?} {calibration:?}")
     }
 }
 

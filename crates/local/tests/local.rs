@@ -72,6 +72,18 @@ async fn a_reply_has_text_usage_and_confidence() {
     assert!(usable > 15, "{usable}");
 }
 
+#[tokio::test]
+async fn what_chance_has_no_part_in_is_said_again() {
+    let local = Local::new(vec![model(settings())]);
+    let ask = async |temperature: f64, seed: u64, words: &str| {
+        let asked = Request { temperature: Some(temperature), seed, ..request(words, 40) };
+        local.ask(&asked).await.map(|reply| reply.text).map_err(|error| error.partial)
+    };
+    assert_eq!(ask(0.0, 1, "?").await, ask(0.0, 2, "?").await);
+    assert_ne!(ask(0.0, 1, "?").await, ask(0.0, 1, "!?").await);
+    assert_ne!(ask(1.0, 1, "?").await, ask(1.0, 2, "?").await);
+}
+
 async fn check(local: &Local, request: &Request, kind: FailureKind, message: &str) -> AskError {
     let error = local.ask(request).await.unwrap_err();
     assert_eq!((error.failure.kind, error.failure.message.as_str()), (kind, message));

@@ -3,7 +3,8 @@
 //! Arithmetic word problems, without end and each with its calculation ([`Generator`]): situations written by hand
 //! ([`Situation`]), stories put together from parts, small worlds of facts, bare arithmetic, and, where their files are given,
 //! published problems with other numbers ([`read_published`]). What is a test question or nearly one is dropped ([`Leaks`]).
-//! From problems, the lessons of a team ([`Lessons`]): solve, plan, extract, do a step, check, choose.
+//! From problems, the lessons of a team ([`Lessons`]): solve, plan, extract, do a step, check, choose. Of a
+//! reply, what is doubtful about it ([`doubts`]).
 //!
 //! ```
 //! use lemon_problems::{Generator, Lessons, Mix, Part};
@@ -15,6 +16,7 @@
 //! assert!(lesson.prompt.starts_with("task: "));
 //! ```
 
+mod doubt;
 mod drill;
 mod expression;
 mod facts;
@@ -36,6 +38,7 @@ mod template;
 mod wording;
 mod wrong;
 
+pub use doubt::{Doubts, doubts};
 pub use expression::Condition;
 pub use generator::{Generator, Part, Weights};
 pub use leak::{Dropped, Leak, Leaks, NEAR, clusters};

@@ -166,12 +166,21 @@ pub struct TeachArgs {
     /// In place of sets: so many word problems that the workers in the box never learned from
     #[arg(long, value_name = "N", conflicts_with = "sets")]
     pub problems: Option<usize>,
+    /// With `--problems`: only those of so many steps, 1 to 4
+    #[arg(long, value_name = "N", requires = "problems")]
+    pub problem_steps: Option<usize>,
     /// Who works in the teams that are tried
     #[arg(long, value_name = "KIND", default_value = "sim")]
     pub workers: EvalWorkers,
     /// With `--teacher search`: teams tried for each kind of task
     #[arg(long, default_value_t = 90, value_name = "N")]
     pub teams: usize,
+    /// With `--teacher search`: one team for all tasks that ask for the same kind of thing, however hard they look
+    #[arg(long)]
+    pub one_for_all: bool,
+    /// With `--teacher search`: of these, so many with planners
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub advised: usize,
     /// With `--teacher search`: runs that a team is chosen by in the end
     #[arg(long, default_value_t = 1200, value_name = "N")]
     pub search_runs: usize,

@@ -71,6 +71,25 @@ pub struct PretrainArgs {
 pub enum PretrainCommand {
     /// Ask models real test questions: solving, checking each other, choosing among what all said
     Score(PretrainScoreArgs),
+    /// Find out how likely a model's solutions are right, so that it says so: it solves problems with known answers
+    Calibrate(CalibrateArgs),
+}
+
+/// `lemon pretrain calibrate`
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Its folder; what was found is written into its lemon.json
+    #[arg(long, required = true, value_name = "DIR")]
+    pub model: PathBuf,
+    /// The folder of task sets: half of the problems are published ones [default: problems of our own only]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Problems, of situations it has not learned from
+    #[arg(long, default_value_t = 3_000, value_name = "N")]
+    pub problems: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `lemon pretrain score`

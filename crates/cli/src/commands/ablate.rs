@@ -45,7 +45,7 @@ pub fn ablate(args: &AblateArgs) -> Result<u8, Fault> {
     }
     let files = (args.rows.as_path(), scratch.as_path());
     let rows =
-        run(&study, in_the_box::ORCHESTRATOR, args.device.into(), files, threads, &cancel, |row, done, total| {
+        run(&study, in_the_box::orchestrator(&[]), args.device.into(), files, threads, &cancel, |row, done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
             bar.set_message(format!("{} {} {}: {:.3}", row.regime, row.arm, row.seed, row.after.reward));

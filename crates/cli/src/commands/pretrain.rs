@@ -1,5 +1,7 @@
 //! `lemon pretrain`: trains small workers, and says what they are worth.
 
+mod calibrate;
+
 use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, PretrainScoreArgs};
 use crate::fault::Fault;
 use crate::live::learning::LearningTalk;
@@ -8,7 +10,7 @@ use lemon_learn::pretrain::score::{markdown, questions, score};
 use lemon_learn::pretrain::{
     Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
 };
-use lemon_local::CARD;
+use lemon_local::{Card, PromptForm};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
 use lemon_task::Source;
@@ -18,11 +20,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How such a model is asked as a worker: in the form of its lessons, and for its likeliest answer.
-const HOW_TO_ASK: &str = r#"{"prompt": "short", "temperature": 0}"#;
+const HOW_TO_ASK: Card = Card { prompt: PromptForm::Short, temperature: Some(0.0), calibration: None };
 
 pub fn pretrain_command(args: &PretrainArgs) -> Result<u8, Fault> {
     match &args.command {
         Some(PretrainCommand::Score(args)) => score_command(args),
+        Some(PretrainCommand::Calibrate(args)) => calibrate::calibrate(args),
         None => train(args),
     }
 }
@@ -65,8 +68,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let best = LanguagePolicy::load(&out.join("best"), device, Learning::Nothing).map_err(Fault::new)?;
     let folder = out.join("model");
     best.save(&folder, Precision::Bf16).map_err(Fault::new)?;
-    let card = folder.join(CARD);
-    std::fs::write(&card, HOW_TO_ASK).map_err(|error| Fault::new(format!("{}: {error}", card.display())))?;
+    HOW_TO_ASK.write(&folder).map_err(Fault::new)?;
     if args.json {
         let published = published.map(|it| about(&it));
         let said = json!({"model": folder, "parameters": parameters as u64, "settings": settings, "published": published, "pretrained": done});

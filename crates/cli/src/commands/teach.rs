@@ -9,6 +9,7 @@ use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_learn::pair::{self, Pair};
+use lemon_learn::teach::search::Pooling;
 use lemon_learn::teach::{self, Lessons};
 use lemon_learn::train::build::{self, SPLITS};
 use lemon_learn::train::recipe::Prices;
@@ -107,8 +108,10 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
-            let (teams, runs) = (args.teams, args.search_runs);
-            let settings = teach::search::Settings { teams, runs, lesson_runs: args.runs, ..Default::default() };
+            let (teams, advised, runs) = (args.teams, args.advised, args.search_runs);
+            let pooling = if args.one_for_all { Pooling::Kind } else { Pooling::Cluster };
+            let settings =
+                teach::search::Settings { pooling, teams, advised, runs, lesson_runs: args.runs, ..Default::default() };
             let pairs = teach::search::teach(lessons, &settings).await.map_err(fault)?;
             Ok((pairs, Summary::default()))
         }
@@ -158,7 +161,9 @@ fn cases(args: &TeachArgs) -> Result<Vec<Case>, Fault> {
         Some(_) => SPLITS.map(|(set, _)| set).to_vec(),
     };
     let (sets, mut cases) = match args.problems {
-        Some(count) => (Vec::new(), build::problems(count, 0, args.data.as_deref()).map_err(Fault::new)?.train),
+        Some(count) => {
+            (Vec::new(), build::problems(count, 0, args.problem_steps, args.data.as_deref()).map_err(Fault::new)?.train)
+        }
         None => (if args.sets.is_empty() { all() } else { args.sets.clone() }, Vec::new()),
     };
     for set in sets {

@@ -92,24 +92,21 @@ async fn learn(
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
-    let Enrolled { mut student, scribe } =
-        build::enrol(recipe, in_the_box::ORCHESTRATOR, device, &language, &warm, |metrics| {
-            if let Some(look) = metrics.look {
-                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
-            }
-            !cancel.is_cancelled()
-        })
-        .await
-        .map_err(Fault::new)?;
+    let levels = if args.workers == EvalWorkers::InTheBox { &in_the_box::levels() } else { &config.capacity };
+    let packed = in_the_box::orchestrator(levels);
+    let Enrolled { mut student, scribe } = build::enrol(recipe, packed, device, &language, &warm, |metrics| {
+        if let Some(look) = metrics.look {
+            view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
+        }
+        !cancel.is_cancelled()
+    })
+    .await
+    .map_err(Fault::new)?;
     if cancel.is_cancelled() {
         return Err(Fault::new("stopped during the warm start").hint("--resume goes on"));
     }
     let reference = if recipe.update.kl > 0.0 {
-        Some(
-            build::enrol(recipe, in_the_box::ORCHESTRATOR, device, &language, &warm, |_| true)
-                .await
-                .map_err(Fault::new)?,
-        )
+        Some(build::enrol(recipe, packed, device, &language, &warm, |_| true).await.map_err(Fault::new)?)
     } else {
         None
     };

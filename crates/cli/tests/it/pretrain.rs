@@ -48,6 +48,17 @@ fn workers_are_trained_twice_and_scored() {
     let check = &json[0]["workers"][0]["checks"][0];
     assert_eq!(check["wrong"].as_u64().unwrap() + check["right"].as_u64().unwrap(), 3, "{json}");
 
+    // What its solutions are worth is found out and kept beside it. This one solves nothing, and knows it then.
+    let calibrate = ["pretrain", "calibrate", "--model", "one/model", "--problems", "20"];
+    let found = folder.lemon(&[&calibrate[..], &["--json"]].concat()).ok().json();
+    let number = |name: &str| found[name].as_f64().unwrap();
+    assert_eq!((number("solutions"), number("right")), (40.0, 0.0), "{found}");
+    assert!(number("brier") < number("brier_before"), "{found}");
+    let card: serde_json::Value = serde_json::from_str(&folder.read("one/model/lemon.json")).unwrap();
+    assert_eq!((&card["prompt"], &card["calibration"]), (&"short".into(), &found["calibration"]));
+    assert!(folder.lemon(&calibrate).ok().stdout.starts_with("one/model/lemon.json: of 40 solutions 0.0 % are right"));
+    folder.lemon(&["pretrain", "calibrate", "--model", "nowhere"]).code(2).complains(&["nowhere"]);
+
     // As workers they are asked in the form of their lessons, whatever else they know.
     let ask = |question: &str| folder.lemon(&["run", "--spec", "team.yaml", "--json", "--quiet", question]).json();
     let asked = ask("Ana has 3 pens and buys 4. How many?");
@@ -61,6 +72,7 @@ fn pretrain_help() {
     let folder = Folder::new();
     let mut text = folder.exchange(&["pretrain", "--help"]);
     text += &folder.exchange(&["pretrain", "score", "--help"]);
+    text += &folder.exchange(&["pretrain", "calibrate", "--help"]);
     text += &folder.exchange(&["pretrain", "--size", "small"]);
     text += &folder.exchange(&["pretrain", "--size", "small", "--out", "x", "--tokens", "many"]);
     snapshot!("pretrain", text);

@@ -225,6 +225,10 @@ fn a_tied_vote_goes_to_the_surest_where_all_say_how_sure_they_are() {
     check([("Answer: a", Some(0.9)), ("Answer: b", None), ("Answer: c", Some(0.6))], "l", "c");
     check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.2)), ("Answer: b", Some(0.1))], "m", "b");
     check([("Answer: a", Some(0.5)), ("Answer: b", Some(0.5)), ("Answer: c", Some(0.5))], "l", "c");
+    // Who is as good as sure to be wrong has no vote, unless all are.
+    check([("Answer: a", Some(0.4)), ("Answer: b", Some(0.09)), ("Answer: b", Some(0.09))], "s", "a");
+    check([("Answer: a", None), ("Answer: b", Some(0.09)), ("Answer: b", Some(0.09))], "s", "a");
+    check([("Answer: a", Some(0.09)), ("Answer: b", Some(0.05)), ("Answer: b", Some(0.05))], "l", "b");
 }
 
 #[test]

@@ -42,6 +42,11 @@ impl Exam {
         Exam { lessons: problems.iter().map(lesson).collect(), problems }
     }
 
+    /// The problems.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
     pub(super) fn lessons(&self) -> &[Tokens] {
         &self.lessons
     }

@@ -11,7 +11,7 @@ use super::look::{Sight, look};
 use super::rules::later_pair;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
-use drawn::Dice;
+pub(super) use drawn::Dice;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;

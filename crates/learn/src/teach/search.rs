@@ -29,6 +29,8 @@ pub struct Settings {
     pub pooling: Pooling,
     /// Teams tried for each cluster, or for each task.
     pub teams: usize,
+    /// Of these, so many drawn at random in which some plan, and others solve with a plan or without and vote, at any levels.
+    pub advised: usize,
     /// Runs that a team of a cluster is chosen by in the end, or for each task, runs of each team.
     pub runs: usize,
     /// Runs for each pair, with seeds the search has not seen.
@@ -39,7 +41,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { pooling: Pooling::Cluster, teams: 90, runs: 1200, lesson_runs: 2, subjects: true }
+        Settings { pooling: Pooling::Cluster, teams: 90, advised: 0, runs: 1200, lesson_runs: 2, subjects: true }
     }
 }
 
@@ -49,6 +51,8 @@ pub enum Pooling {
     /// For all tasks that look alike.
     #[default]
     Cluster,
+    /// For all tasks that ask for the same kind of thing, however hard they look: one choice, by more runs.
+    Kind,
     /// For each task by itself.
     Task,
 }
@@ -127,14 +131,14 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
     let language = &lessons.trials.evaluator.language;
     let seed = draw(lessons.seed, &["wording", "0"]);
     let (book, own) = match settings.pooling {
-        Pooling::Cluster => (find(lessons, settings).await?, Vec::new()),
+        Pooling::Cluster | Pooling::Kind => (find(lessons, settings).await?, Vec::new()),
         Pooling::Task => (Book::default(), find_each(lessons, settings).await?),
     };
     let one = |(at, case): (usize, &'_ Case)| {
         let task = &case.item.task;
         let subject = task.subject.as_deref().filter(|_| settings.subjects);
         let team = match (settings.pooling, own.get(at)) {
-            (Pooling::Cluster, _) => Some(book.team(&task.question, subject, language, seed)),
+            (Pooling::Cluster | Pooling::Kind, _) => Some(book.team(&task.question, subject, language, seed)),
             (Pooling::Task, found) => {
                 found.map(|found| worded(&found.team, &look(&task.question, subject), &task.question, seed))
             }
@@ -157,12 +161,15 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
 pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, EvalError> {
     let mut clusters: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
     for case in lessons.cases {
-        clusters.entry(Cluster::of(&look(&case.item.task.question, None))).or_default().push(case);
+        let cluster = Cluster::of(&look(&case.item.task.question, None));
+        let band = if settings.pooling == Pooling::Kind { 0 } else { cluster.band };
+        clusters.entry(Cluster { band, ..cluster }).or_default().push(case);
     }
     let mut book = Book { teams: BTreeMap::new(), seed: draw(lessons.seed, &["words of the book"]) };
     for (cluster, cases) in joined(clusters) {
         let name = format!("{cluster:?}");
-        let pool = Pool { lessons, cases, kind: cluster.kind, subjects: settings.subjects, name };
+        let (kind, Settings { subjects, advised, .. }) = (cluster.kind, *settings);
+        let pool = Pool { lessons, cases, kind, subjects, advised, name };
         match pool.best(settings.teams, settings.runs).await? {
             Some(best) => drop(book.teams.insert(cluster, found(&best))),
             None if lessons.cancel.is_cancelled() => break,
@@ -213,7 +220,8 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
     for (at, case) in lessons.cases.iter().enumerate() {
         let sight = look(&case.item.task.question, None);
         let (cases, name) = (vec![case], format!("task {at}"));
-        let pool = Pool { lessons, cases, kind: sight.kind, subjects: settings.subjects, name };
+        let (kind, Settings { subjects, advised, .. }) = (sight.kind, *settings);
+        let pool = Pool { lessons, cases, kind, subjects, advised, name };
         match pool.best_of_few(settings.teams, settings.runs).await? {
             Some(best) => each.push(found(&best)),
             None if lessons.cancel.is_cancelled() => break,

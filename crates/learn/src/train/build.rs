@@ -19,6 +19,7 @@ use lemon_spec::{Language, Shape};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
 use lemon_world::{Choices, Luck, World};
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,9 @@ pub enum BuildError {
     /// A run of the warm start failed.
     #[error(transparent)]
     Eval(#[from] EvalError),
+    /// No problem has so many steps.
+    #[error("no word problem has {0} steps; `problem_steps` may be 1 to 4")]
+    Steps(usize),
     /// The warm start failed.
     #[error("the warm start failed: {0}")]
     Sft(#[from] SftError),
@@ -61,6 +65,8 @@ const OWN: [u64; 3] = [0x6c65_7373, 0x7472_6169, 0x6865_6c64];
 const PROBLEMS: [u64; 3] = [0x7072_6f62, 0x6c6f_6f6b, 0x7761_726d];
 /// Three in four are published ones, where there are any: those are nearest to what people ask.
 const LIKE_PEOPLES: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 270 };
+/// The steps that problems have.
+const STEPS: RangeInclusive<usize> = 1..=4;
 /// One situation in so many is looked at and never trained on.
 const HELD_OUT: u64 = 4;
 
@@ -88,7 +94,7 @@ pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, Buil
         tasks.held_out.extend(held_out);
     }
     if settings.problems + settings.held_out_problems > 0 {
-        let problems = problems(settings.problems, settings.held_out_problems, data)?;
+        let problems = problems(settings.problems, settings.held_out_problems, settings.problem_steps, data)?;
         tasks.train.extend(problems.train);
         tasks.held_out.extend(problems.held_out);
     }
@@ -98,11 +104,14 @@ pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, Buil
 }
 
 /// Word problems of situations that the workers in the box never learned from, with published ones where there is a folder of them;
-/// those to look at are of other situations than those to train on.
+/// those to look at are of other situations than those to train on. With `steps`, only problems of so many.
 ///
 /// # Errors
-/// Published problems cannot be read.
-pub fn problems(train: usize, held_out: usize, data: Option<&Path>) -> Result<Tasks, BuildError> {
+/// Published problems cannot be read, or none has so many steps.
+pub fn problems(train: usize, held_out: usize, steps: Option<usize>, data: Option<&Path>) -> Result<Tasks, BuildError> {
+    if let Some(steps) = steps.filter(|steps| !STEPS.contains(steps)) {
+        return Err(BuildError::Steps(steps));
+    }
     let sources = match data {
         Some(folder) => Sources::read(folder)?.0,
         None => Sources::default(),
@@ -110,7 +119,8 @@ pub fn problems(train: usize, held_out: usize, data: Option<&Path>) -> Result<Ta
     let of = |seed: u64, to_look_at: bool, count: usize| {
         let mut generator = sources.generator(seed, Part::Dev).with_weights(LIKE_PEOPLES);
         let is_held_out = |problem: &Problem| draw(0, &["held out", &problem.situation]).is_multiple_of(HELD_OUT);
-        let problems = std::iter::repeat_with(move || generator.problem());
+        let problems = std::iter::repeat_with(move || generator.problem())
+            .filter(move |problem| steps.is_none_or(|steps| problem.steps.len() == steps));
         as_cases(problems.filter(move |problem| is_held_out(problem) == to_look_at).take(count))
     };
     Ok(Tasks { train: of(PROBLEMS[0], false, train), held_out: of(PROBLEMS[1], true, held_out) })

@@ -89,6 +89,10 @@ pub struct TaskSettings {
     /// … and of yet others to look at.
     #[serde(skip_serializing_if = "is_zero")]
     pub held_out_problems: usize,
+    /// Of these, only problems of so many steps: one agent is as good as any team where one step is all, and nobody solves
+    /// what takes many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem_steps: Option<usize>,
     /// The simulated world, where the workers are one.
     pub world: Preset,
     /// In a simulated world: whether a worker that is told something else keeps its luck. Endpoints cannot have that.
@@ -104,6 +108,7 @@ impl Default for TaskSettings {
             held_out: 60,
             problems: 0,
             held_out_problems: 0,
+            problem_steps: None,
             world: Preset::Calibrated,
             keep_luck: false,
         }

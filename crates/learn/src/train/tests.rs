@@ -127,6 +127,12 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     let mut lessons = lemon_problems::Generator::new(1, lemon_problems::Part::Train);
     let learned: Vec<String> = (0..500).map(|_| lessons.problem().question).collect();
     assert!(both.iter().all(|question| !learned.contains(question)));
+    // They may be of so many steps each.
+    let stepped = |steps| tasks(&TaskSettings { problems: 30, problem_steps: Some(steps), ..none.clone() }, None);
+    let [one, two] = [1, 2].map(|steps| questions(&stepped(steps).unwrap().train));
+    assert_eq!((one.len(), two.len()), (30, 30));
+    assert!(one.iter().all(|question| !two.contains(question)));
+    assert_eq!(stepped(9).unwrap_err().to_string(), "no word problem has 9 steps; `problem_steps` may be 1 to 4");
 }
 
 #[tokio::test]

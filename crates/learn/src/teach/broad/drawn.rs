@@ -54,7 +54,7 @@ pub(super) const DUTIES: [&str; 8] = [
 ];
 
 /// Where everything that is drawn comes from.
-pub(super) struct Dice(Random);
+pub(in crate::teach) struct Dice(Random);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
@@ -131,6 +131,16 @@ impl Dice {
             .collect();
         let from: Vec<String> = agents.iter().skip(planners).map(|agent| agent.id.clone()).collect();
         Spec { agents, answer: Answer { from, by: AnswerRule::Vote }, next }
+    }
+
+    /// The same with levels, and marks for duties.
+    pub fn advised_at_levels(&mut self, kind: Kind, language: &Language) -> Spec {
+        let mut team = self.advised(kind, Next::Stop);
+        for agent in &mut team.agents {
+            agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+            agent.duty = Some(WORKED.to_owned());
+        }
+        team
     }
 
     /// The agent at a place of a first round.

@@ -1,5 +1,6 @@
 //! Teams that are tried on tasks that look alike, and how the best of them is found.
 
+use crate::teach::broad::Dice;
 use crate::teach::look::{Kind, look};
 use crate::teach::words::{BRIEF, WORKED, worded};
 use crate::teach::{Lessons, WIDTH, draw};
@@ -10,8 +11,8 @@ use lemon_eval::{Case, EvalError, founders, mutant};
 use lemon_spec::{Agent, Share, Spec, render, validate};
 use std::collections::HashSet;
 
-/// Runs after which a third of the teams is kept.
-const RUNGS: [usize; 2] = [60, 240];
+/// A third of the teams is kept after these parts of the runs that one is chosen by in the end.
+const RUNGS: [usize; 2] = [20, 5];
 /// One in so many is kept.
 const KEPT: usize = 3;
 /// Teams that are changed in a generation, and teams that come of it.
@@ -23,6 +24,8 @@ const FINALISTS: usize = 5;
 const MOST_DRAWS: usize = 50;
 /// Agents of a team at most: beyond that no reward was ever seen to grow, and pairs get long.
 const MOST_AGENTS: usize = 5;
+/// The same where teams with planners are asked for: plans are cheap, and two of them for two who solve are more than five.
+const MOST_ADVISED: usize = 6;
 
 /// Tasks, and who tries teams on them.
 pub(super) struct Pool<'a> {
@@ -31,6 +34,8 @@ pub(super) struct Pool<'a> {
     pub kind: Kind,
     /// Whether subjects are believed.
     pub subjects: bool,
+    /// Teams with planners to begin with.
+    pub advised: usize,
     /// What the seeds are made from.
     pub name: String,
 }
@@ -77,7 +82,7 @@ impl Pool<'_> {
         brood.truncate(teams);
         let mut tried: Vec<Candidate> = Vec::new();
         while !brood.is_empty() {
-            if !self.halve(&mut brood).await? {
+            if !self.halve(&mut brood, runs).await? {
                 return Ok(None);
             }
             tried.append(&mut brood);
@@ -115,7 +120,8 @@ impl Pool<'_> {
         Ok(tried.into_iter().next())
     }
 
-    /// The usual shapes, each with duties that name the skill and show the working, and with brief ones.
+    /// Teams with planners, where they are asked for, and the usual shapes, each with duties that name the skill and show the
+    /// working, and with brief ones.
     fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
         let language = &self.lessons.trials.evaluator.language;
         let marked = |team: &Spec, mark: &str| {
@@ -127,13 +133,17 @@ impl Pool<'_> {
         };
         let teams = founders(language, self.kind == Kind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
+        let mut dice = Dice::new(draw(self.lessons.seed, &["advised", &self.name]));
+        let advised = (0..self.advised).map(|_| dice.advised_at_levels(self.kind, language));
+        let variants = advised.chain(variants);
         variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
     }
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
         let language = &self.lessons.trials.evaluator.language;
-        team.agents.len() <= MOST_AGENTS && validate(&text, language).is_ok() && known.insert(text)
+        let most = if self.advised > 0 { MOST_ADVISED } else { MOST_AGENTS };
+        team.agents.len() <= most && validate(&text, language).is_ok() && known.insert(text)
     }
 
     /// Up to so many new teams, each a change of one of the best.
@@ -175,10 +185,10 @@ impl Pool<'_> {
     }
 
     /// Measures teams on more and more runs and gives up those that do worse. `false`: cancelled.
-    async fn halve(&self, teams: &mut Vec<Candidate>) -> Result<bool, EvalError> {
-        for runs in RUNGS {
+    async fn halve(&self, teams: &mut Vec<Candidate>, runs: usize) -> Result<bool, EvalError> {
+        for part in RUNGS {
             for candidate in teams.iter_mut() {
-                if !self.measure(candidate, "halve", runs).await? {
+                if !self.measure(candidate, "halve", (runs / part).max(1)).await? {
                     return Ok(false);
                 }
             }

@@ -35,6 +35,18 @@ async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
 }
 
 #[tokio::test]
+async fn one_team_may_be_found_for_all_and_may_have_planners() {
+    let school = School::new(&[SetName::Gsm8k], 60);
+    let settings = Settings { pooling: Pooling::Kind, teams: 8, advised: 8, ..quick() };
+    let book = find(&school.lessons(3), &settings).await.unwrap();
+    let (cluster, found) = book.teams.first_key_value().unwrap();
+    assert_eq!((book.teams.len(), cluster.band, found.runs), (1, 0, 120));
+    // All eight to begin with had planners, and nothing else was tried.
+    assert!(found.team.agents.iter().any(|agent| agent.base == "planner"), "{:?}", found.team);
+    assert_eq!(teach(&school.lessons(3), &settings).await.unwrap().len(), 60);
+}
+
+#[tokio::test]
 async fn what_one_task_promises_is_too_good_to_be_true() {
     let school = School::new(&[SetName::Gsm8k], 40);
     let settings = Settings { pooling: Pooling::Task, teams: 8, runs: 2, lesson_runs: 4, ..Settings::default() };
