@@ -75,9 +75,13 @@ async fn a_reply_has_text_usage_and_confidence() {
 #[tokio::test]
 async fn what_chance_has_no_part_in_is_said_again() {
     let local = Local::new(vec![model(settings())]);
+    // What was said, and what was read and written for it.
     let ask = async |temperature: f64, seed: u64, words: &str| {
         let asked = Request { temperature: Some(temperature), seed, ..request(words, 40) };
-        local.ask(&asked).await.map(|reply| reply.text).map_err(|error| error.partial)
+        match local.ask(&asked).await {
+            Ok(reply) => (Some(reply.text), FailedCost::Known(reply.usage)),
+            Err(error) => (error.partial, error.cost),
+        }
     };
     assert_eq!(ask(0.0, 1, "?").await, ask(0.0, 2, "?").await);
     assert_ne!(ask(0.0, 1, "?").await, ask(0.0, 1, "!?").await);
