@@ -2,7 +2,7 @@
 
 mod tell;
 
-use super::eval::request::Request;
+use super::eval::request::{Request, priced};
 use super::grade::sandbox;
 use crate::args::{ChoosePolicy, Cli, CreditArgs, EvalWorkers};
 use crate::config::Config;
@@ -82,7 +82,7 @@ impl Job {
             return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
-        let (backend, language, priced, settings) =
+        let (backend, language, levels, settings) =
             request.workers(config, &args.endpoints, &cases, args.quiet).await?;
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
@@ -110,11 +110,11 @@ impl Job {
             reviewer: Arc::new(Reviewer { text: review }),
             evaluator: Evaluator {
                 backend,
+                priced: priced(&language, &levels),
                 language: Arc::new(language),
                 store: None,
                 settings,
                 grader: Grader::new(sandbox),
-                priced,
                 names: Default::default(),
             },
             cases,

@@ -73,7 +73,7 @@ async fn prepare(
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
-    let (backend, language, priced, settings) = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
+    let (backend, language, levels, settings) = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {
@@ -85,6 +85,7 @@ async fn prepare(
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
+    let priced = request::priced(&language, &levels);
     // Last, so that an evaluation that cannot begin leaves no store behind.
     let store = store()?;
     let evaluator = Evaluator {
@@ -96,7 +97,9 @@ async fn prepare(
         priced,
         names: Default::default(),
     };
-    Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, config: config.clone() })
+    // Who writes has to fit who works.
+    let config = Config { capacity: levels, ..config.clone() };
+    Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, config })
 }
 
 /// A team that is none would be rejected again in every run.

@@ -170,6 +170,10 @@ fn evaluations_ask_them() {
     // Where nothing else is in this process, those of the box are.
     let (first, second) = (eval("box"), eval("local"));
     assert_eq!((first.len(), json!(first).to_string()), (8, json!(second).to_string()));
+    // The orchestrator that was taught with them writes their teams: one agent is what the other would write.
+    let by_policy: Vec<usize> =
+        first.iter().filter(|row| row["method"] == "policy").map(|row| list(&row["agents"]).len()).collect();
+    assert!(by_policy.len() == 4 && by_policy.iter().all(|agents| *agents > 1), "{by_policy:?}");
     let ran =
         Folder::new().lemon(&["eval", "--set", "svamp", "--limit", "1", "--methods", "cot", "--workers", "local"]);
     says(&ran.ok(), &NOTICE);

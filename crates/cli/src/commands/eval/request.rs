@@ -1,7 +1,7 @@
 //! What an evaluation was asked for: from the command line, or from the record of one that is taken up again.
 
 use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, RunArgs, WorkerKind, WorldName};
-use crate::config::Config;
+use crate::config::{Capacity, Config};
 use crate::fault::{Fault, read_file};
 use crate::setup;
 use crate::workers::{Chosen, choose};
@@ -229,24 +229,23 @@ impl Request {
         <EvalWorkers as clap::ValueEnum>::from_str(&self.workers, false).ok()?.served()
     }
 
-    /// The workers, the language they understand, which levels have a price, and how runs are carried out.
+    /// The workers, the language they understand, what serves each level (nothing, in a world), and how runs are carried out.
     pub async fn workers(
         &self,
         config: &Config,
         endpoints: &Endpoints,
         cases: &[Case],
         quiet: bool,
-    ) -> Result<(Backend, Language, Vec<bool>, Settings), Fault> {
+    ) -> Result<(Backend, Language, Vec<(String, Capacity)>, Settings), Fault> {
         if let Some(kind) = self.kind() {
             let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
             let Chosen { kind, levels, .. } = choose(config, endpoints, Some(kind), &questions, quiet).await?;
             let run_args = RunArgs { budget_tokens: self.budget_tokens, ..RunArgs::default() };
-            let priced = levels.iter().map(|(_, capacity)| capacity.price.is_some()).collect();
-            let config = &Config { capacity: levels, ..config.clone() };
-            let language = setup::language(config, &run_args.endpoints)?;
-            let (backend, _) = setup::backend(config, &run_args, kind, &language)?;
-            let settings = setup::settings(config, &run_args, kind)?;
-            return Ok((backend, language, priced, settings));
+            let config = Config { capacity: levels, ..config.clone() };
+            let language = setup::language(&config, &run_args.endpoints)?;
+            let (backend, _) = setup::backend(&config, &run_args, kind, &language)?;
+            let settings = setup::settings(&config, &run_args, kind)?;
+            return Ok((backend, language, config.capacity, settings));
         }
         // Worlds bring their own levels: small, medium, large.
         let language = Language { limits: config.limits.clone(), ..Language::default() };
@@ -256,7 +255,7 @@ impl Request {
         };
         let budget = lemon_exec::Budget { tokens: self.budget_tokens, ..lemon_exec::Budget::default() };
         let settings = Settings { budget, reuse: false, ..Settings::default() };
-        Ok((backend, language, vec![false; 3], settings))
+        Ok((backend, language, Vec::new(), settings))
     }
 
     fn world(&self, cases: &[Case]) -> Result<World, Fault> {
@@ -332,4 +331,10 @@ pub fn preset(name: WorldName) -> Preset {
 /// A file of figures of one's own.
 pub fn figures(path: &Path) -> Result<lemon_world::Fitted, Fault> {
     lemon_world::Fitted::parse(&read_file(path)?).map_err(|error| Fault::new(format!("{}: {error}", path.display())))
+}
+
+/// Which levels have a price, in the order of the language.
+pub fn priced(language: &Language, levels: &[(String, Capacity)]) -> Vec<bool> {
+    let is_priced = |name: &String| levels.iter().any(|(level, it)| level == name && it.price.is_some());
+    language.capacities.iter().map(is_priced).collect()
 }
