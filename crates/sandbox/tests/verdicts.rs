@@ -67,7 +67,7 @@ fn values_arrive_as_they_are() {
         "()",
         "(1,)",
         "{1, 2}",
-        "frozenset('ab')",
+        "frozenset({1, 2})",
         "{'a': [1], 2: (3,), None: {}}",
         "{(1, 2): 3}",
         "range(1, 10, 3)",
