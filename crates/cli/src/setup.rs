@@ -176,7 +176,27 @@ pub fn backend(
     Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, worker_file))
 }
 
-/// Models that are asked, for tasks to learn from: who works, the language they understand, and how runs are carried out.
+/// Who works on many tasks, and how.
+pub struct Staff {
+    /// Who is asked.
+    pub backend: Backend,
+    /// The language they understand.
+    pub language: Language,
+    /// What serves each level: nothing, in a world.
+    pub levels: Vec<(String, Capacity)>,
+    /// How runs are carried out.
+    pub settings: Settings,
+}
+
+impl Staff {
+    /// Which levels have a price, in the order of the language.
+    pub fn priced(&self) -> Vec<bool> {
+        let is_priced = |name: &String| self.levels.iter().any(|(level, it)| level == name && it.price.is_some());
+        self.language.capacities.iter().map(is_priced).collect()
+    }
+}
+
+/// Models that are asked, of a kind, for these tasks.
 ///
 /// # Errors
 /// Nobody is there, or cannot be used.
@@ -185,14 +205,17 @@ pub async fn served(
     endpoints: &Endpoints,
     kind: WorkerKind,
     cases: impl Iterator<Item = &Case>,
+    budget_tokens: Option<u64>,
     quiet: bool,
-) -> Result<(Backend, Language, Settings), Fault> {
+) -> Result<Staff, Fault> {
     let questions: Vec<&str> = cases.map(|case| case.item.task.question.as_str()).collect();
     let Chosen { kind, levels, .. } = workers::choose(config, endpoints, Some(kind), &questions, quiet).await?;
-    let (config, args) = (&Config { capacity: levels, ..config.clone() }, RunArgs::default());
-    let language = language(config, &args.endpoints)?;
-    let (backend, _) = backend(config, &args, kind, &language)?;
-    Ok((backend, language, settings(config, &args, kind)?))
+    let (config, args) =
+        (Config { capacity: levels, ..config.clone() }, RunArgs { budget_tokens, ..RunArgs::default() });
+    let language = language(&config, &args.endpoints)?;
+    let (backend, _) = backend(&config, &args, kind, &language)?;
+    let settings = settings(&config, &args, kind)?;
+    Ok(Staff { backend, language, levels: config.capacity, settings })
 }
 
 /// What it is called in traces.

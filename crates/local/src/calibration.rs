@@ -3,8 +3,8 @@
 use lemon_problems::Doubts;
 use serde::{Deserialize, Serialize};
 
-/// A model's likelihoods order its replies, but 0.95 as the mean of a token may mean right or wrong as often. This is what they
-/// were worth on problems with known answers: the weights of a logistic regression.
+/// A model's likelihoods order its replies, but say not how often such replies are right. This is what they were worth on
+/// problems with known answers: the weights of a logistic regression.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {

@@ -27,14 +27,21 @@ use std::time::Duration;
 /// Workers that are models of this process, one for each level; levels may share one.
 pub struct Local {
     levels: Vec<LocalModel>,
-    said: Mutex<HashMap<Asked, serve::Reply>>,
+    said: Mutex<Said>,
+}
+
+/// Replies that chance had no part in, and the tokens of all of them and of their prompts.
+#[derive(Default)]
+struct Said {
+    replies: HashMap<Asked, serve::Reply>,
+    tokens: usize,
 }
 
 /// What was asked without chance: the level, the prompt, and how many tokens the reply may have. The same is said again.
 type Asked = (usize, Vec<u32>, usize);
 
-/// Replies that are kept; then it begins anew. In training and in evaluations many teams ask the same, and most of it soon.
-const MOST_KEPT: usize = 1 << 16;
+/// Tokens that are kept; then it begins anew. In training and in evaluations many teams ask the same, and most of it soon.
+const MOST_KEPT: usize = 1 << 22;
 
 impl Local {
     /// Workers for these levels, weakest first.
@@ -44,15 +51,17 @@ impl Local {
 
     /// What was said to this before.
     fn said(&self, asked: &Asked) -> Option<serve::Reply> {
-        lock(&self.said).get(asked).cloned()
+        lock(&self.said).replies.get(asked).cloned()
     }
 
     fn keep(&self, asked: Asked, reply: serve::Reply) {
+        let tokens = asked.1.len() + reply.tokens.len();
         let mut said = lock(&self.said);
-        if said.len() >= MOST_KEPT {
-            said.clear();
+        if said.tokens + tokens > MOST_KEPT {
+            *said = Said::default();
         }
-        said.insert(asked, reply);
+        said.tokens += tokens;
+        said.replies.insert(asked, reply);
     }
 }
 

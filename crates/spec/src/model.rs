@@ -64,7 +64,7 @@ pub enum AnswerRule {
     #[default]
     Last,
     /// The most frequent extracted answer; of several, the one whose agents are surest together where all say how sure they
-    /// are, otherwise that of the higher capacity, then of the earlier agent.
+    /// are, otherwise that of the higher capacity, then of the earlier agent. Who is as good as sure to be wrong has no vote.
     Vote,
     /// One more call, in the base role `judge`, reads them and decides.
     Judge,

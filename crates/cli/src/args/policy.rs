@@ -166,7 +166,7 @@ pub struct TeachArgs {
     /// In place of sets: so many word problems that the workers in the box never learned from
     #[arg(long, value_name = "N", conflicts_with = "sets")]
     pub problems: Option<usize>,
-    /// With `--problems`: only those of so many steps, 1 to 4
+    /// With `--problems`: only those of so many steps, 1 to 5
     #[arg(long, value_name = "N", requires = "problems")]
     pub problem_steps: Option<usize>,
     /// Who works in the teams that are tried

@@ -2,11 +2,12 @@
 
 mod tell;
 
-use super::eval::request::{Request, priced};
+use super::eval::request::Request;
 use super::grade::sandbox;
 use crate::args::{ChoosePolicy, Cli, CreditArgs, EvalWorkers};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
+use crate::setup::Staff;
 use crate::{println, setup, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_credit::choose::Policy;
@@ -82,8 +83,9 @@ impl Job {
             return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
-        let (backend, language, levels, settings) =
-            request.workers(config, &args.endpoints, &cases, args.quiet).await?;
+        let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
+        let priced = staff.priced();
+        let Staff { backend, language, settings, .. } = staff;
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
             let (its, ours) = (&trace.header.workers, &backend.name);
@@ -110,11 +112,11 @@ impl Job {
             reviewer: Arc::new(Reviewer { text: review }),
             evaluator: Evaluator {
                 backend,
-                priced: priced(&language, &levels),
                 language: Arc::new(language),
                 store: None,
                 settings,
                 grader: Grader::new(sandbox),
+                priced,
                 names: Default::default(),
             },
             cases,

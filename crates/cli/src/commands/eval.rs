@@ -11,6 +11,7 @@ use crate::args::policy::ModelArgs;
 use crate::args::{Cli, EvalArgs};
 use crate::config::Config;
 use crate::fault::Fault;
+use crate::setup::Staff;
 use crate::{print, println, runtime, setup};
 use files::Claim;
 use lemon_eval::{
@@ -73,7 +74,9 @@ async fn prepare(
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
-    let (backend, language, levels, settings) = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
+    let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
+    let priced = staff.priced();
+    let Staff { backend, language, levels, settings } = staff;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {
@@ -85,7 +88,6 @@ async fn prepare(
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
-    let priced = request::priced(&language, &levels);
     // Last, so that an evaluation that cannot begin leaves no store behind.
     let store = store()?;
     let evaluator = Evaluator {

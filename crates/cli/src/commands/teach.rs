@@ -4,17 +4,17 @@ use crate::args::policy::{AimName, TeachArgs, TeacherName};
 use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
 use crate::config::Config;
 use crate::fault::Fault;
+use crate::setup::Staff;
 use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Evaluator, Grader};
-use lemon_exec::{Backend, Settings};
+use lemon_exec::Settings;
 use lemon_learn::pair::{self, Pair};
 use lemon_learn::teach::search::Pooling;
 use lemon_learn::teach::{self, Lessons};
 use lemon_learn::train::build::{self, SPLITS};
 use lemon_learn::train::recipe::Prices;
 use lemon_learn::trial::Trials;
-use lemon_spec::Language;
 use lemon_task::{SetName, Source, compose, load};
 use lemon_world::World;
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is made so far is written"));
     let cases = cases(args)?;
-    let (backend, language, settings) = runtime.block_on(workers(args, &config, &cases))?;
+    let Staff { backend, language, settings, .. } = runtime.block_on(workers(args, &config, &cases))?;
     let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
@@ -140,17 +140,18 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
     }
 }
 
-/// Who works in the teams that are tried, the language they understand, and how runs are carried out.
-async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<(Backend, Language, Settings), Fault> {
+/// Who works in the teams that are tried, and how.
+async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<Staff, Fault> {
     let Some(kind) = args.workers.served() else {
         if args.workers == EvalWorkers::Replay {
             return Err(Fault::new("recorded replies are to no team but one agent").hint("--workers sim, local or box"));
         }
         let world = World::new(super::eval::request::preset(args.world), cases.iter().map(|case| &case.item));
         let language = setup::language(config, &args.endpoints)?;
-        return Ok((world.backend(), language, Settings { reuse: false, ..Settings::default() }));
+        let settings = Settings { reuse: false, ..Settings::default() };
+        return Ok(Staff { backend: world.backend(), language, levels: Vec::new(), settings });
     };
-    setup::served(config, &args.endpoints, kind, cases.iter(), args.quiet).await
+    setup::served(config, &args.endpoints, kind, cases.iter(), None, args.quiet).await
 }
 
 /// The tasks: of our own, or the first of the split of each set that teachers use.

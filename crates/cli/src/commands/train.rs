@@ -5,9 +5,10 @@ use crate::args::{Cli, EvalWorkers};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
+use crate::setup::Staff;
 use crate::{in_the_box, println, runtime, setup, to_json};
 use lemon_eval::Grader;
-use lemon_exec::{Backend, Settings};
+use lemon_exec::Settings;
 use lemon_learn::KeepError;
 use lemon_learn::train::board::Board;
 use lemon_learn::train::build::{self, Enrolled, Enrolment, Tasks};
@@ -77,7 +78,7 @@ async fn learn(
     let mut view = TrainView::new(recipe.steps, args.quiet);
     let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
     view.say(&format!("{} tasks to train on, {} to look at", tasks.train.len(), tasks.held_out.len()));
-    let (backend, language, settings) = workers(args, config, recipe, &tasks).await?;
+    let Staff { backend, language, levels, settings } = workers(args, config, recipe, &tasks).await?;
     let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item)) {
         true => Some(super::grade::sandbox(false)?),
@@ -92,8 +93,7 @@ async fn learn(
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
-    let levels = if args.workers == EvalWorkers::InTheBox { &in_the_box::levels() } else { &config.capacity };
-    let packed = in_the_box::orchestrator(levels);
+    let packed = in_the_box::orchestrator(&levels);
     let Enrolled { mut student, scribe } = build::enrol(recipe, packed, device, &language, &warm, |metrics| {
         if let Some(look) = metrics.look {
             view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
@@ -192,23 +192,18 @@ fn in_words(trained: &Trained, timings: &[Timing]) -> String {
     )
 }
 
-/// The workers, the language they understand, and how runs are carried out.
-async fn workers(
-    args: &TrainArgs,
-    config: &Config,
-    recipe: &Recipe,
-    tasks: &Tasks,
-) -> Result<(Backend, Language, Settings), Fault> {
+/// Who works, and how.
+async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tasks) -> Result<Staff, Fault> {
     if let Some(kind) = args.workers.served() {
         let cases = tasks.train.iter().chain(&tasks.held_out);
-        return setup::served(config, &args.endpoints, kind, cases, args.quiet).await;
+        return setup::served(config, &args.endpoints, kind, cases, None, args.quiet).await;
     }
     let language = Language { limits: config.limits.clone(), ..Language::default() };
     let settings = Settings { reuse: false, ..Settings::default() };
     let items = tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item);
     let world = World::new(recipe.tasks.world, items);
     if args.workers == EvalWorkers::Sim {
-        return Ok((world.backend(), language, settings));
+        return Ok(Staff { backend: world.backend(), language, levels: Vec::new(), settings });
     }
     let Some(data) = &args.data else {
         return Err(Fault::new("recorded replies are read from a folder").hint("say which with --data DIR"));
@@ -217,7 +212,8 @@ async fn workers(
     for set in &recipe.tasks.sets {
         replies.extend(outcomes::replies(data, *set).map_err(Fault::new)?);
     }
-    Ok((Recorded::new(replies, Some(world)).backend(), language, settings))
+    let backend = Recorded::new(replies, Some(world)).backend();
+    Ok(Staff { backend, language, levels: Vec::new(), settings })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Fault> {

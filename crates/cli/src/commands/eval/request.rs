@@ -1,13 +1,12 @@
 //! What an evaluation was asked for: from the command line, or from the record of one that is taken up again.
 
-use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, RunArgs, WorkerKind, WorldName};
-use crate::config::{Capacity, Config};
+use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, WorkerKind, WorldName};
+use crate::config::Config;
 use crate::fault::{Fault, read_file};
-use crate::setup;
-use crate::workers::{Chosen, choose};
+use crate::setup::{self, Staff};
 use lemon_eval::{Case, Method, Source as Writer};
 use lemon_exec::store::Store;
-use lemon_exec::{Backend, Settings, unix_ms};
+use lemon_exec::{Settings, unix_ms};
 use lemon_spec::Language;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
 use lemon_world::outcomes::{self, RecordedReply};
@@ -229,23 +228,16 @@ impl Request {
         <EvalWorkers as clap::ValueEnum>::from_str(&self.workers, false).ok()?.served()
     }
 
-    /// The workers, the language they understand, what serves each level (nothing, in a world), and how runs are carried out.
+    /// Who works, and how.
     pub async fn workers(
         &self,
         config: &Config,
         endpoints: &Endpoints,
         cases: &[Case],
         quiet: bool,
-    ) -> Result<(Backend, Language, Vec<(String, Capacity)>, Settings), Fault> {
+    ) -> Result<Staff, Fault> {
         if let Some(kind) = self.kind() {
-            let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
-            let Chosen { kind, levels, .. } = choose(config, endpoints, Some(kind), &questions, quiet).await?;
-            let run_args = RunArgs { budget_tokens: self.budget_tokens, ..RunArgs::default() };
-            let config = Config { capacity: levels, ..config.clone() };
-            let language = setup::language(&config, &run_args.endpoints)?;
-            let (backend, _) = setup::backend(&config, &run_args, kind, &language)?;
-            let settings = setup::settings(&config, &run_args, kind)?;
-            return Ok((backend, language, config.capacity, settings));
+            return setup::served(config, endpoints, kind, cases.iter(), self.budget_tokens, quiet).await;
         }
         // Worlds bring their own levels: small, medium, large.
         let language = Language { limits: config.limits.clone(), ..Language::default() };
@@ -255,7 +247,7 @@ impl Request {
         };
         let budget = lemon_exec::Budget { tokens: self.budget_tokens, ..lemon_exec::Budget::default() };
         let settings = Settings { budget, reuse: false, ..Settings::default() };
-        Ok((backend, language, Vec::new(), settings))
+        Ok(Staff { backend, language, levels: Vec::new(), settings })
     }
 
     fn world(&self, cases: &[Case]) -> Result<World, Fault> {
@@ -331,10 +323,4 @@ pub fn preset(name: WorldName) -> Preset {
 /// A file of figures of one's own.
 pub fn figures(path: &Path) -> Result<lemon_world::Fitted, Fault> {
     lemon_world::Fitted::parse(&read_file(path)?).map_err(|error| Fault::new(format!("{}: {error}", path.display())))
-}
-
-/// Which levels have a price, in the order of the language.
-pub fn priced(language: &Language, levels: &[(String, Capacity)]) -> Vec<bool> {
-    let is_priced = |name: &String| levels.iter().any(|(level, it)| level == name && it.price.is_some());
-    language.capacities.iter().map(is_priced).collect()
 }
