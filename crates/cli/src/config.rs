@@ -51,9 +51,8 @@ pub struct Capacity {
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
-    /// Calls at a time.
-    #[serde(default = "Capacity::default_concurrency")]
-    pub max_concurrency: usize,
+    /// Calls at a time; as [`Capacity::concurrency`] says where absent.
+    pub max_concurrency: Option<usize>,
     /// What its tokens cost.
     pub price: Option<Price>,
     /// Completion tokens of a reply at most.
@@ -80,7 +79,7 @@ impl Capacity {
             model: model.to_owned(),
             local: None,
             api_key_env,
-            max_concurrency: Self::default_concurrency(),
+            max_concurrency: None,
             price: None,
             max_tokens: Self::default_max_tokens(),
             temperature: None,
@@ -92,12 +91,14 @@ impl Capacity {
 
     /// A level that a model of this process serves.
     pub fn local(folder: &str) -> Self {
-        // An engine has a queue of its own, and nobody else to be polite to.
-        Capacity { local: Some(folder.to_owned()), max_concurrency: 4_096, ..Capacity::new("", "", None) }
+        Capacity { local: Some(folder.to_owned()), ..Capacity::new("", "", None) }
     }
 
-    fn default_concurrency() -> usize {
-        32
+    /// Calls at a time.
+    pub fn concurrency(&self) -> usize {
+        // An engine in this process has a queue of its own, and nobody else to be polite to.
+        let usual = if self.local.is_some() { 4_096 } else { 32 };
+        self.max_concurrency.unwrap_or(usual)
     }
 
     fn default_max_tokens() -> u64 {
@@ -254,7 +255,7 @@ impl Config {
         let fault = |place: String, fact: &str| Err(Fault::new(format!("{}: {place} {fact}", path.display())));
         for (name, capacity) in &self.capacity {
             let place = |key: &str| format!("capacity.{name}.{key}");
-            if capacity.max_concurrency == 0 {
+            if capacity.max_concurrency == Some(0) {
                 return fault(place("max_concurrency"), "is 0: no call could ever be made");
             }
             if capacity.max_tokens == 0 {
@@ -322,6 +323,18 @@ mod tests {
         let text = "[capacity.zeta]\nbase_url = 'http://a'\nmodel = 'm'\n[capacity.alpha]\nbase_url = 'http://a'\nmodel = 'm'\n";
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(config.capacity.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["zeta", "alpha"]);
+    }
+
+    #[test]
+    fn a_model_of_this_process_is_asked_by_as_many_as_its_queue_holds() {
+        let check = |keys: &str, concurrency: usize| {
+            let config: Config = toml::from_str(&format!("[capacity.small]\n{keys}")).unwrap();
+            assert_eq!(config.capacity[0].1.concurrency(), concurrency, "{keys}");
+        };
+        check("local = 'box:small'\n", 4_096);
+        check("base_url = 'http://a'\nmodel = 'm'\n", 32);
+        check("local = 'box:small'\nmax_concurrency = 3\n", 3);
+        check("base_url = 'http://a'\nmodel = 'm'\nmax_concurrency = 300\n", 300);
     }
 
     #[test]

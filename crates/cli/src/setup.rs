@@ -167,7 +167,7 @@ pub fn backend(
             name: name.clone(),
             identity: identities.get(at).cloned().unwrap_or_default(),
             price: capacity.price.unwrap_or_default(),
-            gate: Arc::new(Semaphore::new(capacity.max_concurrency.min(Semaphore::MAX_PERMITS))),
+            gate: Arc::new(Semaphore::new(capacity.concurrency().min(Semaphore::MAX_PERMITS))),
             max_tokens: capacity.max_tokens,
             temperature: capacity.temperature,
         },
