@@ -310,13 +310,20 @@ pub(super) struct Common<T: Number> {
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// Numbers of which all bits zero is one.
-pub(super) trait Number: Copy + Send + Sync {}
-impl Number for f32 {}
-impl Number for i32 {}
-impl Number for u16 {}
+/// Numbers.
+///
+/// # Safety
+/// All bits zero is one of them: memory begins like that.
+pub(super) unsafe trait Number: Copy + Send + Sync {}
+// SAFETY: zero, in all of them.
+unsafe impl Number for f32 {}
+// SAFETY: as above.
+unsafe impl Number for i32 {}
+// SAFETY: as above.
+unsafe impl Number for u16 {}
+// SAFETY: as above.
 #[cfg(test)]
-impl Number for u64 {}
+unsafe impl Number for u64 {}
 
 // SAFETY: it is memory of its own; who may touch which part of it is for the callers of its unsafe functions to see to.
 unsafe impl<T: Number> Send for Common<T> {}
