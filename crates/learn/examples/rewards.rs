@@ -74,7 +74,7 @@ async fn main() -> Result<(), Fault> {
     let trials = trials(all.map(|case| &case.item))?;
     let cancel = CancellationToken::new();
 
-    let teach = Lessons { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel };
+    let teach = Lessons { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
     eprintln!("searching for teams on {} tasks", lessons.len());
     let book = Arc::new(search::find(&teach, &search::Settings::default()).await?);
     show(&book);

@@ -44,6 +44,19 @@ pub struct Lessons<'a> {
     pub seed: u64,
     /// Ends everything early.
     pub cancel: &'a CancellationToken,
+    /// Whom a search tells how far it is.
+    pub watch: Option<&'a dyn Fn(&Tried)>,
+}
+
+/// How far a search is with tasks that look alike.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tried {
+    /// Teams tried.
+    pub teams: usize,
+    /// Teams that will be tried at most.
+    pub of: usize,
+    /// What the best of them earned so far.
+    pub best: Earned,
 }
 
 impl Lessons<'_> {

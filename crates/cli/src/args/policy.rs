@@ -181,6 +181,12 @@ pub struct TeachArgs {
     /// With `--teacher search`: of these, so many with planners
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub advised: usize,
+    /// With `--teacher search`: changes of the best that challenge it in the end, up to all the runs
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub challengers: usize,
+    /// With `--teacher search`: agents of a team at most
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub most_agents: u8,
     /// With `--teacher search`: runs that a team is chosen by in the end
     #[arg(long, default_value_t = 1200, value_name = "N")]
     pub search_runs: usize,

@@ -7,11 +7,12 @@ use crate::fault::Fault;
 use crate::setup::Staff;
 use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
 use lemon_learn::pair::{self, Pair};
 use lemon_learn::teach::search::Pooling;
-use lemon_learn::teach::{self, Lessons};
+use lemon_learn::teach::{self, Lessons, Tried};
 use lemon_learn::train::build::{self, SPLITS};
 use lemon_learn::train::recipe::Prices;
 use lemon_learn::trial::Trials;
@@ -72,11 +73,24 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         served => served.name(),
     };
     let world = Some(world.to_owned());
-    let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel };
+    let bar = ProgressBar::new(0).with_style(style());
+    if args.quiet || args.teacher != TeacherName::Search {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let tell = |tried: &Tried| {
+        bar.set_length(tried.of as u64);
+        bar.set_position(tried.teams as u64);
+        let (reward, success) = (tried.best.reward, 100.0 * tried.best.success);
+        bar.set_message(format!("best: reward {reward:.3}, {success:.1} % right, {:.0} tokens", tried.best.tokens));
+    };
+    let watch: Option<&dyn Fn(&Tried)> = Some(&tell);
+    let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
     if !args.quiet {
         eprintln!("{} tasks", cases.len());
     }
-    let (pairs, mut summary) = runtime.block_on(pairs(&config, args, &lessons))?;
+    let made = runtime.block_on(pairs(&config, args, &lessons));
+    bar.finish_and_clear();
+    let (pairs, mut summary) = made?;
     let pairs = pair::dedupe(pairs);
     let at = |error: std::io::Error| Fault::new(format!("{}: {error}", args.out.display()));
     if let Some(folder) = args.out.parent() {
@@ -91,6 +105,11 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         eprintln!("{}", summary.in_words());
     }
     println(&args.out.display().to_string())
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} teams · {msg} · {eta} left");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Result<(Vec<Pair>, Summary), Fault> {
@@ -108,10 +127,16 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
-            let (teams, advised, runs) = (args.teams, args.advised, args.search_runs);
-            let pooling = if args.one_for_all { Pooling::Kind } else { Pooling::Cluster };
-            let settings =
-                teach::search::Settings { pooling, teams, advised, runs, lesson_runs: args.runs, ..Default::default() };
+            let settings = teach::search::Settings {
+                pooling: if args.one_for_all { Pooling::Kind } else { Pooling::Cluster },
+                teams: args.teams,
+                advised: args.advised,
+                challengers: args.challengers,
+                most_agents: args.most_agents.into(),
+                runs: args.search_runs,
+                lesson_runs: args.runs,
+                ..Default::default()
+            };
             let pairs = teach::search::teach(lessons, &settings).await.map_err(fault)?;
             Ok((pairs, Summary::default()))
         }

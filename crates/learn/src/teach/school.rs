@@ -39,7 +39,7 @@ impl School {
 
     pub fn lessons(&self, seed: u64) -> Lessons<'_> {
         let world = Some("calibrated".to_owned());
-        Lessons { trials: &self.trials, cases: &self.cases, world, seed, cancel: &self.cancel }
+        Lessons { trials: &self.trials, cases: &self.cases, world, seed, cancel: &self.cancel, watch: None }
     }
 }
 

@@ -31,6 +31,10 @@ pub struct Settings {
     pub teams: usize,
     /// Of these, so many drawn at random in which some plan, and others solve with a plan or without and vote, at any levels.
     pub advised: usize,
+    /// Changes of the best of them that challenge it then, up to all the runs. Not for each task by itself.
+    pub challengers: usize,
+    /// Agents of a team at most. In the simulated world no reward was seen to grow beyond five, and pairs get long.
+    pub most_agents: usize,
     /// Runs that a team of a cluster is chosen by in the end, or for each task, runs of each team.
     pub runs: usize,
     /// Runs for each pair, with seeds the search has not seen.
@@ -41,7 +45,16 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { pooling: Pooling::Cluster, teams: 90, advised: 0, runs: 1200, lesson_runs: 2, subjects: true }
+        Settings {
+            pooling: Pooling::Cluster,
+            teams: 90,
+            advised: 0,
+            challengers: 0,
+            most_agents: 5,
+            runs: 1200,
+            lesson_runs: 2,
+            subjects: true,
+        }
     }
 }
 
@@ -168,9 +181,8 @@ pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, Ev
     let mut book = Book { teams: BTreeMap::new(), seed: draw(lessons.seed, &["words of the book"]) };
     for (cluster, cases) in joined(clusters) {
         let name = format!("{cluster:?}");
-        let (kind, Settings { subjects, advised, .. }) = (cluster.kind, *settings);
-        let pool = Pool { lessons, cases, kind, subjects, advised, name };
-        match pool.best(settings.teams, settings.runs).await? {
+        let pool = Pool { lessons, cases, kind: cluster.kind, settings, name };
+        match pool.best().await? {
             Some(best) => drop(book.teams.insert(cluster, found(&best))),
             None if lessons.cancel.is_cancelled() => break,
             // Nobody can tell what teams earn on these: the book leaves them to the rules.
@@ -220,9 +232,8 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
     for (at, case) in lessons.cases.iter().enumerate() {
         let sight = look(&case.item.task.question, None);
         let (cases, name) = (vec![case], format!("task {at}"));
-        let (kind, Settings { subjects, advised, .. }) = (sight.kind, *settings);
-        let pool = Pool { lessons, cases, kind, subjects, advised, name };
-        match pool.best_of_few(settings.teams, settings.runs).await? {
+        let pool = Pool { lessons, cases, kind: sight.kind, settings, name };
+        match pool.best_of_few().await? {
             Some(best) => each.push(found(&best)),
             None if lessons.cancel.is_cancelled() => break,
             None => {

@@ -296,8 +296,14 @@ async fn broad_pairs(recipe: &Recipe, start: &WarmStart, language: &Arc<Language
     let cancel = CancellationToken::new();
     let tasks = Tasks { train: cases, held_out: Vec::new() };
     let arena = simulated(&tasks, &recipe.tasks, None, language.clone(), cancel.clone());
-    let lessons =
-        Lessons { trials: &arena.trials, cases: &tasks.train, world: None, seed: recipe.seed, cancel: &cancel };
+    let lessons = Lessons {
+        trials: &arena.trials,
+        cases: &tasks.train,
+        world: None,
+        seed: recipe.seed,
+        cancel: &cancel,
+        watch: None,
+    };
     // Where nobody may ask for a review, nobody is taught to.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
     broad::teach(&lessons, &broad::Settings { review, advised: start.advised, ..broad::Settings::default() }).await

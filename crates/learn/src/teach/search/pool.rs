@@ -1,9 +1,10 @@
 //! Teams that are tried on tasks that look alike, and how the best of them is found.
 
+use super::Settings;
 use crate::teach::broad::Dice;
 use crate::teach::look::{Kind, look};
 use crate::teach::words::{BRIEF, WORKED, worded};
-use crate::teach::{Lessons, WIDTH, draw};
+use crate::teach::{Lessons, Tried, WIDTH, draw};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::stats::Random;
@@ -22,20 +23,16 @@ const BROOD: usize = 24;
 const FINALISTS: usize = 5;
 /// Changes drawn before giving up on finding a new team.
 const MOST_DRAWS: usize = 50;
-/// Agents of a team at most: beyond that no reward was ever seen to grow, and pairs get long.
-const MOST_AGENTS: usize = 5;
-/// The same where teams with planners are asked for: plans are cheap, and two of them for two who solve are more than five.
-const MOST_ADVISED: usize = 6;
+/// A team that challenges the best is given up after these parts of all runs, if it is behind by more than chance explains.
+const HURDLES: [usize; 4] = [20, 8, 3, 1];
 
 /// Tasks, and who tries teams on them.
 pub(super) struct Pool<'a> {
     pub lessons: &'a Lessons<'a>,
     pub cases: Vec<&'a Case>,
     pub kind: Kind,
-    /// Whether subjects are believed.
-    pub subjects: bool,
-    /// Teams with planners to begin with.
-    pub advised: usize,
+    /// How to search.
+    pub settings: &'a Settings,
     /// What the seeds are made from.
     pub name: String,
 }
@@ -70,12 +67,19 @@ impl Candidate {
         let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
         (mean, (squares / count / count).sqrt())
     }
+
+    /// Whether it is no more than a standard error behind.
+    fn is_close_to(&self, best: &Candidate, tasks: usize) -> bool {
+        let (behind, error) = self.behind(best, tasks);
+        behind <= error
+    }
 }
 
 impl Pool<'_> {
-    /// Tries so many teams, gives most of them up early, and takes of those that ran to the end the cheapest that is not
-    /// clearly worse than the best. `None`: cancelled.
-    pub async fn best(&self, teams: usize, runs: usize) -> Result<Option<Candidate>, EvalError> {
+    /// Tries so many teams, gives most of them up early, lets others challenge the best, and takes of those that ran to the
+    /// end the cheapest that is not clearly worse than the best. `None`: cancelled.
+    pub async fn best(&self) -> Result<Option<Candidate>, EvalError> {
+        let Settings { teams, runs, challengers, .. } = *self.settings;
         let mut random = Random::new(draw(self.lessons.seed, &["search", &self.name]));
         let mut known = HashSet::new();
         let mut brood = self.founders(&mut known);
@@ -87,7 +91,14 @@ impl Pool<'_> {
             }
             tried.append(&mut brood);
             tried.sort_by(by_reward);
+            self.tell(known.len().min(teams), &tried);
             brood = self.brood(&tried, BROOD.min(teams.saturating_sub(known.len())), &mut known, &mut random);
+        }
+        if challengers > 0 {
+            if !self.challenge(&mut tried, &mut known, &mut random).await? {
+                return Ok(None);
+            }
+            tried = foremost(&tried, FINALISTS);
         }
         tried.truncate(FINALISTS);
         for candidate in &mut tried {
@@ -100,8 +111,57 @@ impl Pool<'_> {
         Ok(cheapest_of_the_best(tried, self.cases.len()))
     }
 
+    /// Changes of the best and of the cheapest challenge the best one by one: whoever is behind it by more than a standard error
+    /// is given up, and whoever is not after all runs is kept, and may be changed in turn. `false`: cancelled.
+    ///
+    /// Halving tells teams apart that differ by several points. What the best of them differ by takes all the runs there are.
+    async fn challenge(
+        &self,
+        kept: &mut Vec<Candidate>,
+        known: &mut HashSet<String>,
+        random: &mut Random,
+    ) -> Result<bool, EvalError> {
+        let Settings { teams, runs, challengers, .. } = *self.settings;
+        kept.truncate(PARENTS);
+        for candidate in kept.iter_mut() {
+            if !self.measure(candidate, "halve", runs).await? {
+                return Ok(false);
+            }
+        }
+        kept.sort_by(by_reward);
+        for number in 0..challengers {
+            self.tell(teams + number, kept);
+            let Some(mut challenger) = self.brood(&foremost(kept, PARENTS), 1, known, random).pop() else { break };
+            let mut is_close = true;
+            for part in HURDLES {
+                if !self.measure(&mut challenger, "halve", (runs / part).max(1)).await? {
+                    return Ok(false);
+                }
+                is_close = kept.first().is_none_or(|best| challenger.is_close_to(best, self.cases.len()));
+                if !is_close {
+                    break;
+                }
+            }
+            if is_close {
+                kept.push(challenger);
+                kept.sort_by(by_reward);
+                if let Some(best) = kept.first().cloned() {
+                    kept.retain(|candidate| candidate.is_close_to(&best, self.cases.len()));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn tell(&self, teams: usize, sorted: &[Candidate]) {
+        if let (Some(watch), Some(best)) = (self.lessons.watch, sorted.first()) {
+            watch(&Tried { teams, of: self.settings.teams + self.settings.challengers, best: best.mean() });
+        }
+    }
+
     /// The best of so many teams drawn at random, each run so many times on every task. `None`: cancelled.
-    pub async fn best_of_few(&self, teams: usize, runs: usize) -> Result<Option<Candidate>, EvalError> {
+    pub async fn best_of_few(&self) -> Result<Option<Candidate>, EvalError> {
+        let Settings { teams, runs, .. } = *self.settings;
         let mut random = Random::new(draw(self.lessons.seed, &["few", &self.name]));
         let mut known = HashSet::new();
         let mut tried = self.founders(&mut known);
@@ -134,7 +194,7 @@ impl Pool<'_> {
         let teams = founders(language, self.kind == Kind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
         let mut dice = Dice::new(draw(self.lessons.seed, &["advised", &self.name]));
-        let advised = (0..self.advised).map(|_| dice.advised_at_levels(self.kind, language));
+        let advised = (0..self.settings.advised).map(|_| dice.advised_at_levels(self.kind, language));
         let variants = advised.chain(variants);
         variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
     }
@@ -142,8 +202,7 @@ impl Pool<'_> {
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
         let language = &self.lessons.trials.evaluator.language;
-        let most = if self.advised > 0 { MOST_ADVISED } else { MOST_AGENTS };
-        team.agents.len() <= most && validate(&text, language).is_ok() && known.insert(text)
+        team.agents.len() <= self.settings.most_agents && validate(&text, language).is_ok() && known.insert(text)
     }
 
     /// Up to so many new teams, each a change of one of the best.
@@ -205,7 +264,7 @@ impl Pool<'_> {
             let Some(case) = self.cases.get(at % self.cases.len().max(1)) else { return Ok(None) };
             let seed = draw(self.lessons.seed, &[stage, &self.name, &(at / self.cases.len().max(1)).to_string()]);
             let task = &case.item.task;
-            let subject = task.subject.as_deref().filter(|_| self.subjects);
+            let subject = task.subject.as_deref().filter(|_| self.settings.subjects);
             let text = render(&worded(team, &look(&task.question, subject), &task.question, seed)).text;
             self.lessons.trials.run(case, &text, seed, self.lessons.cancel).await
         };
@@ -234,14 +293,19 @@ fn by_reward(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
     right.reward.total_cmp(&left.reward).then(left.tokens.total_cmp(&right.tokens)).then_with(by_text)
 }
 
+/// Of teams in the order of their rewards so many: the best, and for the other half the cheapest.
+fn foremost(sorted: &[Candidate], count: usize) -> Vec<Candidate> {
+    let (best, others) = sorted.split_at(count.div_ceil(2).min(sorted.len()));
+    let mut others: Vec<&Candidate> = others.iter().collect();
+    others.sort_by(|a, b| a.mean().tokens.total_cmp(&b.mean().tokens));
+    best.iter().chain(others.into_iter().take(count / 2)).cloned().collect()
+}
+
 /// The one with fewest tokens among those that are no more than a standard error behind the best.
 fn cheapest_of_the_best(mut finalists: Vec<Candidate>, tasks: usize) -> Option<Candidate> {
     finalists.sort_by(by_reward);
     let best = finalists.first()?.clone();
-    let close = finalists.into_iter().filter(|candidate| {
-        let (behind, error) = candidate.behind(&best, tasks);
-        behind <= error
-    });
+    let close = finalists.into_iter().filter(|candidate| candidate.is_close_to(&best, tasks));
     close.min_by(|a, b| a.mean().tokens.total_cmp(&b.mean().tokens))
 }
 
@@ -278,5 +342,15 @@ mod tests {
         let behind = candidate(&mixed, 1.0).behind(&candidate(&good, 1.0), 8);
         assert!((behind.0 - 0.0125).abs() < 1e-12 && behind.1 > 0.0);
         assert!(cheapest_of_the_best(Vec::new(), 3).is_none());
+    }
+
+    #[test]
+    fn half_of_the_foremost_are_the_best_and_half_the_cheapest() {
+        let sorted: Vec<Candidate> = [9.0, 5.0, 7.0, 3.0, 8.0, 1.0].map(|tokens| candidate(&[1.0], tokens)).to_vec();
+        let tokens = |count| foremost(&sorted, count).iter().map(|it| it.mean().tokens).collect::<Vec<_>>();
+        assert_eq!(tokens(4), [9.0, 5.0, 1.0, 3.0]);
+        assert_eq!(tokens(5), [9.0, 5.0, 7.0, 1.0, 3.0]);
+        assert_eq!(tokens(9), [9.0, 5.0, 7.0, 3.0, 8.0, 1.0]);
+        assert!(foremost(&[], 3).is_empty());
     }
 }

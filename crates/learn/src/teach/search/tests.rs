@@ -47,6 +47,27 @@ async fn one_team_may_be_found_for_all_and_may_have_planners() {
 }
 
 #[tokio::test]
+async fn challengers_only_ever_raise_what_the_best_earns() {
+    let school = School::new(&[SetName::Gsm8k], 60);
+    let (seen, first_teams) = (std::sync::Mutex::new(Vec::new()), 10);
+    let tell = |tried: &super::super::Tried| seen.lock().unwrap().push(*tried);
+    let mut lessons = school.lessons(3);
+    lessons.watch = Some(&tell);
+    let settings =
+        Settings { pooling: Pooling::Kind, teams: first_teams, challengers: 40, most_agents: 3, runs: 240, ..quick() };
+    let book = find(&lessons, &settings).await.unwrap();
+    let found = book.teams.first_key_value().unwrap().1;
+    assert!(found.team.agents.len() <= 3 && found.runs == 240, "{found:?}");
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.iter().all(|tried| tried.of == 50) && seen.is_sorted_by_key(|tried| tried.teams));
+    // All challengers are measured with the same luck, so that nothing the best is replaced by earned less.
+    let challenged: Vec<f64> =
+        seen.iter().filter(|tried| tried.teams >= first_teams).skip(1).map(|tried| tried.best.reward).collect();
+    assert!(challenged.len() >= 39 && challenged.is_sorted(), "{challenged:?}");
+    assert!(challenged.first() < challenged.last(), "{challenged:?}");
+}
+
+#[tokio::test]
 async fn what_one_task_promises_is_too_good_to_be_true() {
     let school = School::new(&[SetName::Gsm8k], 40);
     let settings = Settings { pooling: Pooling::Task, teams: 8, runs: 2, lesson_runs: 4, ..Settings::default() };
