@@ -86,7 +86,7 @@ pub struct FlippedItem {
 /// is told apart by them.
 pub fn compare(a: &Evaluation, b: &Evaluation) -> Comparison {
     let repeated: BTreeSet<(&str, &str)> = repeated_ids(&a.rows).chain(repeated_ids(&b.rows)).collect();
-    let item = |row| by_id(row, &repeated);
+    let item = |row| (by_id(row, &repeated), 0);
     let (runs_a, runs_b) = (by_method(&a.rows, item), by_method(&b.rows, item));
     let only_in = |these: &BTreeMap<&str, Runs>, those: &BTreeMap<&str, Runs>| {
         these.keys().filter(|method| !those.contains_key(*method)).map(|method| (*method).to_owned()).collect()
@@ -134,8 +134,8 @@ struct Matched<'a> {
 }
 
 impl<'a> Matched<'a> {
-    fn new(a: &BTreeMap<u64, &'a Row>, b: &BTreeMap<u64, &'a Row>) -> Matched<'a> {
-        let pick = |these: &BTreeMap<u64, &'a Row>, those: &BTreeMap<u64, &'a Row>| -> Vec<&'a Row> {
+    fn new(a: &BTreeMap<(usize, u64), &'a Row>, b: &BTreeMap<(usize, u64), &'a Row>) -> Matched<'a> {
+        let pick = |these: &BTreeMap<(usize, u64), &'a Row>, those: &BTreeMap<(usize, u64), &'a Row>| -> Vec<&'a Row> {
             these.iter().filter(|(seed, _)| those.contains_key(seed)).map(|(_, row)| *row).collect()
         };
         let paired = [pick(a, b), pick(b, a)];

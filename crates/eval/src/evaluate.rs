@@ -259,6 +259,7 @@ impl Evaluator {
         let row = Row {
             set: case.set.clone(),
             item: case.item.position,
+            cluster: None,
             item_id: self.name(&case.item.task.id),
             method: self.name(&method),
             seed,

@@ -30,6 +30,9 @@ pub struct SetUp {
     pub sets: Vec<String>,
     /// Items, over all sets.
     pub items: usize,
+    /// Clusters of items that look alike, where those are what intervals and tests are over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<usize>,
     /// The methods, in the order they were asked for.
     pub methods: Vec<String>,
     /// The capacity of the methods that do not choose one themselves; `None`: mixed.
@@ -62,6 +65,9 @@ pub struct Row {
     pub item: usize,
     /// The item's id.
     pub item_id: Name,
+    /// The cluster of its set that it belongs to, where items that look alike count as one draw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<usize>,
     /// The method.
     pub method: Name,
     /// The seed.

@@ -76,7 +76,7 @@ pub struct MethodReport {
     pub accuracy: f64,
     /// Its 95 % interval.
     pub interval: [f64; 2],
-    /// How the interval came about: `wilson` (one run an item) or `clustered bootstrap` (several seeds).
+    /// How the interval came about: `wilson` (one run an item) or `clustered bootstrap` (several seeds, or clusters of items).
     pub interval_kind: String,
     /// The share by the rule of the public repositories.
     pub legacy_accuracy: f64,
@@ -169,9 +169,10 @@ pub struct PairReport {
     pub only_b: usize,
     /// Both wrong.
     pub neither: usize,
-    /// McNemar's exact test, two-sided. Absent with several seeds: runs of one item are not independent.
+    /// McNemar's exact test, two-sided. Absent with several seeds or clusters: runs of one item, or of those like it, are not
+    /// independent.
     pub mcnemar_p: Option<f64>,
-    /// Permutation test on the items' mean differences, two-sided.
+    /// Permutation test on the items' differences, or the clusters', two-sided.
     pub permutation_p: f64,
     /// The permutation test's p after Holm's correction over all pairs.
     pub holm_p: f64,

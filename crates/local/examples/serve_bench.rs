@@ -7,8 +7,9 @@ use lemon_policy::{ModelConfig, Tokenizer};
 use std::error::Error;
 use std::time::Instant;
 
-/// Name, hidden width, layers, and Qwen2.5-0.5B's figures where it is that.
-const SHAPES: [(&str, usize, usize); 4] = [("0.5m", 96, 4), ("3m", 192, 6), ("12m", 320, 9), ("qwen-0.5b", 896, 24)];
+/// Name, hidden width, layers and key heads: the models in the box, and Qwen2.5-0.5B.
+const SHAPES: [(&str, usize, usize, usize); 4] =
+    [("0.5m", 96, 4, 1), ("3m", 192, 6, 3), ("12m", 320, 9, 5), ("qwen-0.5b", 896, 24, 2)];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (only, form) = (std::env::args().nth(1), std::env::args().nth(2));
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:<10} {:<5} {:>8} {:>9} {:>9} {:>9} {:>7} {:>7} {:>10}",
         "shape", "form", "MB/step", "tok/s ×1", "×8", "×64", "64 : 1", "of mem.", "prefill/s"
     );
-    for (name, hidden, layers) in SHAPES {
+    for (name, hidden, layers, kv_heads) in SHAPES {
         if only.as_deref().is_some_and(|only| only != name) {
             continue;
         }
@@ -28,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             if form.as_ref().is_some_and(|form| *form != word) {
                 continue;
             }
-            let engine = engine(name, hidden, layers, EngineSettings { weights, ..EngineSettings::default() })?;
+            let engine =
+                engine(name, (hidden, layers, kv_heads), EngineSettings { weights, ..EngineSettings::default() })?;
             let tokens = if hidden > 500 { 48 } else { 64 };
             let (one, eight, many) =
                 (decode(&engine, 1, tokens)?, decode(&engine, 8, tokens)?, decode(&engine, 64, tokens)?);
@@ -42,21 +44,24 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
         for share in [false, true] {
-            let engine = engine(name, hidden, layers, EngineSettings { share, ..EngineSettings::default() })?;
+            let engine =
+                engine(name, (hidden, layers, kv_heads), EngineSettings { share, ..EngineSettings::default() })?;
             println!("{name:<10} 64 prompts with 160 of 176 tokens alike, sharing {share}: {:.3} s", alike(&engine)?);
         }
     }
     Ok(())
 }
 
-fn engine(name: &str, hidden: usize, layers: usize, settings: EngineSettings) -> Result<Engine, Box<dyn Error>> {
+fn engine(
+    name: &str,
+    (hidden, layers, kv_heads): (usize, usize, usize),
+    settings: EngineSettings,
+) -> Result<Engine, Box<dyn Error>> {
     let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"])?;
-    let small = ModelConfig::small(2_048, hidden, layers, tokenizer.end());
-    // Three and five heads share one key head; two would not go into them.
-    let mut config = ModelConfig { kv_heads: 1, ..small };
+    let small = ModelConfig::small(2_560, hidden, layers, tokenizer.end());
+    let mut config = ModelConfig { heads: hidden / 32, kv_heads, head_dim: 32, ..small };
     if name == "qwen-0.5b" {
-        config =
-            ModelConfig { vocabulary: 151_936, intermediate: 4_864, heads: 14, kv_heads: 2, head_dim: 64, ..config };
+        config = ModelConfig { vocabulary: 151_936, intermediate: 4_864, heads: 14, head_dim: 64, ..config };
     }
     Ok(Engine::fresh(config, tokenizer, 1, settings)?)
 }

@@ -46,6 +46,9 @@ pub struct EvalArgs {
     /// Only the first items of each set
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Intervals and tests over clusters of questions that look alike, whatever their names and numbers
+    #[arg(long)]
+    pub clusters: bool,
     /// The seed of every random choice
     #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,

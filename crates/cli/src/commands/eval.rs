@@ -24,6 +24,7 @@ use lemon_exec::store::Store;
 use lemon_spec::{Language, diagnostic};
 use progress::Progress;
 use request::Request;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -117,7 +118,7 @@ fn check_team(request: &Request, methods: &[Method], language: &Language) -> Res
 }
 
 async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &CancellationToken) -> Result<u8, Fault> {
-    let set_up = set_up(&prepared);
+    let mut set_up = set_up(&prepared);
     if args.resume.is_none() {
         let meta = serde_json::to_string(&prepared.request).unwrap_or_default();
         prepared.store.begin_batch(&prepared.eval_id, set_up.started_at_ms, meta, Vec::new()).wait().await?;
@@ -140,6 +141,9 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     result.await.map_err(fault)?;
     progress.finish();
     let complete = rows.len() == work.runs();
+    if prepared.request.clusters {
+        set_up.clusters = Some(mark_clusters(&mut rows, &work.cases));
+    }
     files::in_order(&mut rows, &set_up);
     let evaluation = Evaluation { set_up, training, rows };
     let report = Report::new(&evaluation);
@@ -160,6 +164,25 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     Ok(0)
 }
 
+/// Notes in each row which questions of its set its own looks like, and says how many clusters there are.
+fn mark_clusters(rows: &mut [Row], cases: &[Case]) -> usize {
+    let mut sets: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
+    for case in cases {
+        sets.entry(&case.set).or_default().push(case);
+    }
+    let (mut clusters, mut count) = (HashMap::new(), 0);
+    for (set, cases) in sets {
+        let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+        let numbers = lemon_problems::clusters(&questions);
+        count += numbers.iter().max().map_or(0, |last| last + 1);
+        clusters.extend(cases.iter().zip(numbers).map(|(case, number)| ((set, case.item.position), number)));
+    }
+    for row in rows {
+        row.cluster = clusters.get(&(&*row.set, row.item)).copied();
+    }
+    count
+}
+
 fn set_up(prepared: &Prepared) -> SetUp {
     let request = &prepared.request;
     SetUp {
@@ -167,6 +190,7 @@ fn set_up(prepared: &Prepared) -> SetUp {
         started_at_ms: request.started_at_ms,
         sets: request.set_names(),
         items: prepared.cases.len(),
+        clusters: None,
         methods: prepared.methods.iter().map(Method::name).collect(),
         capacity: request.capacity.clone(),
         workers: prepared.evaluator.backend.name.clone(),

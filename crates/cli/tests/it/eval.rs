@@ -243,6 +243,34 @@ fn no_row_spends_more_than_its_budget() {
 }
 
 #[test]
+fn questions_that_look_alike_are_one_draw_where_that_is_asked_for() {
+    let pens = |name: &str, had: u32| {
+        json!({
+            "question": format!("{name} had {had} pens in a box and lost 3 of them on the way. How many pens are left?"),
+            "answer": had - 3,
+        })
+    };
+    let bus = json!({"question": "A bus with 40 seats makes 6 trips a day. How many can it carry?", "answer": 240});
+    let lines = [pens("Ana", 8), bus, pens("Ben", 17), pens("Cleo", 30)].map(|line| line.to_string()).join("\n");
+    let folder = Folder::new().file("mine.jsonl", &lines);
+    let args = ["--set", "mine.jsonl", "--methods", "cot,vanilla"];
+    let plain = report(&folder, &args);
+    assert_eq!((&plain["set_up"]["clusters"], &plain["methods"][0]["interval_kind"]), (&json!(null), &json!("wilson")));
+    assert!(rows(&folder, &plain).iter().all(|row| row.get("cluster").is_none()));
+    let report = report(&folder, &[&args[..], &["--clusters"]].concat());
+    assert_eq!(report["set_up"]["clusters"], 2);
+    let clusters: Vec<Value> = rows(&folder, &report).iter().map(|row| row["cluster"].clone()).collect();
+    assert_eq!(clusters, [0, 1, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(report["methods"][0]["interval_kind"], "clustered bootstrap");
+    assert_eq!(report["methods"][0]["accuracy"], plain["methods"][0]["accuracy"]);
+    assert!(report["pairs"][0]["mcnemar_p"].is_null() && !plain["pairs"][0]["mcnemar_p"].is_null());
+    // Taken up again it still knows.
+    let id = report["set_up"]["eval_id"].as_str().unwrap();
+    let again: Value = folder.lemon(&["eval", "--json", "-q", "--resume", id]).ok().json();
+    assert_eq!(again["set_up"]["clusters"], 2);
+}
+
+#[test]
 fn questions_of_ones_own() {
     let lines = r#"{"id": "sum", "question": "What is 17 + 25?", "answer": 42}
 {"question": "What is the capital of France?", "answer": "Paris"}

@@ -145,7 +145,10 @@ pub fn set_up(set_up: &SetUp) -> Vec<String> {
     let parts = [
         Some(set_up.eval_id.clone()).filter(|id| !id.is_empty()),
         date,
-        Some(plural(set_up.items, "item")),
+        Some(match set_up.clusters {
+            None => plural(set_up.items, "item"),
+            Some(clusters) => format!("{} in {}", plural(set_up.items, "item"), plural(clusters, "cluster")),
+        }),
         Some(format!("{} workers", set_up.workers)).filter(|_| !set_up.workers.is_empty()),
         Some(format!("{capacity} capacity")),
         seeds,
@@ -223,6 +226,8 @@ mod tests {
     fn set_ups() {
         let check = |set_up_: SetUp, expected: &str| assert_eq!(set_up(&set_up_).join(" · "), expected);
         check(SetUp::default(), "0 items · mixed capacity");
+        let clusters = SetUp { items: 7, clusters: Some(1), ..SetUp::default() };
+        check(clusters, "7 items in 1 cluster · mixed capacity");
         let full = SetUp {
             eval_id: "e1".into(),
             started_at_ms: 1_767_225_600_000,

@@ -37,7 +37,9 @@ fn report([a, b]: [&str; 2], items: &[Vec<[&Row; 2]>]) -> Option<PairReport> {
     let seed = |of: &str| seed_of(&[a.min(b), a.max(b), of]);
     let right = differences(items, |row| as_share(row.right));
     let tokens = differences(items, |row| row.tokens.total as f64);
-    let item_means: Vec<f64> = right.iter().map(|item| item.sum / f64::from(item.runs)).collect();
+    // Of draws of several sizes the larger count for more, as in the difference that is tested.
+    let size = pairs.len() as f64 / right.len() as f64;
+    let item_means: Vec<f64> = right.iter().map(|item| item.sum / size).collect();
     let independent = items.iter().all(|pairs| pairs.len() == 1);
     Some(PairReport {
         a: a.to_owned(),

@@ -4,10 +4,10 @@ use crate::Row;
 use crate::stats::Cluster;
 use std::collections::BTreeMap;
 
-/// The runs of a method: by item, then by seed.
-pub type Runs<'a> = BTreeMap<Item<'a>, BTreeMap<u64, &'a Row>>;
+/// The runs of a method: by what counts as one draw, then by position and seed.
+pub type Runs<'a> = BTreeMap<Item<'a>, BTreeMap<(usize, u64), &'a Row>>;
 
-/// What makes two rows rows of the same item.
+/// What makes two rows rows of the same draw: an item, or a cluster of items that look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Item<'a> {
     pub set: &'a str,
@@ -16,21 +16,23 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Within one evaluation, an item is its place: ids may be missing or stand twice.
-    pub fn by_position(row: &'a Row) -> Item<'a> {
-        Item { set: &row.set, position: Some(row.item), id: None }
+    /// Within one evaluation, an item is its place, since ids may be missing or stand twice; with others like it, its cluster.
+    pub fn by_position(row: &'a Row) -> (Item<'a>, usize) {
+        (Item { set: &row.set, position: Some(row.cluster.unwrap_or(row.item)), id: None }, row.item)
     }
 }
 
-/// The runs of each method. A run that was made twice counts once: the one with the greater id.
+/// The runs of each method. A run that was made twice counts once: the one with the greater id. `item` says what draw a row
+/// belongs to, and where in it.
 pub fn by_method<'a>(
     rows: impl IntoIterator<Item = &'a Row>,
-    item: impl Fn(&'a Row) -> Item<'a>,
+    item: impl Fn(&'a Row) -> (Item<'a>, usize),
 ) -> BTreeMap<&'a str, Runs<'a>> {
     let mut methods: BTreeMap<&str, Runs> = BTreeMap::new();
     for row in rows {
-        let seeds = methods.entry(&row.method).or_default().entry(item(row)).or_default();
-        let kept = seeds.entry(row.seed).or_insert(row);
+        let (item, place) = item(row);
+        let runs = methods.entry(&row.method).or_default().entry(item).or_default();
+        let kept = runs.entry((place, row.seed)).or_insert(row);
         if row.run_id > kept.run_id {
             *kept = row;
         }
@@ -43,7 +45,7 @@ pub fn rows<'a>(runs: &Runs<'a>) -> Vec<&'a Row> {
     runs.values().flat_map(BTreeMap::values).copied().collect()
 }
 
-/// A quantity of the runs, by item.
+/// A quantity of the runs, by draw.
 pub fn clusters(runs: &Runs, quantity: impl Fn(&Row) -> f64) -> Vec<Cluster> {
     runs.values().map(|seeds| seeds.values().map(|row| quantity(row)).collect()).collect()
 }

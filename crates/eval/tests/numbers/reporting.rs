@@ -55,6 +55,27 @@ fn several_seeds_are_clustered() {
 }
 
 #[test]
+fn items_that_look_alike_are_one_draw() {
+    let lines = [("solo", 1, "111100001111000010"), ("team", 1, "111111111111000001")];
+    let alone = report(&lines);
+    assert_eq!(report_of(&lines, |row| row.cluster = Some(row.item)), alone);
+    let report = report_of(&lines, |row| row.cluster = Some(row.item / 4));
+    for (method, alone) in report.methods.iter().zip(&alone.methods) {
+        assert_eq!((method.runs, method.accuracy), (alone.runs, alone.accuracy));
+        assert_eq!(method.interval_kind, "clustered bootstrap");
+        // Five clusters that are right or wrong as one say less than eighteen items.
+        let width = |interval: [f64; 2]| interval[1] - interval[0];
+        assert!(width(method.interval) > 1.5 * width(alone.interval), "{:?}, {:?}", method.interval, alone.interval);
+    }
+    let (pair, alone) = (&report.pairs[0], &alone.pairs[0]);
+    assert_eq!((pair.runs, pair.difference, pair.only_b), (18, alone.difference, alone.only_b));
+    assert_eq!((pair.mcnemar_p, alone.mcnemar_p.is_some()), (None, true));
+    // Four in one cluster are one chance in two of being luck, whatever they would be as four.
+    assert_eq!(pair.permutation_p, permutation(&[0.0, 4.0, 0.0, 0.0, 0.0], 0));
+    assert!(pair.permutation_p > 0.9 && alone.permutation_p < 0.3);
+}
+
+#[test]
 fn a_pair_is_what_both_ran() {
     let lines =
         [("solo", 1, "11.0"), ("solo", 2, "1..."), ("team", 1, "0111"), ("team", 3, "1111"), ("idle", 1, "....")];

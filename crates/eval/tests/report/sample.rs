@@ -73,6 +73,7 @@ pub fn evaluation(shape: &Shape) -> Evaluation {
         }
     }
     let set_up = SetUp {
+        clusters: None,
         eval_id: "e-sample".into(),
         started_at_ms: 1_767_225_600_000,
         sets: shape.sets.iter().map(|set| (*set).into()).collect(),
@@ -131,6 +132,7 @@ fn row(
     let failed = team.iter().filter(|agent| agent.right.is_none()).map(|agent| agent.tokens).sum();
     let total = orchestrator + workers;
     Row {
+        cluster: None,
         set: set.into(),
         item,
         item_id: format!("{}-{item}", set.split('/').next().unwrap_or(set)).into(),

@@ -41,6 +41,9 @@ pub struct Request {
     /// Simulated agents keep their luck when their inputs change: for counterfactuals.
     #[serde(default)]
     keep_luck: bool,
+    /// Questions that look alike count as one draw.
+    #[serde(default)]
+    pub clusters: bool,
 }
 
 impl Request {
@@ -75,6 +78,7 @@ impl Request {
             budget_tokens: args.budget_tokens,
             started_at_ms: unix_ms(),
             keep_luck: false,
+            clusters: args.clusters,
         })
     }
 
@@ -97,6 +101,7 @@ impl Request {
             budget_tokens: None,
             started_at_ms: unix_ms(),
             keep_luck: !args.fresh_draws,
+            clusters: false,
         }
     }
 
