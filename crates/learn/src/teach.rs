@@ -48,14 +48,14 @@ pub struct Lessons<'a> {
     pub watch: Option<&'a dyn Fn(&Tried)>,
 }
 
-/// How far a search is with tasks that look alike.
+/// How far a search is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tried {
     /// Teams tried.
     pub teams: usize,
     /// Teams that will be tried at most.
     pub of: usize,
-    /// What the best of them earned so far.
+    /// What the best of them earned so far, on tasks that look alike: those that are searched for now.
     pub best: Earned,
 }
 

@@ -141,8 +141,9 @@ pub fn pairs(pairs: &[PairReport]) -> Table {
         ("A − B, tokens", Right),
     ];
     let rows = pairs.iter().map(pair).collect();
-    let caption = "On the items and seeds both ran, with 95 % intervals (bootstrap, clustered by item, or by those that look alike \
-                   where clusters were asked for). McNemar’s exact test exists for one run of each only. Holm: the permutation test’s p, corrected for all pairs.";
+    let caption = "On the items and seeds both ran, with 95 % intervals (bootstrap, clustered by item, or by those that look \
+                   alike where clusters were asked for). McNemar’s exact test exists for one run of each only. Holm: the \
+                   permutation test’s p, corrected for all pairs.";
     table(&columns, rows, caption)
 }
 

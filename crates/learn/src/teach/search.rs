@@ -179,9 +179,11 @@ pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, Ev
         clusters.entry(Cluster { band, ..cluster }).or_default().push(case);
     }
     let mut book = Book { teams: BTreeMap::new(), seed: draw(lessons.seed, &["words of the book"]) };
-    for (cluster, cases) in joined(clusters) {
+    let clusters = joined(clusters);
+    let count = clusters.len();
+    for (at, (cluster, cases)) in clusters.into_iter().enumerate() {
         let name = format!("{cluster:?}");
-        let pool = Pool { lessons, cases, kind: cluster.kind, settings, name };
+        let pool = Pool { lessons, cases, kind: cluster.kind, settings, name, turn: (at, count) };
         match pool.best().await? {
             Some(best) => drop(book.teams.insert(cluster, found(&best))),
             None if lessons.cancel.is_cancelled() => break,
@@ -232,7 +234,7 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
     for (at, case) in lessons.cases.iter().enumerate() {
         let sight = look(&case.item.task.question, None);
         let (cases, name) = (vec![case], format!("task {at}"));
-        let pool = Pool { lessons, cases, kind: sight.kind, settings, name };
+        let pool = Pool { lessons, cases, kind: sight.kind, settings, name, turn: (at, lessons.cases.len()) };
         match pool.best_of_few().await? {
             Some(best) => each.push(found(&best)),
             None if lessons.cancel.is_cancelled() => break,

@@ -35,6 +35,8 @@ pub(super) struct Pool<'a> {
     pub settings: &'a Settings,
     /// What the seeds are made from.
     pub name: String,
+    /// Which of how many such searches it is.
+    pub turn: (usize, usize),
 }
 
 /// A team that is tried.
@@ -155,7 +157,8 @@ impl Pool<'_> {
 
     fn tell(&self, teams: usize, sorted: &[Candidate]) {
         if let (Some(watch), Some(best)) = (self.lessons.watch, sorted.first()) {
-            watch(&Tried { teams, of: self.settings.teams + self.settings.challengers, best: best.mean() });
+            let (each, (at, count)) = (self.settings.teams + self.settings.challengers, self.turn);
+            watch(&Tried { teams: at * each + teams, of: count * each, best: best.mean() });
         }
     }
 

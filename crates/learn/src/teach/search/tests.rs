@@ -1,6 +1,7 @@
 //! A search finds what earns most for tasks that look alike, the same each time.
 
 use super::*;
+use crate::teach::Tried;
 use crate::teach::school::{School, check_pairs};
 use lemon_spec::validate;
 use lemon_task::{SetName, compose};
@@ -12,8 +13,15 @@ fn quick() -> Settings {
 #[tokio::test]
 async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
     let school = School::new(&[SetName::Gsm8k, SetName::Mmlu], 60);
-    let book = find(&school.lessons(3), &quick()).await.unwrap();
+    let seen = std::sync::Mutex::new(Vec::new());
+    let tell = |tried: &Tried| seen.lock().unwrap().push(*tried);
+    let lessons = Lessons { watch: Some(&tell), ..school.lessons(3) };
+    let book = find(&lessons, &quick()).await.unwrap();
     assert!((2..=8).contains(&book.teams.len()), "{:?}", book.teams.keys());
+    let seen = seen.into_inner().unwrap();
+    let all = book.teams.len() * quick().teams;
+    assert!(seen.iter().all(|tried| tried.of == all) && seen.is_sorted_by_key(|tried| tried.teams), "{seen:?}");
+    assert_eq!(seen.last().unwrap().teams, all);
     assert_eq!(find(&school.lessons(3), &quick()).await.unwrap().teams, book.teams);
     let language = Language::default();
     for set in SetName::PUBLIC {
@@ -50,9 +58,8 @@ async fn one_team_may_be_found_for_all_and_may_have_planners() {
 async fn challengers_only_ever_raise_what_the_best_earns() {
     let school = School::new(&[SetName::Gsm8k], 60);
     let (seen, first_teams) = (std::sync::Mutex::new(Vec::new()), 10);
-    let tell = |tried: &super::super::Tried| seen.lock().unwrap().push(*tried);
-    let mut lessons = school.lessons(3);
-    lessons.watch = Some(&tell);
+    let tell = |tried: &Tried| seen.lock().unwrap().push(*tried);
+    let lessons = Lessons { watch: Some(&tell), ..school.lessons(3) };
     let settings =
         Settings { pooling: Pooling::Kind, teams: first_teams, challengers: 40, most_agents: 3, runs: 240, ..quick() };
     let book = find(&lessons, &settings).await.unwrap();
