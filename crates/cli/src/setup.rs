@@ -246,9 +246,13 @@ fn as_in_the_box(language: &Language) -> Arc<Language> {
     Arc::new(Language { capacities: Language::default().capacities, ..language.clone() })
 }
 
+/// Agents in a round of what a policy writes. More than it may draw in training: the weaker models are, the more of them pay.
+const MOST_AGENTS: usize = 12;
+
 /// Where a policy writes.
 pub fn desk(policy: &LanguagePolicy, language: Arc<Language>) -> Desk {
-    Desk::new(policy.tokenizer().clone(), language, Shape::default(), policy.config().positions)
+    let shape = Shape { agents: MOST_AGENTS, ..Shape::default() };
+    Desk::new(policy.tokenizer().clone(), language, shape, policy.config().positions)
 }
 
 /// The policy as an orchestrator that takes the most likely team.

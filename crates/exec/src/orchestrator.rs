@@ -48,6 +48,21 @@ impl Brief<'_> {
         let done = self.results.iter().filter(|result| result.status == AgentStatus::Done);
         done.filter_map(|result| answer::extract(result.reply?)).collect()
     }
+
+    /// What a vote of all so far would weigh each answer with, in the order first given: the percent that those who gave it are
+    /// sure, over all agents. `None`: not all say how sure they are, or some give no answer.
+    pub fn weights(&self) -> Option<Vec<(String, u32)>> {
+        let mut weights: Vec<(String, u32)> = Vec::new();
+        for result in &self.results {
+            let (stated, sure) = (answer::extract(result.reply?)?, u32::from(result.sure?));
+            match weights.iter_mut().find(|(known, _)| answer::vote_key(known) == answer::vote_key(&stated)) {
+                Some((_, weight)) => *weight += sure,
+                None => weights.push((stated, sure)),
+            }
+        }
+        let count = u32::try_from(self.results.len()).ok().filter(|count| *count > 0)?;
+        Some(weights.into_iter().map(|(answer, weight)| (answer, weight / count)).collect())
+    }
 }
 
 /// What one agent gave in a round before.
@@ -61,6 +76,14 @@ pub struct RoundResult<'a> {
     pub status: AgentStatus,
     /// Its reply.
     pub reply: Option<&'a str>,
+    /// How sure it was of it, in percent, where it says.
+    pub sure: Option<u8>,
+}
+
+/// How sure an agent was, from 0 to 1, in whole percent.
+pub fn percent(confidence: f64) -> u8 {
+    // Between 0 and 100 after the clamp; what is no number becomes 0.
+    (100.0 * confidence.clamp(0.0, 1.0)).round() as u8
 }
 
 /// A specification, or whom to ask for one.
@@ -273,7 +296,14 @@ fn agreement(brief: &Brief<'_>) -> Option<String> {
         (_, _, 1) => "Their answers agree",
         _ => "Their answers differ",
     };
-    let mut shown: Vec<String> = distinct.iter().take(MOST_ANSWERS_SHOWN).map(|answer| one_line(answer)).collect();
+    let weights = brief.weights();
+    let sure = |at: usize| weights.as_ref().and_then(|weights| weights.get(at)).map(|(_, weight)| weight);
+    let show = |(at, answer): (usize, &&str)| match sure(at) {
+        // In tens: nobody's confidence is worth more digits.
+        Some(sure) => format!("{} ({} % sure)", one_line(answer), sure / 10 * 10),
+        None => one_line(answer),
+    };
+    let mut shown: Vec<String> = distinct.iter().take(MOST_ANSWERS_SHOWN).enumerate().map(show).collect();
     if distinct.len() > MOST_ANSWERS_SHOWN {
         shown.push("…".to_owned());
     }
@@ -318,6 +348,7 @@ mod tests {
             role: "Solver",
             status: if reply.is_some() { AgentStatus::Done } else { AgentStatus::Failed },
             reply: *reply,
+            sure: None,
         };
         let results = replies.iter().map(result).collect();
         Brief { question: "Q?", round: 2, results, language, tokens_left: None, seed: 0 }
@@ -342,6 +373,25 @@ mod tests {
         check_agreement(&[one, None, same], Some("Their answers agree: 42."));
         check_agreement(&[Some("First add."), None], None);
         check_agreement(&[], None);
+    }
+
+    #[test]
+    fn how_sure_they_are_is_told_where_all_say_it() {
+        let language = Language::default();
+        #[track_caller]
+        fn check(sure: [Option<u8>; 3], language: &Language, expected: &str) {
+            let mut brief = second(&[Some("#### 42"), Some("#### 40"), Some("Answer: 42.0")], language);
+            brief.results.iter_mut().zip(sure).for_each(|(result, sure)| result.sure = sure);
+            let told = assignment(&brief);
+            assert_eq!(told.lines().last(), Some(expected));
+        }
+        check([Some(90), Some(75), Some(44)], &language, "Their answers differ: 42 (40 % sure), 40 (20 % sure).");
+        check([Some(100), Some(0), Some(100)], &language, "Their answers differ: 42 (60 % sure), 40 (0 % sure).");
+        check([Some(90), None, Some(44)], &language, "Their answers differ: 42, 40.");
+        assert_eq!(
+            [percent(0.994), percent(0.996), percent(-1.0), percent(7.0), percent(f64::NAN)],
+            [99, 100, 0, 100, 0]
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::call::CallEnd;
 use crate::draw;
 use crate::driver::{Run, stop_reason};
-use crate::orchestrator::{Brief, Draft, Refused, RoundResult, specification_in};
+use crate::orchestrator::{Brief, Draft, Refused, RoundResult, percent, specification_in};
 use crate::state::{Member, RunState, Standing};
 use crate::store::StoreError;
 use lemon_spec::{Plan, Rejection, validate_round};
@@ -107,6 +107,7 @@ impl Run<'_> {
                 role: &member.agent.role,
                 status: outcome.status,
                 reply: outcome.reply.as_deref(),
+                sure: outcome.confidence.map(percent),
             }),
             Standing::Waiting | Standing::Running => None,
         };

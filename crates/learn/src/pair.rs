@@ -64,6 +64,9 @@ pub struct Told {
     /// Its reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
+    /// How sure it was of it, in percent, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sure: Option<u8>,
 }
 
 /// Who wrote a specification.

@@ -21,7 +21,7 @@ pub mod search;
 mod words;
 
 pub use look::{Kind, Sight, look};
-pub use words::{BRIEF, WORKED, worded};
+pub use words::{BRIEF, REWORDED, WORKED, worded};
 
 use crate::pair::{Pair, TaskText, Teacher, Told};
 use crate::trial::{Earned, Trials};

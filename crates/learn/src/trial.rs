@@ -68,7 +68,20 @@ impl Trials {
         seed: u64,
         cancel: &CancellationToken,
     ) -> Result<Option<Earned>, EvalError> {
-        let writer: Arc<dyn Orchestrator> = Arc::new(Fixed { text: text.to_owned(), reviewer: None });
+        self.run_written(case, Arc::new(Fixed { text: text.to_owned(), reviewer: None }), seed, cancel).await
+    }
+
+    /// The same with whoever writes the team, and further rounds of it.
+    ///
+    /// # Errors
+    /// The sandbox failed.
+    pub async fn run_written(
+        &self,
+        case: &Case,
+        writer: Arc<dyn Orchestrator>,
+        seed: u64,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Earned>, EvalError> {
         let Some(trace) = self.evaluator.run(case, writer, seed, None, cancel).await? else { return Ok(None) };
         self.earned(case, &trace)
     }

@@ -131,6 +131,7 @@ pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
         role: &told.role,
         status: told.status,
         reply: told.reply.as_deref(),
+        sure: told.sure,
     };
     Brief {
         question: &pair.task.question,
@@ -326,7 +327,8 @@ mod tests {
         let writer = writer(SampleSettings::default());
         let most = writer.desk.longest_prompt / REPLY_SHARE;
         let told = |reply: &str| {
-            let result = RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply) };
+            let result =
+                RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply), sure: None };
             let brief = Brief { round: 2, results: vec![result], ..writer.desk.first("A task?", 0) };
             let prompt = writer.desk.prompt(&brief).unwrap();
             assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());

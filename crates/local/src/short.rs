@@ -1,7 +1,8 @@
 //! What an agent of a team is told, in the short form that small models of our own were taught.
 
 use lemon_exec::worker::Brief;
-use lemon_problems::{Form, prompt};
+use lemon_problems::{Form, in_other_words, prompt};
+use std::borrow::Cow;
 
 /// What such models solve, said of anything else.
 pub const OUT_OF_REACH: &str =
@@ -55,12 +56,20 @@ pub fn is_word_problem(question: &str) -> bool {
     numbers >= 2 && asked
 }
 
-/// The prompt: the task, what was read of others, and one word for what is wanted.
-pub fn short_prompt(brief: &Brief) -> String {
+/// The prompt: the task, what was read of others, and one word for what is wanted. Whose duty is to read the task in other words
+/// gets it so, in words that the seed draws.
+pub fn short_prompt(brief: &Brief, seed: u64) -> String {
     let readings: Vec<String> = brief.readings.iter().map(|reading| marked(reading)).collect();
     let form = form(brief, &readings);
-    prompt(form, &brief.question, &readings.iter().map(String::as_str).collect::<Vec<_>>())
+    let question = match mentions(&brief.duty, REWORDING) {
+        true => Cow::Owned(in_other_words(&brief.question, seed)),
+        false => Cow::Borrowed(&*brief.question),
+    };
+    prompt(form, &question, &readings.iter().map(String::as_str).collect::<Vec<_>>())
 }
+
+/// What a duty says that wants the task read in other words.
+const REWORDING: &[&str] = &["other words", "reword", "rephrase", "paraphrase"];
 
 /// A bare answer is marked as one, as it was in the lessons.
 fn marked(reading: &str) -> String {
@@ -104,11 +113,27 @@ mod tests {
             readings: readings.iter().map(|it| (*it).into()).collect(),
             ..Brief::default()
         };
-        let text = short_prompt(&brief);
+        let text = short_prompt(&brief, 0);
         // What becomes of the question itself is a matter of `lemon_problems`.
         let (task, rest) = text.split_once('\n').unwrap();
         assert!(task.starts_with("task: ") && task.ends_with(" has 3 pens and buys 4. how many?"), "{task}");
         assert_eq!(rest, expected);
+    }
+
+    #[test]
+    fn a_duty_may_ask_for_other_words() {
+        let asked = |duty: &str, seed| {
+            let question = "The florist had 12 tulips, 3 daffodils and 40 lilies. How many flowers had the florist?";
+            short_prompt(&Brief { question: question.into(), duty: duty.into(), ..Brief::default() }, seed)
+        };
+        let plain = asked("Solve it.", 1);
+        assert!(plain.contains("florist had 12 tulips") && plain == asked("Solve it.", 2));
+        for duty in ["Read it in other words.", "Reword it, then solve it.", "Rephrase the task.", "PARAPHRASE, solve."]
+        {
+            let other = asked(duty, 1);
+            assert!(other != plain && other.contains(" had 12 ") && other.ends_with("\nsolve:\n"), "{duty}: {other}");
+            assert!(other == asked(duty, 1) && other != asked(duty, 2));
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use expression::Condition;
 pub use generator::{Generator, Part, Weights};
 pub use leak::{Dropped, Leak, Leaks, NEAR, clusters};
 pub use lesson::{Lesson, Lessons, Mix};
-pub use noise::Noise;
+pub use noise::{Noise, in_other_words};
 pub use parse::{ParseError, parse};
 pub use problem::{Op, Problem, Step};
 pub use prompt::{Form, prompt, read_answer};

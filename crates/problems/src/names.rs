@@ -32,6 +32,11 @@ pub(crate) fn made_alike(text: &str) -> String {
     plain + &text[end..]
 }
 
+/// Whether a word is one of the names that people get.
+pub(crate) fn is_stand_in(word: &str) -> bool {
+    INSTEAD.contains(&word)
+}
+
 struct Word<'a> {
     word: &'a str,
     /// Where it begins, in bytes.

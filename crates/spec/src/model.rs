@@ -63,8 +63,8 @@ pub enum AnswerRule {
     /// The last of them that succeeded.
     #[default]
     Last,
-    /// The most frequent extracted answer; of several, the one whose agents are surest together where all say how sure they
-    /// are, otherwise that of the higher capacity, then of the earlier agent. Who is as good as sure to be wrong has no vote.
+    /// The extracted answer whose agents are surest together where all say how sure they are, otherwise the most frequent; of
+    /// several that of the higher capacity, then of the earlier agent.
     Vote,
     /// One more call, in the base role `judge`, reads them and decides.
     Judge,

@@ -172,21 +172,28 @@ pub struct TeachArgs {
     /// Who works in the teams that are tried
     #[arg(long, value_name = "KIND", default_value = "sim")]
     pub workers: EvalWorkers,
+    /// With `--teacher search`: search for nothing, teach this team; a duty may be `<worked>`, `<brief>` or `<reworded>`, which are
+    /// put in words for each task
+    #[arg(long, value_name = "FILE")]
+    pub team: Option<PathBuf>,
     /// With `--teacher search`: teams tried for each kind of task
     #[arg(long, default_value_t = 90, value_name = "N")]
     pub teams: usize,
     /// With `--teacher search`: one team for all tasks that ask for the same kind of thing, however hard they look
     #[arg(long)]
     pub one_for_all: bool,
-    /// With `--teacher search`: of these, so many with planners
+    /// With `--teacher search`: of these, so many drawn at random: solvers of any level who vote, some in other words, some with a plan
     #[arg(long, default_value_t = 0, value_name = "N")]
-    pub advised: usize,
+    pub drawn: usize,
     /// With `--teacher search`: changes of the best that challenge it in the end, up to all the runs
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub challengers: usize,
     /// With `--teacher search`: agents of a team at most
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=12))]
     pub most_agents: u8,
+    /// With `--teacher search`: two of the team begin, and the others are asked where these are not sure, if that earns more
+    #[arg(long)]
+    pub two_rounds: bool,
     /// With `--teacher search`: runs that a team is chosen by in the end
     #[arg(long, default_value_t = 1200, value_name = "N")]
     pub search_runs: usize,

@@ -16,11 +16,14 @@ use lemon_learn::teach::{self, Lessons, Tried};
 use lemon_learn::train::build::{self, SPLITS};
 use lemon_learn::train::recipe::Prices;
 use lemon_learn::trial::Trials;
+use lemon_spec::{Language, Spec, diagnostic, validate};
 use lemon_task::{SetName, Source, compose, load};
 use lemon_world::World;
 use serde::Serialize;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -77,11 +80,18 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
     if args.quiet || args.teacher != TeacherName::Search {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
+    let told = Cell::new(0);
     let tell = |tried: &Tried| {
         bar.set_length(tried.of as u64);
         bar.set_position(tried.teams as u64);
         let (reward, success) = (tried.best.reward, 100.0 * tried.best.success);
-        bar.set_message(format!("best: reward {reward:.3}, {success:.1} % right, {:.0} tokens", tried.best.tokens));
+        let best = format!("best: reward {reward:.3}, {success:.1} % right, {:.0} tokens", tried.best.tokens);
+        // A bar is drawn on terminals only. Elsewhere every tenth is said.
+        let tenth = 10 * tried.teams / tried.of.max(1);
+        if bar.is_hidden() && !args.quiet && told.replace(tenth) < tenth {
+            eprintln!("{}/{} teams · {best}", tried.teams, tried.of);
+        }
+        bar.set_message(best);
     };
     let watch: Option<&dyn Fn(&Tried)> = Some(&tell);
     let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
@@ -107,6 +117,16 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
     println(&args.out.display().to_string())
 }
 
+/// The team of a file, with the ids and the order of references that models learn.
+fn given_team(path: &Path, language: &Language) -> Result<Spec, Fault> {
+    let text = std::fs::read_to_string(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    let plan = validate(&text, language).map_err(|rejection| {
+        let name = path.display().to_string();
+        Fault::new(diagnostic::explain(&rejection.diagnostics, &text, &name, false).trim_end().to_owned())
+    })?;
+    Ok(pair::canonical_ids(plan.spec()))
+}
+
 fn style() -> ProgressStyle {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} teams · {msg} · {eta} left");
     style.unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -127,12 +147,16 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
+            let language = &lessons.trials.evaluator.language;
+            let team = args.team.as_deref().map(|path| given_team(path, language)).transpose()?;
             let settings = teach::search::Settings {
+                team,
                 pooling: if args.one_for_all { Pooling::Kind } else { Pooling::Cluster },
                 teams: args.teams,
-                advised: args.advised,
+                drawn: args.drawn,
                 challengers: args.challengers,
                 most_agents: args.most_agents.into(),
+                two_rounds: args.two_rounds,
                 runs: args.search_runs,
                 lesson_runs: args.runs,
                 ..Default::default()

@@ -207,6 +207,22 @@ fn teams_of_them_can_be_tried_and_taught() {
     for pair in pairs.iter().filter(|pair| pair["round"] == 1) {
         assert_eq!((&pair["world"], &pair["runs"]), (&json!("box"), &json!(1)));
     }
+    // Two begin, and the others are asked where these are not sure: both rounds are taught, if that earned more.
+    let search =
+        ["teach", "--teacher", "search", "--one-for-all", "--workers", "box", "--problems", "12", "--runs", "1"];
+    let small = ["--teams", "6", "--drawn", "6", "--most-agents", "7", "--search-runs", "12", "--two-rounds"];
+    let ran = folder.lemon(&[&search[..], &small, &["--out", "search.jsonl", "--json"]].concat()).ok();
+    says(&ran, &["6/6 teams · best: reward "]);
+    let pairs: Vec<Value> =
+        folder.read("search.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rounds = |number: u32| pairs.iter().filter(move |pair| pair["round"] == number);
+    assert!(rounds(1).count() >= 10, "{}", ran.exchange());
+    for pair in rounds(2) {
+        let told = pair["results"].as_array().unwrap();
+        assert!(told.len() == 2 && told.iter().all(|told| told["sure"].as_u64() <= Some(100)), "{pair}");
+    }
+    let asks_again = rounds(1).filter(|pair| pair["spec"].as_str().unwrap().ends_with("next: review\n")).count();
+    assert_eq!(asks_again > 0, rounds(2).count() > 0);
     let ran = folder.lemon(&[&teach[..], &["--workers", "replay"]].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.exchange());
     says(&ran, &["error: recorded replies are to no team but one agent", "hint: --workers sim, local or box"]);

@@ -202,7 +202,7 @@ fn a_vote_goes_to_the_most_then_to_the_strongest_then_to_the_first() {
 }
 
 #[test]
-fn a_tied_vote_goes_to_the_surest_where_all_say_how_sure_they_are() {
+fn a_vote_goes_to_the_surest_together_where_all_say_how_sure_they_are() {
     let four = "agents:\n  - {id: a, base: solver, capacity: small}\n  - {id: b, base: solver, capacity: small}\n  \
                 - {id: c, base: solver, capacity: small}\n  - {id: d, base: solver, capacity: small}\nanswer: {from: [a, b, c, d], by: vote}\n";
     let mut tied = state(OnParentFailure::Run, &[four]);
@@ -223,12 +223,11 @@ fn a_tied_vote_goes_to_the_surest_where_all_say_how_sure_they_are() {
     };
     check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.5)), ("Answer: c", Some(0.6))], "s", "a");
     check([("Answer: a", Some(0.9)), ("Answer: b", None), ("Answer: c", Some(0.6))], "l", "c");
-    check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.2)), ("Answer: b", Some(0.1))], "m", "b");
+    check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.2)), ("Answer: b", Some(0.1))], "s", "a");
+    check([("Answer: a", Some(0.9)), ("Answer: b", Some(0.5)), ("Answer: b", Some(0.6))], "l", "b");
+    check([("Answer: a", Some(0.9)), ("Answer: b", None), ("Answer: b", Some(0.1))], "l", "b");
     check([("Answer: a", Some(0.5)), ("Answer: b", Some(0.5)), ("Answer: c", Some(0.5))], "l", "c");
-    // Who is as good as sure to be wrong has no vote, unless all are.
-    check([("Answer: a", Some(0.4)), ("Answer: b", Some(0.09)), ("Answer: b", Some(0.09))], "s", "a");
-    check([("Answer: a", None), ("Answer: b", Some(0.09)), ("Answer: b", Some(0.09))], "s", "a");
-    check([("Answer: a", Some(0.09)), ("Answer: b", Some(0.05)), ("Answer: b", Some(0.05))], "l", "b");
+    check([("Answer: a", Some(0.0)), ("Answer: b", Some(0.0)), ("Answer: b", Some(0.0))], "l", "b");
 }
 
 #[test]

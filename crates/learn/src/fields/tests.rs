@@ -40,6 +40,7 @@ fn request(desk: &FieldDesk, question: &str, round: u32, earlier: &[Earlier], se
         role: "Solver",
         status: AgentStatus::Done,
         reply: Some(reply),
+        sure: None,
     };
     let (language, results) = (Language::default(), earlier.iter().map(result).collect());
     desk.request(&Brief { question, round, results, language: &language, tokens_left: None, seed }).unwrap()
@@ -217,7 +218,7 @@ fn prompts_tell_the_kind_and_the_stage() {
     assert_eq!(kinds_of(4, &[-9.0, -0.41, -0.39, 0.39, 0.41, 9.0, f64::NAN]), [1, 1, 2, 2, 3, 3, 1]);
     assert_eq!(kinds_of(5, &[-0.81, -0.79, -0.01, 0.01, 0.79, 0.81]), [1, 2, 2, 3, 3, 4]);
 
-    let result = |reply, status| RoundResult { agent: "a1", role: "Solver", status, reply };
+    let result = |reply, status| RoundResult { agent: "a1", role: "Solver", status, reply, sure: None };
     let done = |reply| result(Some(reply), AgentStatus::Done);
     assert_eq!(scene::stage(&[]), 0);
     assert_eq!(scene::stage(&[done("Answer: 7"), done("so it is\nAnswer: 7.0")]), 1);

@@ -25,7 +25,13 @@ fn pair() -> Pair {
 }
 
 fn told(agent: &str) -> Told {
-    Told { agent: agent.into(), role: "Solver".into(), status: AgentStatus::Done, reply: Some("Answer: 4".into()) }
+    Told {
+        agent: agent.into(),
+        role: "Solver".into(),
+        status: AgentStatus::Done,
+        reply: Some("Answer: 4".into()),
+        sure: None,
+    }
 }
 
 fn second_round() -> Pair {

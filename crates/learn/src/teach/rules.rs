@@ -20,7 +20,7 @@ use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused, percent};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
 use lemon_trace::{AgentStatus, EventKind, Trace};
 use std::sync::Arc;
@@ -249,6 +249,7 @@ pub(super) fn later_pair(
             role: agent.role.clone(),
             status: agent.status?,
             reply: agent.reply.clone(),
+            sure: agent.confidence.map(percent),
         })
     };
     let agents = &trace.summary().agents;
@@ -279,6 +280,7 @@ impl Orchestrator for Rules {
                     role: result.role.to_owned(),
                     status: result.status,
                     reply: result.reply.map(str::to_owned),
+                    sure: result.sure,
                 };
                 let results: Vec<Told> = brief.results.iter().map(told).collect();
                 review(brief.question, subject, &results, brief.language, self.seed)

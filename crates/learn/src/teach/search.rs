@@ -9,8 +9,10 @@
 //! (`cargo run -p lemon-learn --example rewards`).
 
 mod pool;
+mod rounds;
 
 use super::look::{Kind, Sight, look};
+use super::rules::later_pair;
 use super::words::worded;
 use super::{Lessons, WIDTH, draw, rules};
 use crate::pair::{Pair, Teacher, canonical_ids, dedupe};
@@ -19,22 +21,30 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
 use lemon_spec::{Language, Spec, render};
+use lemon_trace::EventKind;
 use pool::{Candidate, Pool};
+pub use rounds::Staged;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How to search.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
+    /// Not at all: this team is taught, with marks for duties or without. How it is asked in two rounds may be searched for.
+    pub team: Option<Spec>,
     /// What a team is chosen for.
     pub pooling: Pooling,
     /// Teams tried for each cluster, or for each task.
     pub teams: usize,
-    /// Of these, so many drawn at random in which some plan, and others solve with a plan or without and vote, at any levels.
-    pub advised: usize,
+    /// Of these, so many drawn at random: solvers of any level who vote, some of whom read the task in other words, and in every
+    /// other team some with a plan.
+    pub drawn: usize,
     /// Changes of the best of them that challenge it then, up to all the runs. Not for each task by itself.
     pub challengers: usize,
     /// Agents of a team at most. In the simulated world no reward was seen to grow beyond five, and pairs get long.
     pub most_agents: usize,
+    /// Whether the team is asked in two rounds where that earns more. Not for each task by itself.
+    pub two_rounds: bool,
     /// Runs that a team of a cluster is chosen by in the end, or for each task, runs of each team.
     pub runs: usize,
     /// Runs for each pair, with seeds the search has not seen.
@@ -46,11 +56,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            team: None,
             pooling: Pooling::Cluster,
             teams: 90,
-            advised: 0,
+            drawn: 0,
             challengers: 0,
             most_agents: 5,
+            two_rounds: false,
             runs: 1200,
             lesson_runs: 2,
             subjects: true,
@@ -94,6 +106,8 @@ impl Cluster {
 pub struct Found {
     /// The team, with marks for duties.
     pub team: Spec,
+    /// How it is asked in two rounds, if it is.
+    pub staged: Option<Staged>,
     /// What it earned in the runs it was chosen by: too good to be true, as the best of many is.
     pub earned: Earned,
     /// Those runs.
@@ -110,21 +124,30 @@ pub struct Book {
 }
 
 impl Book {
-    /// The team for a question: that of its cluster, else of the nearest band of its kind, else by the [`rules`].
+    /// The team for a question, or the first round of it: that of its cluster, else of the nearest band of its kind, else by the
+    /// [`rules`].
     pub fn team(&self, question: &str, subject: Option<&str>, language: &Language, seed: u64) -> Spec {
-        let cluster = Cluster::of(&look(question, None));
-        let same_kind = self.teams.iter().filter(|(known, _)| known.kind == cluster.kind);
-        match same_kind.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)) {
-            Some((_, found)) => worded(&found.team, &look(question, subject), question, seed),
+        match self.found(question) {
+            Some(Found { staged: Some(way), .. }) => worded(&way.opening, &look(question, subject), question, seed),
+            Some(found) => worded(&found.team, &look(question, subject), question, seed),
             None => rules::team(question, subject, rules::Aim::default(), language, seed),
         }
+    }
+
+    fn found(&self, question: &str) -> Option<&Found> {
+        let cluster = Cluster::of(&look(question, None));
+        let same_kind = self.teams.iter().filter(|(known, _)| known.kind == cluster.kind);
+        same_kind.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)).map(|(_, found)| found)
     }
 }
 
 impl Orchestrator for Book {
     fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let first = brief.round == 1;
-        first.then(|| Draft::Text(render(&self.team(brief.question, None, brief.language, self.seed)).text))
+        let spec = match brief.round {
+            1 => self.team(brief.question, None, brief.language, self.seed),
+            _ => self.found(brief.question)?.staged.as_ref()?.second(brief, &look(brief.question, None), self.seed),
+        };
+        Some(Draft::Text(render(&spec).text))
     }
 
     fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
@@ -147,24 +170,53 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
         Pooling::Cluster | Pooling::Kind => (find(lessons, settings).await?, Vec::new()),
         Pooling::Task => (Book::default(), find_each(lessons, settings).await?),
     };
-    let one = |(at, case): (usize, &'_ Case)| {
+    let one = |at: usize| {
+        let case = lessons.cases.get(at)?;
         let task = &case.item.task;
         let subject = task.subject.as_deref().filter(|_| settings.subjects);
-        let team = match (settings.pooling, own.get(at)) {
-            (Pooling::Cluster | Pooling::Kind, _) => Some(book.team(&task.question, subject, language, seed)),
-            (Pooling::Task, found) => {
-                found.map(|found| worded(&found.team, &look(&task.question, subject), &task.question, seed))
-            }
+        let found = match settings.pooling {
+            Pooling::Cluster | Pooling::Kind => book.found(&task.question),
+            Pooling::Task => own.get(at),
         };
-        team.map(|team| (at, render(&canonical_ids(&team)).text))
+        let team = match (settings.pooling, found) {
+            (_, Some(found)) => worded(&found.team, &look(&task.question, subject), &task.question, seed),
+            (Pooling::Task, None) => return None, // Cancelled before its turn.
+            (Pooling::Cluster | Pooling::Kind, None) => book.team(&task.question, subject, language, seed),
+        };
+        let way = found.and_then(|found| found.staged.as_ref());
+        Some((case, render(&canonical_ids(&team)).text, way.map(|way| way.writer(&task.question, subject, seed))))
     };
-    let written: Vec<(usize, String)> = lessons.cases.iter().enumerate().filter_map(one).collect();
-    let runs = stream::iter(written).map(|(at, text)| async move {
-        let Some(case) = lessons.cases.get(at) else { return Ok(None) };
-        lessons.pair(case, text, Teacher::Search, settings.lesson_runs).await
+    let written: Vec<_> = (0..lessons.cases.len()).filter_map(one).collect();
+    let runs = stream::iter(written).map(|(case, text, staged)| async move {
+        match staged {
+            Some(writer) => pairs_of_both_rounds(lessons, case, writer).await,
+            None => {
+                let pair = lessons.pair(case, text, Teacher::Search, settings.lesson_runs).await?;
+                Ok(Vec::from_iter(pair))
+            }
+        }
     });
-    let pairs: Vec<Option<Pair>> = runs.buffered(WIDTH).try_collect().await?;
+    let pairs: Vec<Vec<Pair>> = runs.buffered(WIDTH).try_collect().await?;
     Ok(dedupe(pairs.into_iter().flatten().collect()))
+}
+
+/// Runs a team in two rounds and makes a pair of each. None: cancelled.
+async fn pairs_of_both_rounds(
+    lessons: &Lessons<'_>,
+    case: &Case,
+    writer: Arc<dyn Orchestrator>,
+) -> Result<Vec<Pair>, EvalError> {
+    let seed = draw(lessons.seed, &["lesson", "0"]);
+    let run = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await?;
+    let Some(trace) = run.filter(|_| !lessons.cancel.is_cancelled()) else { return Ok(Vec::new()) };
+    let earned = lessons.trials.earned(case, &trace)?;
+    let first = trace.events.iter().find_map(|event| match &event.kind {
+        EventKind::Decision { round: 1, text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    let first = first.map(|text| lessons.written(case, text, Teacher::Search, earned, u32::from(earned.is_some())));
+    let second = later_pair(lessons, case, &trace, Teacher::Search, earned);
+    Ok(first.into_iter().chain(second).collect())
 }
 
 /// The best team of each cluster. Cancelled, it holds the clusters done by then.
@@ -185,7 +237,7 @@ pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, Ev
         let name = format!("{cluster:?}");
         let pool = Pool { lessons, cases, kind: cluster.kind, settings, name, turn: (at, count) };
         match pool.best().await? {
-            Some(best) => drop(book.teams.insert(cluster, found(&best))),
+            Some((best, staged)) => drop(book.teams.insert(cluster, Found { staged, ..found(&best) })),
             None if lessons.cancel.is_cancelled() => break,
             // Nobody can tell what teams earn on these: the book leaves them to the rules.
             None => {}
@@ -197,7 +249,7 @@ pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, Ev
 /// Tasks that a cluster needs for a choice of its own.
 const FEWEST: usize = 25;
 
-/// The clusters, small ones joined with the next of their kind.
+/// The clusters, small ones joined with the next of their kind, and left out where there is none.
 fn joined(clusters: BTreeMap<Cluster, Vec<&Case>>) -> BTreeMap<Cluster, Vec<&Case>> {
     let mut joined: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
     let mut waiting: Option<(Cluster, Vec<&Case>)> = None;
@@ -215,6 +267,10 @@ fn joined(clusters: BTreeMap<Cluster, Vec<&Case>>) -> BTreeMap<Cluster, Vec<&Cas
     }
     if let Some((known, mut before)) = waiting {
         last_of(&mut joined, known).append(&mut before);
+    }
+    // One odd question is not worth a search of its own where there are others: the rules write its team.
+    if joined.values().any(|cases| cases.len() >= FEWEST) {
+        joined.retain(|_, cases| cases.len() >= FEWEST);
     }
     joined
 }
@@ -240,7 +296,7 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
             None if lessons.cancel.is_cancelled() => break,
             None => {
                 let team = rules::shape(&sight, rules::Aim::default(), &lessons.trials.evaluator.language);
-                each.push(Found { team, earned: Earned::default(), runs: 0 });
+                each.push(Found { team, staged: None, earned: Earned::default(), runs: 0 });
             }
         }
     }
@@ -248,7 +304,7 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
 }
 
 fn found(best: &Candidate) -> Found {
-    Found { team: canonical_ids(&best.team), earned: best.mean(), runs: best.earned.len() }
+    Found { team: canonical_ids(&best.team), staged: None, earned: best.mean(), runs: best.earned.len() }
 }
 
 #[cfg(test)]

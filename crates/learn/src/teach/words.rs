@@ -1,7 +1,7 @@
 //! Roles and duties in words: what a task takes, named in several ways.
 //!
-//! Teams are decided with marks in place of duties ([`WORKED`], [`BRIEF`]), so that a team can be tried on many tasks;
-//! [`worded`] puts words for the marks. The words vary with the seed, the decisions do not.
+//! Teams are decided with marks in place of duties ([`WORKED`], [`BRIEF`], [`REWORDED`]), so that a team can be tried on many
+//! tasks; [`worded`] puts words for the marks. The words vary with the seed, the decisions do not.
 
 use super::look::{Kind, Sight};
 use super::{draw, pick};
@@ -11,6 +11,9 @@ use lemon_spec::{Agent, Spec};
 pub const WORKED: &str = "<worked>";
 /// The mark of one that names it and asks for the answer alone.
 pub const BRIEF: &str = "<brief>";
+/// The mark of one that names it and asks to read the task in other words. What that does, [`lemon_problems::in_other_words`] says
+/// for the models in the box; of others it is a request like any.
+pub const REWORDED: &str = "<reworded>";
 
 /// The team with words for its marks, for a task that looks like this. Duties without a mark stay.
 pub fn worded(team: &Spec, sight: &Sight, question: &str, seed: u64) -> Spec {
@@ -20,6 +23,7 @@ pub fn worded(team: &Spec, sight: &Sight, question: &str, seed: u64) -> Spec {
         let frames = match agent.duty.as_deref() {
             Some(WORKED) => frames(agent, sight.kind, false),
             Some(BRIEF) => frames(agent, sight.kind, true),
+            Some(REWORDED) => &REWORD,
             _ => continue,
         };
         let subject = subject(sight, drawn);
@@ -98,6 +102,10 @@ const CHECK_BRIEF: Frames = Frames {
         "Review it, without explanation.",
         "Correct it; no explanation.",
     ],
+};
+const REWORD: Frames = Frames {
+    naming: &["Reword it, then do the {}.", "Rephrase it; work out the {}.", "Paraphrase it and mind the {}."],
+    plain: &["Reword it, then solve it.", "Rephrase it; work it out.", "Paraphrase it and solve it."],
 };
 const PROGRAM: Frames = Frames {
     naming: &["Write it; mind the {}.", "Code the {}.", "Get the {} right."],

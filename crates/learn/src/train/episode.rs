@@ -9,7 +9,7 @@ use crate::student::{Scribe, Student};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Memory;
-use lemon_exec::orchestrator::{Brief, RoundResult};
+use lemon_exec::orchestrator::{Brief, RoundResult, percent};
 use lemon_policy::{Request, Sample, SampleSettings};
 use lemon_spec::{Language, Next, Plan, validate_round};
 use lemon_trace::AgentStatus;
@@ -183,17 +183,19 @@ impl Stage<'_> {
 
     fn request(&self, episode: &Episode) -> Result<Request, TrainError> {
         let summary = episode.run.as_ref().map(|run| &run.summary);
-        let result = |agent: &'_ lemon_trace::AgentSummary| -> (String, String, AgentStatus, Option<String>) {
-            let status = agent.status.unwrap_or(AgentStatus::Skipped);
-            let reply = agent.reply.clone().filter(|_| status == AgentStatus::Done);
-            (agent.id.clone(), agent.role.clone(), status, reply)
-        };
+        let result =
+            |agent: &'_ lemon_trace::AgentSummary| -> (String, String, AgentStatus, Option<String>, Option<u8>) {
+                let status = agent.status.unwrap_or(AgentStatus::Skipped);
+                let reply = agent.reply.clone().filter(|_| status == AgentStatus::Done);
+                (agent.id.clone(), agent.role.clone(), status, reply, agent.confidence.map(percent))
+            };
         let told: Vec<_> = summary.iter().flat_map(|summary| &summary.agents).map(result).collect();
-        let results = told.iter().map(|(agent, role, status, reply)| RoundResult {
+        let results = told.iter().map(|(agent, role, status, reply, sure)| RoundResult {
             agent,
             role,
             status: *status,
             reply: reply.as_deref(),
+            sure: *sure,
         });
         let round = episode.rounds.len() as u32 + 1;
         let brief = Brief {

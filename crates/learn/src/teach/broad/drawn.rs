@@ -3,7 +3,7 @@
 use crate::teach::look::{Kind, Sight};
 use crate::teach::pick;
 use crate::teach::rules::{Level, first_base};
-use crate::teach::words::{BRIEF, WORKED, worded};
+use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
 use lemon_eval::stats::Random;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
 
@@ -133,12 +133,22 @@ impl Dice {
         Spec { agents, answer: Answer { from, by: AnswerRule::Vote }, next }
     }
 
-    /// The same with levels, and marks for duties.
-    pub fn advised_at_levels(&mut self, kind: Kind, language: &Language) -> Spec {
-        let mut team = self.advised(kind, Next::Stop);
+    /// A vote of several, up to so many agents in all, with levels and marks for duties. In every other team some have a plan, and
+    /// every other agent reads the task in other words.
+    pub fn voters(&mut self, kind: Kind, most: usize, language: &Language) -> Spec {
+        let nobody = Answer { from: Vec::new(), by: AnswerRule::Vote };
+        let mut team = match self.chance(0.5) {
+            true => self.advised(kind, Next::Stop),
+            false => Spec { agents: Vec::new(), answer: nobody, next: Next::Stop },
+        };
+        while team.answer.from.len() < 2 || team.agents.len() < most && self.chance(0.8) {
+            let joining = agent(team.agents.len(), self.worker(kind), Vec::new());
+            team.answer.from.push(joining.id.clone());
+            team.agents.push(joining);
+        }
         for agent in &mut team.agents {
             agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
-            agent.duty = Some(WORKED.to_owned());
+            agent.duty = Some(if self.chance(0.5) { REWORDED } else { WORKED }.to_owned());
         }
         team
     }

@@ -91,7 +91,7 @@ proptest! {
 
 fn told(agent: &str, reply: Option<&str>) -> Told {
     let status = if reply.is_some() { AgentStatus::Done } else { AgentStatus::Failed };
-    Told { agent: agent.into(), role: "Solver".into(), status, reply: reply.map(str::to_owned) }
+    Told { agent: agent.into(), role: "Solver".into(), status, reply: reply.map(str::to_owned), sure: None }
 }
 
 #[track_caller]

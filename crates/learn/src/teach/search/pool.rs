@@ -1,16 +1,20 @@
 //! Teams that are tried on tasks that look alike, and how the best of them is found.
 
 use super::Settings;
+use super::rounds::Staged;
+use crate::pair::canonical_ids;
 use crate::teach::broad::Dice;
 use crate::teach::look::{Kind, look};
-use crate::teach::words::{BRIEF, WORKED, worded};
+use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
 use crate::teach::{Lessons, Tried, WIDTH, draw};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError, founders, mutant};
-use lemon_spec::{Agent, Share, Spec, render, validate};
+use lemon_exec::orchestrator::Fixed;
+use lemon_spec::{Agent, Answer, AnswerRule, Share, Spec, render, validate};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A third of the teams is kept after these parts of the runs that one is chosen by in the end.
 const RUNGS: [usize; 2] = [20, 5];
@@ -79,9 +83,17 @@ impl Candidate {
 
 impl Pool<'_> {
     /// Tries so many teams, gives most of them up early, lets others challenge the best, and takes of those that ran to the
-    /// end the cheapest that is not clearly worse than the best. `None`: cancelled.
-    pub async fn best(&self) -> Result<Option<Candidate>, EvalError> {
-        let Settings { teams, runs, challengers, .. } = *self.settings;
+    /// end the cheapest that is not clearly worse than the best, in two rounds where that is wanted and pays. `None`: cancelled.
+    pub async fn best(&self) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
+        let Settings { teams, runs, challengers, two_rounds, .. } = *self.settings;
+        if let Some(team) = &self.settings.team {
+            let mut given = Candidate { team: team.clone(), earned: Vec::new() };
+            return match self.measure(&mut given, "final", runs).await? {
+                true if two_rounds => self.in_rounds(given).await,
+                true => Ok(Some((given, None))),
+                false => Ok(None),
+            };
+        }
         let mut random = Random::new(draw(self.lessons.seed, &["search", &self.name]));
         let mut known = HashSet::new();
         let mut brood = self.founders(&mut known);
@@ -110,7 +122,10 @@ impl Pool<'_> {
                 return Ok(None);
             }
         }
-        Ok(cheapest_of_the_best(tried, self.cases.len()))
+        match cheapest_of_the_best(tried, self.cases.len()) {
+            Some(best) if two_rounds => self.in_rounds(best).await,
+            best => Ok(best.map(|best| (best, None))),
+        }
     }
 
     /// Changes of the best and of the cheapest challenge the best one by one: whoever is behind it by more than a standard error
@@ -183,7 +198,7 @@ impl Pool<'_> {
         Ok(tried.into_iter().next())
     }
 
-    /// Teams with planners, where they are asked for, and the usual shapes, each with duties that name the skill and show the
+    /// Teams drawn at random, where they are asked for, and the usual shapes, each with duties that name the skill and show the
     /// working, and with brief ones.
     fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
         let language = &self.lessons.trials.evaluator.language;
@@ -196,9 +211,10 @@ impl Pool<'_> {
         };
         let teams = founders(language, self.kind == Kind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
-        let mut dice = Dice::new(draw(self.lessons.seed, &["advised", &self.name]));
-        let advised = (0..self.settings.advised).map(|_| dice.advised_at_levels(self.kind, language));
-        let variants = advised.chain(variants);
+        let mut dice = Dice::new(draw(self.lessons.seed, &["drawn", &self.name]));
+        let Settings { drawn, most_agents, .. } = *self.settings;
+        let drawn = (0..drawn).map(|_| dice.voters(self.kind, most_agents, language));
+        let variants = drawn.chain(variants);
         variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
     }
 
@@ -229,18 +245,29 @@ impl Pool<'_> {
         brood
     }
 
-    /// The team with a change of its structure, of a mark, or of both.
+    /// The team with a change of its structure, of a mark, or of both; or with one more like one of those who vote, who reads the
+    /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
         let language = &self.lessons.trials.evaluator.language;
-        let what = below(random, 3);
+        let what = below(random, 4);
         let mut changed = team.clone();
+        if what == 3 {
+            let votes = |agent: &&Agent| agent.after.is_empty() && team.answer.from.contains(&agent.id);
+            let voters: Vec<&Agent> = team.agents.iter().filter(votes).collect();
+            let like = *voters.get(below(random, voters.len()))?;
+            let id = format!("a{}", team.agents.len() + 1);
+            changed.answer = Answer { by: AnswerRule::Vote, ..changed.answer };
+            changed.answer.from.push(id.clone());
+            changed.agents.push(Agent { id, duty: Some(REWORDED.to_owned()), ..like.clone() });
+            return Some(canonical_ids(&changed));
+        }
         if what != 0 {
             let plan = validate(&render(team).text, language).ok()?;
             changed = mutant(&plan, language, self.kind == Kind::Program, random)?.spec().clone();
         }
         if what != 1 {
             let at = below(random, changed.agents.len());
-            let marks = [None, Some(WORKED), Some(BRIEF)];
+            let marks = [None, Some(WORKED), Some(BRIEF), Some(REWORDED)];
             changed.agents.get_mut(at)?.duty = marks.get(below(random, marks.len()))?.map(str::to_owned);
         }
         Some(changed)
@@ -260,16 +287,55 @@ impl Pool<'_> {
         Ok(true)
     }
 
+    /// A team, or the best way to ask it in two rounds if that earned more in as many runs with the same luck. `None`: cancelled.
+    async fn in_rounds(&self, team: Candidate) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
+        let mut best = (team.clone(), None);
+        for way in Staged::ways(&canonical_ids(&team.team)) {
+            let mut candidate = Candidate { team: team.team.clone(), earned: Vec::new() };
+            let mut is_close = true;
+            for part in HURDLES {
+                if !self.measure_way(&mut candidate, Some(&way), "final", (self.settings.runs / part).max(1)).await? {
+                    return Ok(None);
+                }
+                is_close = candidate.is_close_to(&best.0, self.cases.len());
+                if !is_close {
+                    break;
+                }
+            }
+            if is_close && candidate.mean().reward > best.0.mean().reward {
+                best = (candidate, Some(way));
+            }
+        }
+        Ok(Some(best))
+    }
+
     /// Runs a team until it has run so often. `false`: cancelled.
     async fn measure(&self, candidate: &mut Candidate, stage: &str, runs: usize) -> Result<bool, EvalError> {
+        self.measure_way(candidate, None, stage, runs).await
+    }
+
+    /// The same for a team that is asked in two rounds.
+    async fn measure_way(
+        &self,
+        candidate: &mut Candidate,
+        way: Option<&Staged>,
+        stage: &str,
+        runs: usize,
+    ) -> Result<bool, EvalError> {
         let team = &candidate.team;
         let run = |at: usize| async move {
             let Some(case) = self.cases.get(at % self.cases.len().max(1)) else { return Ok(None) };
             let seed = draw(self.lessons.seed, &[stage, &self.name, &(at / self.cases.len().max(1)).to_string()]);
             let task = &case.item.task;
             let subject = task.subject.as_deref().filter(|_| self.settings.subjects);
-            let text = render(&worded(team, &look(&task.question, subject), &task.question, seed)).text;
-            self.lessons.trials.run(case, &text, seed, self.lessons.cancel).await
+            let writer = match way {
+                Some(way) => way.writer(&task.question, subject, seed),
+                None => {
+                    let text = render(&worded(team, &look(&task.question, subject), &task.question, seed)).text;
+                    Arc::new(Fixed { text, reviewer: None })
+                }
+            };
+            self.lessons.trials.run_written(case, writer, seed, self.lessons.cancel).await
         };
         let wanted = candidate.earned.len()..runs;
         let earned: Vec<Option<Earned>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect::<Vec<_>>().await?;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::teach::Tried;
 use crate::teach::school::{School, check_pairs};
-use lemon_spec::validate;
+use lemon_spec::{AnswerRule, validate};
 use lemon_task::{SetName, compose};
 
 fn quick() -> Settings {
@@ -43,15 +43,33 @@ async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
 }
 
 #[tokio::test]
-async fn one_team_may_be_found_for_all_and_may_have_planners() {
+async fn one_team_may_be_found_for_all_among_votes_drawn_at_random() {
     let school = School::new(&[SetName::Gsm8k], 60);
-    let settings = Settings { pooling: Pooling::Kind, teams: 8, advised: 8, ..quick() };
+    let settings = Settings { pooling: Pooling::Kind, teams: 8, drawn: 8, ..quick() };
     let book = find(&school.lessons(3), &settings).await.unwrap();
     let (cluster, found) = book.teams.first_key_value().unwrap();
     assert_eq!((book.teams.len(), cluster.band, found.runs), (1, 0, 120));
-    // All eight to begin with had planners, and nothing else was tried.
-    assert!(found.team.agents.iter().any(|agent| agent.base == "planner"), "{:?}", found.team);
+    // All eight to begin with were drawn, and nothing else was tried.
+    let team = &found.team;
+    assert!(team.agents.len() > 1 && team.answer.by == AnswerRule::Vote, "{team:?}");
     assert_eq!(teach(&school.lessons(3), &settings).await.unwrap().len(), 60);
+}
+
+#[tokio::test]
+async fn a_given_team_is_taught_as_it_is() {
+    let school = School::new(&[SetName::Gsm8k], 30);
+    let text = "agents:\n  - {id: a1, base: solver, capacity: medium, duty: <reworded>}\n  \
+                - {id: a2, base: solver, capacity: large}\nanswer: {from: [a1, a2], by: vote}\n";
+    let team = validate(text, &Language::default()).unwrap().spec().clone();
+    let settings = Settings { team: Some(team.clone()), pooling: Pooling::Kind, two_rounds: true, ..quick() };
+    let found = find(&school.lessons(3), &settings).await.unwrap().teams.into_values().next().unwrap();
+    assert_eq!((found.team, found.staged, found.runs), (team, None, 120));
+    for pair in teach(&school.lessons(3), &settings).await.unwrap() {
+        let plan = validate(&pair.spec, &Language::default()).unwrap();
+        let duties: Vec<Option<&str>> = plan.spec().agents.iter().map(|agent| agent.duty.as_deref()).collect();
+        assert!(duties[0].is_some_and(|duty| duty.contains("phrase it") || duty.contains("Reword it")), "{duties:?}");
+        assert_eq!(duties[1], None);
+    }
 }
 
 #[tokio::test]
@@ -59,7 +77,7 @@ async fn challengers_only_ever_raise_what_the_best_earns() {
     let school = School::new(&[SetName::Gsm8k], 60);
     let (seen, first_teams) = (std::sync::Mutex::new(Vec::new()), 10);
     let tell = |tried: &Tried| seen.lock().unwrap().push(*tried);
-    let lessons = Lessons { watch: Some(&tell), ..school.lessons(3) };
+    let lessons = Lessons { watch: Some(&tell), ..school.lessons(5) };
     let settings =
         Settings { pooling: Pooling::Kind, teams: first_teams, challengers: 40, most_agents: 3, runs: 240, ..quick() };
     let book = find(&lessons, &settings).await.unwrap();
@@ -124,7 +142,8 @@ fn small_clusters_join_the_next_of_their_kind() {
     };
     use Kind::{Knowledge, Number};
     check(&[(Number, 0, 30), (Number, 1, 5), (Number, 2, 40)], &[(Number, 0, 30), (Number, 2, 45)]);
-    check(&[(Number, 0, 30), (Number, 4, 5), (Knowledge, 0, 9)], &[(Number, 0, 35), (Knowledge, 0, 9)]);
+    check(&[(Number, 0, 30), (Number, 4, 5), (Knowledge, 0, 9)], &[(Number, 0, 35)]);
+    check(&[(Number, 0, 3), (Knowledge, 0, 9)], &[(Number, 0, 3), (Knowledge, 0, 9)]);
     check(&[(Number, 0, 3), (Number, 1, 4), (Number, 2, 5)], &[(Number, 2, 12)]);
     check(&[], &[]);
 }
@@ -133,4 +152,14 @@ fn small_clusters_join_the_next_of_their_kind() {
 fn bands_go_from_easy_to_hard() {
     let band = |difficulty| Cluster::of(&Sight { kind: Kind::Number, difficulty, skills: Vec::new() }).band;
     assert_eq!([-2.0, -0.7, 0.0, 0.59, 0.6, 9.0].map(band), [0, 1, 2, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_few_odd_questions_are_left_to_the_rules() {
+    let mut school = School::new(&[SetName::Gsm8k], 60);
+    school.cases.extend(School::new(&[SetName::Mmlu], 3).cases);
+    let settings = Settings { pooling: Pooling::Kind, teams: 4, runs: 30, ..quick() };
+    let book = find(&school.lessons(3), &settings).await.unwrap();
+    assert_eq!(book.teams.keys().map(|cluster| cluster.kind).collect::<Vec<_>>(), [Kind::Number]);
+    assert_eq!(teach(&school.lessons(3), &settings).await.unwrap().len(), 63);
 }

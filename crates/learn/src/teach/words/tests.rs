@@ -44,7 +44,7 @@ fn is_brief(duty: &str) -> bool {
 fn every_wording_names_the_skill_and_is_valid() {
     for skill in SKILLS {
         for kind in kinds(skill.family) {
-            for (mark, brief) in [(WORKED, false), (BRIEF, true)] {
+            for (mark, brief) in [(WORKED, false), (BRIEF, true), (REWORDED, false)] {
                 for seed in 0..60 {
                     let worded = worded(&team(mark, "solver"), &sight(*kind, vec![skill]), "q", seed);
                     assert!(validate(&render(&worded).text, &Language::default()).is_ok());
@@ -61,7 +61,7 @@ fn every_wording_names_the_skill_and_is_valid() {
 #[test]
 fn where_no_skill_is_seen_none_is_named() {
     for kind in [Kind::Number, Kind::Options, Kind::Knowledge, Kind::Program] {
-        for mark in [WORKED, BRIEF] {
+        for mark in [WORKED, BRIEF, REWORDED] {
             for seed in 0..60 {
                 for agent in worded(&team(mark, "solver"), &sight(kind, Vec::new()), "q", seed).agents {
                     assert_eq!(fit(&[], &told(&agent)), Fit::Neutral, "{agent:?}");
