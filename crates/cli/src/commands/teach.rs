@@ -121,8 +121,8 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
 fn given_team(path: &Path, language: &Language) -> Result<Spec, Fault> {
     let text = std::fs::read_to_string(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
     let plan = validate(&text, language).map_err(|rejection| {
-        let name = path.display().to_string();
-        Fault::new(diagnostic::explain(&rejection.diagnostics, &text, &name, false).trim_end().to_owned())
+        let faults = diagnostic::explain(&rejection.diagnostics, &text, &path.display().to_string(), false);
+        Fault::new(format!("the team is not valid\n{}", faults.trim_end()))
     })?;
     Ok(pair::canonical_ids(plan.spec()))
 }
