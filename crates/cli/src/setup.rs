@@ -247,11 +247,11 @@ fn as_in_the_box(language: &Language) -> Arc<Language> {
 }
 
 /// Agents in a round of what a policy writes. More than it may draw in training: the weaker models are, the more of them pay.
-const MOST_AGENTS: usize = 12;
+pub const MOST_AGENTS: u8 = 12;
 
 /// Where a policy writes.
 pub fn desk(policy: &LanguagePolicy, language: Arc<Language>) -> Desk {
-    let shape = Shape { agents: MOST_AGENTS, ..Shape::default() };
+    let shape = Shape { agents: MOST_AGENTS.into(), ..Shape::default() };
     Desk::new(policy.tokenizer().clone(), language, shape, policy.config().positions)
 }
 

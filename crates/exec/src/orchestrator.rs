@@ -50,10 +50,13 @@ impl Brief<'_> {
     }
 
     /// What a vote of all so far would weigh each answer with, in the order first given: the percent that those who gave it are
-    /// sure, over all agents. `None`: not all say how sure they are, or some give no answer.
+    /// sure, over all agents. `None`: not all are done, give an answer, and say how sure they are.
     pub fn weights(&self) -> Option<Vec<(String, u32)>> {
         let mut weights: Vec<(String, u32)> = Vec::new();
         for result in &self.results {
+            if result.status != AgentStatus::Done {
+                return None;
+            }
             let (stated, sure) = (answer::extract(result.reply?)?, u32::from(result.sure?));
             match weights.iter_mut().find(|(known, _)| answer::vote_key(known) == answer::vote_key(&stated)) {
                 Some((_, weight)) => *weight += sure,

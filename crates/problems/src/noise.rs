@@ -53,8 +53,8 @@ pub fn in_other_words(question: &str, seed: u64) -> String {
     replaced(&names::made_alike(question), REPLACED, may, &mut Random::new(seed))
 }
 
-/// The share of less common words that other words stand for. Of a quarter, two fifths and three fifths the one with which votes
-/// of several readings did best on problems never learned from.
+/// The share of less common words that other words stand for. Votes of several readings did best with it on problems never learned
+/// from, of what was tried there; other shares of less common words alone were not.
 const REPLACED: f64 = 0.4;
 
 /// The question with words that may be replaced replaced, with this probability. Numbers, and words that stand for one, stay.
@@ -80,25 +80,25 @@ fn is_common(word: &str) -> bool {
 const RELATIONS: &str = "
     a an the this that these those it its he him his she her they them their we our you your i my who whom whose which what how
     where when why is are was were be been being am has have had having do does did done can could will would shall should must may
-    might not no nor n't didn't doesn't don't wasn't isn't and or but if then than as so because while since until before after
+    might not no nor didn't doesn't don't wasn't isn't and or but if then than as so because while since until before after
     during of in on at to from for with without by into onto out off up down over under between among through per
     each every all both either neither any some none other others another same different more most less least fewer few
     many much several enough only just also too still again already now later earlier today yesterday tomorrow
-    first second third last next new old whole rest remaining extra total altogether together left right away back
+    first second third last next new whole rest remaining extra total altogether together left right away back
     there here number amount times time equal equally evenly split divided share shared shares put puts
-    give gives gave given get gets got have buy buys bought sell sells sold find finds found lose loses lost eat eats ate eaten
+    give gives gave given get gets got buy buys bought sell sells sold find finds found lose loses lost eat eats ate eaten
     use uses used need needs needed want wants wanted make makes made take takes took taken bring brings brought
     pick picks picked add adds added remove removes removed keep keeps kept spend spends spent pay pays paid cost costs
     earn earns earned save saves saved receive receives received collect collects collected throw threw thrown break broke broken
     fill fills filled hold holds fit fits contain contains come comes came go goes went leave leaves start starts started end ended
     begin began read reads run runs ran walk walks walked grow grows grew join joined become became
-    combined removed returned borrowed moved donated deleted traded cut packed baked planted drank
+    combined returned borrowed moved donated deleted traded cut packed baked planted drank
     old older younger long longer short shorter tall taller high higher heavy heavier far big bigger large larger small smaller
-    half twice double triple minute minutes hour hours day days week weeks month months year years morning afternoon evening night
+    minute minutes month months morning afternoon evening night
     dollar dollars cent cents penny pennies nickel nickels dime dimes quarter quarters
     inch inches foot feet yard yards mile miles metre metres meter meters centimetre centimetres kilometre kilometres
     gram grams kilogram kilograms pound pounds ounce ounces litre litres liter liters gallon gallons percent
-    one pair pairs dozen group groups set sets row rows piece pieces part parts people person money price
+    group groups set sets row rows piece pieces part parts people person money price
 ";
 
 /// Whether a word is a number or stands for one.

@@ -1,6 +1,7 @@
 //! The words of `lemon policy`, `lemon sft` and `lemon teach`.
 
 use super::{DeviceName, Endpoints, EvalWorkers, WorldName};
+use crate::setup::MOST_AGENTS;
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_task::SetName;
 use std::path::PathBuf;
@@ -189,7 +190,7 @@ pub struct TeachArgs {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub challengers: usize,
     /// With `--teacher search`: agents of a team at most
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=12))]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_AGENTS)))]
     pub most_agents: u8,
     /// With `--teacher search`: two of the team begin, and the others are asked where these are not sure, if that earns more
     #[arg(long)]

@@ -231,6 +231,14 @@ async fn second_round(lessons: &Lessons<'_>, case: &Case, subject: Option<&str>)
     Ok(later_pair(lessons, case, &trace, Teacher::Rules, Some(earned)))
 }
 
+/// The text of a round. `None` if there was no such round.
+pub(super) fn decided(trace: &Trace, number: u32) -> Option<String> {
+    trace.events.iter().find_map(|event| match &event.kind {
+        EventKind::Decision { round, text, .. } if *round == number => Some(text.clone()),
+        _ => None,
+    })
+}
+
 /// The pair of a run's second round. `None` if it had none.
 pub(super) fn later_pair(
     lessons: &Lessons<'_>,
@@ -239,10 +247,7 @@ pub(super) fn later_pair(
     teacher: Teacher,
     earned: Option<Earned>,
 ) -> Option<Pair> {
-    let spec = trace.events.iter().find_map(|event| match &event.kind {
-        EventKind::Decision { round: 2, text, .. } => Some(text.clone()),
-        _ => None,
-    })?;
+    let spec = decided(trace, 2)?;
     let told = |agent: &lemon_trace::AgentSummary| {
         Some(Told {
             agent: agent.id.clone(),

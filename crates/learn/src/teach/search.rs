@@ -12,7 +12,7 @@ mod pool;
 mod rounds;
 
 use super::look::{Kind, Sight, look};
-use super::rules::later_pair;
+use super::rules::{decided, later_pair};
 use super::words::worded;
 use super::{Lessons, WIDTH, draw, rules};
 use crate::pair::{Pair, Teacher, canonical_ids, dedupe};
@@ -21,7 +21,6 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
 use lemon_spec::{Language, Spec, render};
-use lemon_trace::EventKind;
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
 use std::collections::BTreeMap;
@@ -210,11 +209,8 @@ async fn pairs_of_both_rounds(
     let run = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await?;
     let Some(trace) = run.filter(|_| !lessons.cancel.is_cancelled()) else { return Ok(Vec::new()) };
     let earned = lessons.trials.earned(case, &trace)?;
-    let first = trace.events.iter().find_map(|event| match &event.kind {
-        EventKind::Decision { round: 1, text, .. } => Some(text.clone()),
-        _ => None,
-    });
-    let first = first.map(|text| lessons.written(case, text, Teacher::Search, earned, u32::from(earned.is_some())));
+    let pair = |text| lessons.written(case, text, Teacher::Search, earned, u32::from(earned.is_some()));
+    let first = decided(&trace, 1).map(pair);
     let second = later_pair(lessons, case, &trace, Teacher::Search, earned);
     Ok(first.into_iter().chain(second).collect())
 }

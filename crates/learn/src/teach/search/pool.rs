@@ -149,16 +149,9 @@ impl Pool<'_> {
         for number in 0..challengers {
             self.tell(teams + number, kept);
             let Some(mut challenger) = self.brood(&foremost(kept, PARENTS), 1, known, random).pop() else { break };
-            let mut is_close = true;
-            for part in HURDLES {
-                if !self.measure(&mut challenger, "halve", (runs / part).max(1)).await? {
-                    return Ok(false);
-                }
-                is_close = kept.first().is_none_or(|best| challenger.is_close_to(best, self.cases.len()));
-                if !is_close {
-                    break;
-                }
-            }
+            let Some(is_close) = self.race(&mut challenger, None, "halve", kept.first()).await? else {
+                return Ok(false);
+            };
             if is_close {
                 kept.push(challenger);
                 kept.sort_by(by_reward);
@@ -292,21 +285,33 @@ impl Pool<'_> {
         let mut best = (team.clone(), None);
         for way in Staged::ways(&canonical_ids(&team.team)) {
             let mut candidate = Candidate { team: team.team.clone(), earned: Vec::new() };
-            let mut is_close = true;
-            for part in HURDLES {
-                if !self.measure_way(&mut candidate, Some(&way), "final", (self.settings.runs / part).max(1)).await? {
-                    return Ok(None);
-                }
-                is_close = candidate.is_close_to(&best.0, self.cases.len());
-                if !is_close {
-                    break;
-                }
-            }
+            let race = self.race(&mut candidate, Some(&way), "final", Some(&best.0)).await?;
+            let Some(is_close) = race else { return Ok(None) };
             if is_close && candidate.mean().reward > best.0.mean().reward {
                 best = (candidate, Some(way));
             }
         }
         Ok(Some(best))
+    }
+
+    /// Runs a team on more and more of the runs, while it is no more than a standard error behind the best, and says whether it
+    /// is not after all of them. `None`: cancelled.
+    async fn race(
+        &self,
+        candidate: &mut Candidate,
+        way: Option<&Staged>,
+        stage: &str,
+        best: Option<&Candidate>,
+    ) -> Result<Option<bool>, EvalError> {
+        for part in HURDLES {
+            if !self.measure_way(candidate, way, stage, (self.settings.runs / part).max(1)).await? {
+                return Ok(None);
+            }
+            if best.is_some_and(|best| !candidate.is_close_to(best, self.cases.len())) {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
     }
 
     /// Runs a team until it has run so often. `false`: cancelled.
