@@ -49,7 +49,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Sft(args) => commands::sft::sft_command(cli, args),
         Command::Pretrain(args) => commands::pretrain::pretrain_command(args),
         Command::Train(args) => commands::train::train_command(cli, args),
-        Command::Ablate(args) => commands::ablate::ablate(args),
+        Command::Ablate(args) => commands::ablate::ablate(cli, args),
         Command::Policy(command) => commands::policy::policy(cli, command),
         Command::Models(command) => commands::models::models(command),
         Command::Bench(command) => commands::bench::bench(command),

@@ -204,6 +204,10 @@ impl Run<'_> {
         if self.reusing_store().is_none() && self.runner.memory.is_none() {
             return None;
         }
+        if let Some(gist) = self.runner.backend.worker.gist(request) {
+            let parts = (&level.identity, "gist", gist);
+            return Some(*blake3::hash(&serde_json::to_vec(&parts).ok()?).as_bytes());
+        }
         let parts = (
             &level.identity,
             &request.messages,

@@ -159,6 +159,9 @@ pub enum SftError {
     Probe(String),
 }
 
+/// Where the best model is kept in the folder of a run.
+pub const BEST: &str = "best";
+
 /// Learns the lessons and leaves the best model in `folder`. A run that was killed goes on where its last checkpoint is.
 /// `probe` tries the model on validation tasks at every look; `watch` sees every step and says whether to go on.
 ///
@@ -200,7 +203,7 @@ pub fn sft(
             metrics.look = Some(look);
             state.look(look, settings.patience);
             if state.best_step == state.step {
-                policy.save(&folder.join("best"), Precision::F32)?;
+                policy.save(&folder.join(BEST), Precision::F32)?;
             }
         }
         checkpoints.record(METRICS, &metrics)?;

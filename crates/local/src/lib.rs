@@ -80,8 +80,8 @@ impl Worker for Local {
         };
         let asked = serve::Request {
             prompt: prompt(level, request)?,
-            max_tokens: usize::try_from(request.max_tokens).unwrap_or(usize::MAX),
-            temperature: request.temperature.map_or(level.temperature, |temperature| temperature as f32),
+            max_tokens: most_tokens(request),
+            temperature: temperature(level, request),
             top_p: level.top_p,
             seed: request.seed,
             stop: level.stop.clone(),
@@ -98,6 +98,25 @@ impl Worker for Local {
         }
         usable(reply, request, level)
     }
+
+    /// Where nothing is drawn by chance: the prompt, and what the calibration looks at.
+    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+        let level = self.levels.get(request.level).filter(|level| temperature(level, request) == 0.0)?;
+        let prompt = prompt(level, request).ok()?;
+        serde_json::to_vec(&(prompt, most_tokens(request), &brief(request).question)).ok()
+    }
+
+    fn has_gists(&self) -> bool {
+        self.levels.iter().any(|level| level.form == PromptForm::Short)
+    }
+}
+
+fn temperature(level: &LocalModel, request: &Request) -> f32 {
+    request.temperature.map_or(level.temperature, |temperature| temperature as f32)
+}
+
+fn most_tokens(request: &Request) -> usize {
+    usize::try_from(request.max_tokens).unwrap_or(usize::MAX)
 }
 
 /// What an agent was told; of somebody who only asks a question, what was said last.

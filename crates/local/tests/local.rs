@@ -172,6 +172,18 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     assert_eq!(cost(local.ask(&told).await), Some(prompt.len() as u64));
     // Without a brief, what was asked last is the question.
     assert_eq!(cost(local.ask(&request("1 + 1?", 1)).await), Some(prompt.len() as u64));
+    // Who asks is nothing to it; how the task is worded is, and chance would be.
+    let gist = |duty: &str, agent: &str, seed: u64, temperature: f64| {
+        let (question, duty) = ("The florist had 12 tulips and 3 lilies. How many?".into(), duty.to_owned());
+        let brief = Some(Arc::new(Brief { question, duty, role: agent.to_owned(), ..Brief::default() }));
+        local.gist(&Request { brief, agent: agent.into(), seed, temperature: Some(temperature), ..told.clone() })
+    };
+    assert!(local.has_gists() && gist("solve", "a", 1, 0.0).is_some());
+    assert_eq!(gist("solve", "a", 1, 0.0), gist("work it out", "b", 2, 0.0));
+    assert_ne!(gist("solve", "a", 1, 0.0), gist("give only the answer", "a", 1, 0.0));
+    assert_ne!(gist("reword it", "a", 1, 0.0), gist("reword it", "a", 2, 0.0));
+    assert_eq!(gist("reword it", "a", 1, 0.0), gist("rephrase it", "b", 1, 0.0));
+    assert_eq!(gist("solve", "a", 1, 1.0), None);
     let name = folder.path().file_name().unwrap().to_string_lossy();
     check(&local, &request("Who?", 5), FailureKind::Refused, &format!("{name}: it solves {OUT_OF_REACH}")).await;
 

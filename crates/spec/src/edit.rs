@@ -139,7 +139,8 @@ pub enum Change {
         /// Which.
         agent: String,
     },
-    /// The team ends before `agent`: neither it nor any agent after it exists, and those that nobody reads then answer.
+    /// The team ends before `agent`: neither it nor any agent after it exists. Those that nobody reads then answer, and those of
+    /// earlier rounds that had a part in the answer.
     EndBefore {
         /// The first that there is not.
         agent: String,

@@ -16,7 +16,8 @@ pub struct Rendered {
 pub fn render(spec: &Spec) -> Rendered {
     let mut writer = Writer::default();
     let mut spans = Spans::default();
-    writer.text.push_str(if spec.agents.is_empty() { "agents: []\n" } else { "agents:\n" });
+    writer.text.push_str(AGENTS);
+    writer.text.push_str(if spec.agents.is_empty() { " []\n" } else { "\n" });
     for agent in &spec.agents {
         spans.agents.push(writer.agent(agent));
     }
@@ -34,6 +35,8 @@ pub(crate) fn scalar(text: &str) -> String {
     writer.text
 }
 
+/// What [`render`] begins with, whether there are agents or not.
+pub(crate) const AGENTS: &str = "agents:";
 /// What [`render`] puts before the first key of an agent's entry.
 pub(crate) const ENTRY_PREFIX: &str = "  - ";
 

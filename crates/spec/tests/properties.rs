@@ -184,6 +184,37 @@ fn endings_are_beginnings() {
     }
 }
 
+/// In a later round those of earlier ones keep their part in the answer, and then it may ask nobody at all.
+#[test]
+fn a_later_round_may_end_before_anybody() {
+    let language = Language::default();
+    let entry = |id: &str| {
+        let rest = "role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply";
+        format!("  - id: {id}\n    base: solver\n    {rest}\n")
+    };
+    let earlier = ["a1", "a2"].map(str::to_owned);
+    let round = |from: &str| {
+        let text = format!("agents:\n{}{}answer: {{from: [{from}], by: vote}}\nnext: stop\n", entry("a3"), entry("a4"));
+        valid(&text, &language, &earlier)
+    };
+    let ended = |from: &str| -> Vec<String> {
+        let plan = round(from);
+        let apply = |edit: &Edit| apply(&plan, edit, &language).expect("an ending applies");
+        let edited: Vec<_> = endings(&plan, &language).iter().map(apply).collect();
+        for edited in &edited {
+            assert!(edited.after.is_empty());
+            assert_eq!(edited.plan.source()[..edited.after.start], plan.source()[..edited.after.start]);
+        }
+        edited.into_iter().map(|edited| edited.plan.source().to_owned()).collect()
+    };
+    let nobody = "agents: []\nanswer: {from: [a1, a2], by: vote}\nnext: stop\n";
+    let one = format!("agents:\n{}answer: {{from: [a1, a2, a3], by: vote}}\nnext: stop\n", entry("a3"));
+    assert_eq!(ended("a1, a2, a3, a4"), [nobody.to_owned(), one]);
+    // Where the answer is of this round alone, somebody of it has to be there.
+    let one = format!("agents:\n{}answer: {{from: [a3], by: vote}}\nnext: stop\n", entry("a3"));
+    assert_eq!(ended("a3, a4"), [one]);
+}
+
 #[test]
 fn edits_of_one_team_do_not_break_another() {
     let language = Language::default();

@@ -63,6 +63,11 @@ pub struct AblateArgs {
     /// The folder of task sets [default: tasks of our own]
     #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Who works: the simulated world of each regime, or models that are asked
+    #[arg(long, value_enum, default_value_t = EvalWorkers::Sim)]
+    pub workers: EvalWorkers,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
     /// A recipe for all arms to change, in place of the study's own
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,

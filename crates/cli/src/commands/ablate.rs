@@ -2,17 +2,24 @@
 
 use super::train::recipe;
 use crate::args::train::AblateArgs;
+use crate::args::{Cli, EvalWorkers};
+use crate::config::Config;
 use crate::fault::Fault;
-use crate::{in_the_box, println};
+use crate::setup::{self, Staff};
+use crate::{in_the_box, println, runtime};
 use indicatif::{ProgressBar, ProgressStyle};
+use lemon_exec::{Backend, Settings};
 use lemon_learn::study::arms::{ARMS, Arm};
 use lemon_learn::study::run::{Study, StudyError, run};
 use lemon_learn::study::{named, write};
+use lemon_spec::Language;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-pub fn ablate(args: &AblateArgs) -> Result<u8, Fault> {
+pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     let mut study = study(args)?;
+    let runtime = runtime()?;
+    study.workers = runtime.block_on(workers(cli, args))?;
     if !args.arms.is_empty() {
         study.arms = args.arms.iter().map(|name| arm(name)).collect::<Result<_, _>>()?;
     }
@@ -67,6 +74,27 @@ fn study(args: &AblateArgs) -> Result<Study, Fault> {
     })
 }
 
+/// Who works, if not a simulated world.
+async fn workers(cli: &Cli, args: &AblateArgs) -> Result<Option<(Backend, Settings)>, Fault> {
+    let Some(kind) = args.workers.served() else {
+        return match args.workers {
+            EvalWorkers::Replay => {
+                Err(Fault::new("recorded replies know few teams").hint("a study asks workers of another kind"))
+            }
+            _ => Ok(None),
+        };
+    };
+    let config = Config::load(cli.config.as_deref())?;
+    let Staff { backend, language, settings, .. } =
+        setup::served(&config, &args.endpoints, kind, std::iter::empty(), None, args.quiet).await?;
+    let usual = Language::default().capacities;
+    if language.capacities != usual {
+        let fact = format!("the levels of these workers are {}", language.capacities.join(", "));
+        return Err(Fault::new(fact).hint(format!("a study knows {}: name them so", usual.join(", "))));
+    }
+    Ok(Some((backend, settings)))
+}
+
 fn arm(name: &str) -> Result<Arm, Fault> {
     Arm::named(name).ok_or_else(|| {
         let known: Vec<&str> = ARMS.iter().map(|arm| arm.name).collect();
@@ -91,6 +119,9 @@ fn command(args: &AblateArgs) -> String {
     }
     if args.first_seed != 1 {
         command += &format!(" --first-seed {}", args.first_seed);
+    }
+    if args.workers != EvalWorkers::Sim {
+        command += &format!(" --workers {}", args.workers.name());
     }
     if args.data.is_some() {
         command += " --data DIR";

@@ -93,8 +93,11 @@ async fn learn(
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
+    // In a simulated world lessons have tasks of their own, which this one does not know.
+    let taught_by = args.workers.served().map(|_| &arena);
+    let place = (taught_by, warm.as_path());
     let packed = in_the_box::orchestrator(&levels);
-    let Enrolled { mut student, scribe } = build::enrol(recipe, packed, device, &language, &warm, |metrics| {
+    let Enrolled { mut student, scribe } = build::enrol(recipe, packed, device, &language, place, |metrics| {
         if let Some(look) = metrics.look {
             view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
         }
@@ -106,7 +109,7 @@ async fn learn(
         return Err(Fault::new("stopped during the warm start").hint("--resume goes on"));
     }
     let reference = if recipe.update.kl > 0.0 {
-        Some(build::enrol(recipe, packed, device, &language, &warm, |_| true).await.map_err(Fault::new)?)
+        Some(build::enrol(recipe, packed, device, &language, place, |_| true).await.map_err(Fault::new)?)
     } else {
         None
     };

@@ -16,20 +16,35 @@ impl ByLevel {
     pub fn new(levels: Vec<(Arc<dyn Worker>, usize)>) -> Self {
         ByLevel { levels }
     }
+
+    /// Who serves the level of a request, and the request as it is to them.
+    fn at_its_level<'r>(&self, request: &'r Request) -> Option<(&Arc<dyn Worker>, Cow<'r, Request>)> {
+        let (worker, level) = self.levels.get(request.level)?;
+        let request = match request.level == *level {
+            true => Cow::Borrowed(request),
+            false => Cow::Owned(Request { level: *level, ..request.clone() }),
+        };
+        Some((worker, request))
+    }
 }
 
 #[async_trait]
 impl Worker for ByLevel {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let Some((worker, level)) = self.levels.get(request.level) else {
+        let Some((worker, request)) = self.at_its_level(request) else {
             let message = format!("nobody serves `{}`", request.capacity);
             return Err(AskError::free(FailureKind::Refused, message));
         };
-        let request = match request.level == *level {
-            true => Cow::Borrowed(request),
-            false => Cow::Owned(Request { level: *level, ..request.clone() }),
-        };
         worker.ask(&request).await
+    }
+
+    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+        let (worker, request) = self.at_its_level(request)?;
+        worker.gist(&request)
+    }
+
+    fn has_gists(&self) -> bool {
+        self.levels.iter().any(|(worker, _)| worker.has_gists())
     }
 }
 

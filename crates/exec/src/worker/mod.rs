@@ -24,6 +24,17 @@ use tokio::sync::Semaphore;
 pub trait Worker: Send + Sync {
     /// Asks once.
     async fn ask(&self, request: &Request) -> Result<Reply, AskError>;
+
+    /// All that the reply hangs on, where that is less than the request says: a model that is told a task and not who is to solve
+    /// it, and that draws nothing by chance, says the same to two agents. Whoever remembers replies takes such calls for one.
+    fn gist(&self, _: &Request) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Whether it has a gist of some requests.
+    fn has_gists(&self) -> bool {
+        false
+    }
 }
 
 /// One call.

@@ -1,8 +1,8 @@
 //! Replies on record answer the same call again, and no other.
 
 use crate::common::*;
-use lemon_exec::worker::AskError;
-use lemon_exec::{Budget, Job, Price, Runner, Settings};
+use lemon_exec::worker::{AskError, Reply, Request, Worker};
+use lemon_exec::{Budget, Job, Memory, Price, Runner, Settings};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, StopReason, Trace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +42,44 @@ impl Reuse {
         let trace = self.runner.run(&job, &CancellationToken::new(), None).await.unwrap();
         check_end(&trace, StopReason::Answered, Some("68"));
         (trace, self.calls.load(Ordering::SeqCst) - before)
+    }
+}
+
+/// A worker that hears the level and nothing else, and counts its calls.
+struct HearsLittle(AtomicUsize);
+
+#[async_trait::async_trait]
+impl Worker for HearsLittle {
+    async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        let text = format!("Answer: {}", request.level);
+        Ok(Reply { text, ..ten("")? })
+    }
+
+    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+        Some(vec![request.level as u8])
+    }
+}
+
+#[tokio::test]
+async fn calls_of_one_gist_are_one_call() {
+    let team = "
+agents:
+  - {id: a, base: solver, capacity: small}
+  - {id: b, base: expert, capacity: small, duty: Do it otherwise.}
+  - {id: c, base: solver, capacity: large}
+answer: {from: [a, b, c], by: vote}
+";
+    let worker = Arc::new(HearsLittle(AtomicUsize::new(0)));
+    let mut runner = runner(Function::new(|_| ten("never asked")), team);
+    runner.backend.worker = worker.clone();
+    for (memory, calls) in [(None, 3), (Some(Arc::new(Memory::default())), 2)] {
+        worker.0.store(0, Ordering::SeqCst);
+        runner.memory = memory;
+        let trace = runner.run(&job(), &CancellationToken::new(), None).await.unwrap();
+        check_end(&trace, StopReason::Answered, Some("0"));
+        assert_eq!(worker.0.load(Ordering::SeqCst), calls);
     }
 }
 

@@ -15,6 +15,7 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         arms: arms.iter().filter_map(|arm| Arm::named(arm)).collect(),
         seeds: (1..=seeds).collect(),
         data: data.map(Path::to_owned),
+        workers: None,
     };
     let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();
     Some(match name {

@@ -3,12 +3,16 @@
 use super::arms::Arm;
 use super::row::{Look, StudyRow};
 use super::stop::stop_rows;
+use crate::sft::BEST;
 use crate::teach::{draw, look};
-use crate::train::build::{BuildError, Enrolled, Tasks, enrol, simulated, tasks};
+use crate::train::arena::Arena;
+use crate::train::build::{BuildError, Enrolled, Tasks, arena, enrol, simulated, tasks};
 use crate::train::metrics::{Means, Metrics};
 use crate::train::recipe::{Recipe, Start};
 use crate::train::{Ground, TrainError, train};
 use lemon_credit::economy::FamilyReport;
+use lemon_eval::Grader;
+use lemon_exec::{Backend, Settings};
 use lemon_policy::{DeviceChoice, Packed};
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
@@ -33,6 +37,8 @@ pub struct Study {
     pub seeds: Vec<u64>,
     /// The folder of published task sets, if they are to be used.
     pub data: Option<PathBuf>,
+    /// Who works; without, the simulated world of the recipe.
+    pub workers: Option<(Backend, Settings)>,
 }
 
 /// What a run of a study is.
@@ -187,8 +193,9 @@ fn warm_up(
                     let Some((folder, recipe)) = lock(&queue).pop() else { return };
                     let made = runtime(&folder).and_then(|runtime| {
                         let language = Arc::new(Language::default());
-                        let enrolled =
-                            enrol(&recipe, in_the_box, device, &language, &folder, |_| !cancel.is_cancelled());
+                        let hired = study.hired(&recipe, &language, cancel);
+                        let place = (hired.as_ref(), folder.as_path());
+                        let enrolled = enrol(&recipe, in_the_box, device, &language, place, |_| !cancel.is_cancelled());
                         Ok(runtime.block_on(enrolled).map(drop)?)
                     });
                     if let Err(error) = made {
@@ -211,6 +218,13 @@ impl Study {
     fn recipe(&self, place: &Place<'_>) -> Recipe {
         let regime = &self.regimes[place.regime]; // A position of `regimes`.
         Recipe { seed: place.seed, ..place.arm.recipe(&regime.recipe) }
+    }
+
+    /// Where its teams are run, if not in a simulated world.
+    fn hired(&self, recipe: &Recipe, language: &Arc<Language>, cancel: &CancellationToken) -> Option<Arena> {
+        let (backend, settings) = self.workers.clone()?;
+        let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
+        Some(arena(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
     }
 
     /// Where the warm start of a run is kept. Arms that are taught the same share it.
@@ -258,14 +272,22 @@ fn one(
     let file = |source| StudyError::File { path: folder.clone(), source };
     let runtime = runtime(&folder)?;
     let language = Arc::new(Language::default());
-    let mut arena = simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+    let world = || simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+    let mut arena = study.hired(&recipe, &language, cancel).unwrap_or_else(world);
     arena.trials.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
     let (trained, stops) = runtime.block_on(async {
         let warm = study.warm_folder(&place, &recipe, scratch);
+        let start = match &recipe.start {
+            // It was made before: its lessons need not be written again.
+            Start::Warm(start) if start.steps > 0 => Start::Model { folder: Some(warm.join(BEST)) },
+            start => start.clone(),
+        };
+        let from = Recipe { start, ..recipe.clone() };
+        let place = (study.workers.is_some().then_some(&arena), warm.as_path());
         let Enrolled { mut student, scribe } =
-            enrol(&recipe, in_the_box, device, &language, &warm, |_| !cancel.is_cancelled()).await?;
+            enrol(&from, in_the_box, device, &language, place, |_| !cancel.is_cancelled()).await?;
         let ground = Ground {
             arena: Arc::new(arena),
             scribe: scribe.as_ref(),

@@ -9,6 +9,7 @@ mod drawn;
 
 use super::look::{Sight, look};
 use super::rules::later_pair;
+use super::words::worded;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
 pub(super) use drawn::Dice;
@@ -26,7 +27,9 @@ pub struct Settings {
     pub per_task: u32,
     /// The share of teams of up to six in which some plan, and others solve with a plan or without and vote.
     pub advised: f64,
-    /// The share of first rounds that ask for a second.
+    /// The share of teams in which all solve the task, some of them in other words, and vote; in a second round more of them vote.
+    pub voting: f64,
+    /// The share of first rounds that ask for a second; of votes it is every other one, if there are second rounds at all.
     pub review: f64,
     /// Whether the second rounds are written too: each takes a run of its first.
     pub second_rounds: bool,
@@ -36,7 +39,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { per_task: 2, advised: 0.0, review: 0.3, second_rounds: true, runs: 0 }
+        Settings { per_task: 2, advised: 0.0, voting: 0.0, review: 0.3, second_rounds: true, runs: 0 }
     }
 }
 
@@ -63,25 +66,34 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let sight = look(&task.question, task.subject.as_deref());
     let language = &lessons.trials.evaluator.language;
-    let team = team(&task.question, &sight, settings, language, seed);
+    let (team, votes) = team(&task.question, &sight, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
     if settings.second_rounds && team.next == Next::Review {
-        let reviewer = Reviewer { answer: team.answer, sight, seed: draw(seed, &["second round"]) };
+        let reviewer = Reviewer { answer: team.answer, votes, sight, seed: draw(seed, &["second round"]) };
         pairs.extend(second_round(lessons, case, text, reviewer).await?);
     }
     Ok(pairs)
 }
 
-/// A team drawn at random, as the settings say.
-pub fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> Spec {
+/// A team drawn at random, as the settings say, and whether it is a vote that a second round goes on with.
+fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> (Spec, bool) {
     let mut dice = Dice::new(seed);
+    if settings.voting > 0.0 && dice.chance(settings.voting) {
+        let next = if settings.review > 0.0 && dice.chance(0.5) { Next::Review } else { Next::Stop };
+        let most = if next == Next::Review { FEW } else { MANY };
+        return (worded(&dice.vote(sight.kind, &[], most, next, language), sight, question, seed), true);
+    }
     let next = if dice.chance(settings.review) { Next::Review } else { Next::Stop };
     let is_advised = settings.advised > 0.0 && dice.chance(settings.advised);
     let mut team = if is_advised { dice.advised(sight.kind, next) } else { dice.opening(sight.kind, next) };
     dice.staff(&mut team, question, sight, language);
-    team
+    (team, false)
 }
+
+/// Voters at most where more may be asked later, and where not.
+const FEW: usize = 4;
+const MANY: usize = 8;
 
 /// Runs an opening and has its second round written. `None`: cancelled, or nobody in it gave anything.
 async fn second_round(
@@ -107,6 +119,8 @@ async fn second_round(
 struct Reviewer {
     /// Whose results would be the answer as it stands.
     answer: Answer,
+    /// Whether the first round is a vote that goes on.
+    votes: bool,
     sight: Sight,
     seed: u64,
 }
@@ -114,6 +128,9 @@ struct Reviewer {
 impl Reviewer {
     fn review(&self, brief: &Brief<'_>) -> Spec {
         let mut dice = Dice::new(self.seed);
+        if self.votes {
+            return self.more_votes(brief, &mut dice);
+        }
         let in_dispute = answer::distinct(&brief.stated()).len() > 1;
         if dice.chance(if in_dispute { 0.25 } else { 0.5 }) {
             let answer = Answer { from: self.answer.from.clone(), by: dice.rule(self.answer.from.len()) };
@@ -124,6 +141,17 @@ impl Reviewer {
         let mut team = dice.further(self.sight.kind, &earlier, most);
         dice.staff(&mut team, brief.question, &self.sight, brief.language);
         team
+    }
+
+    /// The vote as it stands, the more often the surer its answer is, or with more voters.
+    fn more_votes(&self, brief: &Brief<'_>, dice: &mut Dice) -> Spec {
+        let leading = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
+        if dice.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
+            return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
+        }
+        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let team = dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language);
+        worded(&team, &self.sight, brief.question, self.seed)
     }
 }
 

@@ -73,7 +73,7 @@ impl Arena {
         let mut runner = self.trials.evaluator.runner(Arc::new(Rounds { texts: texts.to_vec() }));
         runner.memory = Some(memory.clone());
         if pay == Pay::Nobody {
-            runner.backend.worker = Arc::new(NobodyThere);
+            runner.backend.worker = Arc::new(NobodyThere(runner.backend.worker));
             runner.store = None;
         }
         let job = Job {
@@ -154,12 +154,16 @@ impl Orchestrator for Rounds {
     }
 }
 
-/// Workers that know nothing.
-struct NobodyThere;
+/// In the place of workers: knows nothing but what their calls hang on.
+struct NobodyThere(Arc<dyn Worker>);
 
 #[async_trait]
 impl Worker for NobodyThere {
     async fn ask(&self, _: &Request) -> Result<Reply, AskError> {
         Err(AskError::free(FailureKind::NotRecorded, "memory does not hold this call"))
+    }
+
+    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+        self.0.gist(request)
     }
 }

@@ -206,8 +206,8 @@ impl Enrolment {
     }
 }
 
-/// Who a recipe begins with. The warm start keeps its own run in `folder`, and is taken up again there. `watch` sees its
-/// steps and says whether to go on.
+/// Who a recipe begins with. The warm start keeps its own run in `folder`, and is taken up again there; `workers` answer in its
+/// lessons, else simulated ones. `watch` sees its steps and says whether to go on.
 ///
 /// # Errors
 /// A model cannot be read, or the warm start fails.
@@ -216,7 +216,7 @@ pub async fn enrol(
     in_the_box: Packed,
     device: DeviceChoice,
     language: &Arc<Language>,
-    folder: &Path,
+    (workers, folder): (Option<&Arena>, &Path),
     watch: impl FnMut(&Metrics) -> bool,
 ) -> Result<Enrolled, BuildError> {
     let rollouts = &recipe.rollouts;
@@ -225,7 +225,7 @@ pub async fn enrol(
         writing.capacities = writing.capacities.pop().into_iter().collect();
     }
     let writing = Arc::new(writing);
-    let shape = Shape { review: rollouts.rounds > 1, ..Shape::default() };
+    let shape = Shape { review: rollouts.rounds > 1, agents: rollouts.agents, ..Shape::default() };
     let desk = |policy: &LanguagePolicy| -> Box<dyn Scribe> {
         let desk = Desk::new(policy.tokenizer().clone(), writing.clone(), shape.clone(), policy.config().positions);
         Box::new(desk.with_rounds(rollouts.rounds))
@@ -238,7 +238,7 @@ pub async fn enrol(
         }
         Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, Learning::Everything)?,
         Start::Model { folder: None } => LanguagePolicy::load_packed(in_the_box, device, Learning::Everything)?,
-        Start::Warm(start) => warm(recipe, start, device, language, folder, watch).await?,
+        Start::Warm(start) => warm(recipe, start, device, language, (workers, folder), watch).await?,
     };
     let scribe = desk(&policy);
     Ok(Enrolled { student: Enrolment::Language(Box::new(policy)), scribe })
@@ -250,17 +250,18 @@ async fn warm(
     start: &WarmStart,
     device: DeviceChoice,
     language: &Arc<Language>,
-    folder: &Path,
+    (workers, folder): (Option<&Arena>, &Path),
     watch: impl FnMut(&Metrics) -> bool,
 ) -> Result<LanguagePolicy, BuildError> {
-    let pairs = broad_pairs(recipe, start, language).await?;
+    let pairs = broad_pairs(recipe, start, language, workers).await?;
     let specs = pairs.iter().map(|pair| pair.spec.clone()).collect();
     let (config, tokenizer) = small_model(specs, start.vocabulary, start.hidden, start.layers)?;
     let mut policy = LanguagePolicy::fresh(config, tokenizer, recipe.seed, device, Learning::Everything)?;
     if start.steps == 0 {
         return Ok(policy);
     }
-    let desk = Desk::new(policy.tokenizer().clone(), language.clone(), Shape::default(), policy.config().positions);
+    let shape = Shape { agents: recipe.rollouts.agents, ..Shape::default() };
+    let desk = Desk::new(policy.tokenizer().clone(), language.clone(), shape, policy.config().positions);
     let mut lessons = Vec::new();
     for pair in &pairs {
         let brief = brief(pair, language);
@@ -282,7 +283,12 @@ async fn warm(
     Ok(policy)
 }
 
-async fn broad_pairs(recipe: &Recipe, start: &WarmStart, language: &Arc<Language>) -> Result<Vec<Pair>, EvalError> {
+async fn broad_pairs(
+    recipe: &Recipe,
+    start: &WarmStart,
+    language: &Arc<Language>,
+    workers: Option<&Arena>,
+) -> Result<Vec<Pair>, EvalError> {
     let mut cases: Vec<Case> = recipe
         .tasks
         .sets
@@ -293,18 +299,21 @@ async fn broad_pairs(recipe: &Recipe, start: &WarmStart, language: &Arc<Language
         let mut generator = Generator::new(PROBLEMS[2] ^ recipe.seed, Part::Train);
         cases.extend(as_cases(std::iter::repeat_with(|| generator.problem()).take(start.tasks)));
     }
-    let cancel = CancellationToken::new();
     let tasks = Tasks { train: cases, held_out: Vec::new() };
-    let arena = simulated(&tasks, &recipe.tasks, None, language.clone(), cancel.clone());
+    let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
+    let simulated = workers.is_none().then(world);
+    let Some(arena) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
     let lessons = Lessons {
         trials: &arena.trials,
         cases: &tasks.train,
         world: None,
         seed: recipe.seed,
-        cancel: &cancel,
+        cancel: &arena.cancel,
         watch: None,
     };
     // Where nobody may ask for a review, nobody is taught to.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
-    broad::teach(&lessons, &broad::Settings { review, advised: start.advised, ..broad::Settings::default() }).await
+    let settings =
+        broad::Settings { review, advised: start.advised, voting: start.voting, ..broad::Settings::default() };
+    broad::teach(&lessons, &settings).await
 }

@@ -12,7 +12,7 @@ use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
 use lemon_eval::EvalError;
 use lemon_exec::Memory;
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
-use lemon_spec::{AnswerRule, Language, Plan, validate_round};
+use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -97,6 +97,7 @@ impl Candidate {
 /// Every edit of every episode of a group that was measured and can be changed.
 fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &CreditSettings) -> Vec<Candidate> {
     let asked: HashSet<Ask> = episodes.iter().flat_map(asks_of).collect();
+    let has_gists = settings.common_draws && stage.arena.trials.evaluator.backend.worker.has_gists();
     let mut candidates = Vec::new();
     for (at, episode) in episodes.iter().enumerate() {
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
@@ -115,8 +116,12 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
                 if !seen.insert(texts.clone()) {
                     continue;
                 }
-                let (cost, may_be_free) = expected(episode, round, &edit, &edited, &asked, settings);
-                let (verdict, delta, spent) = (Verdict::Free, None, 0);
+                let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
+                let may_be_free = known || (has_gists && may_have_the_same_gist(&edit.change));
+                let (verdict, spent) = (Verdict::Free, 0);
+                // What nobody reads changes nothing; no run has to show it.
+                let nothing = settings.common_draws && changes_nothing(episode, round, plan, &edit);
+                let delta = nothing.then_some(0.0);
                 candidates.push(Candidate {
                     group,
                     episode: at,
@@ -134,6 +139,14 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
         }
     }
     candidates
+}
+
+/// Whether an edit is of what an agent hands on that hands nothing on: nobody reads it, now or later, and no judge does.
+fn changes_nothing(episode: &Episode, round: usize, plan: &Plan, edit: &Edit) -> bool {
+    let (Change::ShareAnswer { agent } | Change::ShareReply { agent }) = &edit.change else { return false };
+    let is_last = round + 1 == episode.rounds.len() && plan.next() == Next::Stop;
+    let is_read = plan.spec().agents.iter().any(|reader| reader.after.contains(agent));
+    is_last && !is_read && plan.answer_rule() != AnswerRule::Judge
 }
 
 /// What can be changed. A team is written agent by agent, so that the other branch of "one more" is that it ends there; a team
@@ -244,9 +257,16 @@ fn expected(
     (cost, cost == 0 || (edit.change == Change::AnswerBy { rule: AnswerRule::Judge } && new.is_empty()))
 }
 
+/// Whether workers that are told less than the specification says may have been asked all of it, though it says something new. Who
+/// reads one more is told more, and so is a judge; nobody wrote the round that a review asks for.
+fn may_have_the_same_gist(change: &Change) -> bool {
+    !matches!(change, Change::AddReference { .. } | Change::Review | Change::AnswerBy { rule: AnswerRule::Judge })
+}
+
 /// Runs what memory may answer, and keeps the differences of what it does answer.
 async fn ask_memory(stage: &Stage<'_>, groups: &[Vec<Episode>], candidates: &mut [Candidate]) -> Result<(), EvalError> {
-    let asked: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].may_be_free).collect();
+    let unknown = |at: &usize| candidates[*at].may_be_free && candidates[*at].delta.is_none();
+    let asked: Vec<usize> = (0..candidates.len()).filter(unknown).collect();
     let jobs = asked.iter().map(|at| job(groups, &candidates[*at])).collect();
     let runs = stage.run_all(jobs, Pay::Nobody).await?;
     for (at, run) in asked.into_iter().zip(runs) {

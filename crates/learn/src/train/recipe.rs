@@ -3,6 +3,7 @@
 use lemon_credit::economy::EconomySettings;
 use lemon_credit::reward::{Channel, Weight, Weights};
 use lemon_policy::OptimiserSettings;
+use lemon_spec::Shape;
 use lemon_spec::edit::Family;
 use lemon_task::SetName;
 use lemon_world::Preset;
@@ -152,6 +153,9 @@ pub struct WarmStart {
     /// Of the teams it is taught, the share of up to six agents in which some plan, and others solve with a plan or without.
     #[serde(skip_serializing_if = "is_nothing")]
     pub advised: f64,
+    /// The share in which all solve the task, some of them in other words, and vote; in a second round more of them vote.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub voting: f64,
     /// Steps; 0: it is not taught at all.
     pub steps: u64,
     /// Lessons in a step.
@@ -168,6 +172,7 @@ impl Default for WarmStart {
             vocabulary: 1_024,
             tasks: 400,
             advised: 0.0,
+            voting: 0.0,
             steps: 300,
             batch: 32,
             learning_rate: 3e-3,
@@ -178,6 +183,10 @@ impl Default for WarmStart {
 /// What a recipe leaves out is not written, so that runs begun before it could be said go on.
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+fn is_usual(agents: &usize) -> bool {
+    *agents == Shape::default().agents
 }
 
 fn is_nothing(share: &f64) -> bool {
@@ -259,6 +268,9 @@ pub struct RolloutSettings {
     pub group: usize,
     /// The temperature they are drawn at.
     pub temperature: f32,
+    /// Agents of a round at most.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub agents: usize,
     /// Rounds of a run at most; with 1 nobody may ask for a review.
     pub rounds: u32,
     /// Whether the teams of one task share the luck of their workers, and with it every reply that two of them would ask for.
@@ -275,6 +287,7 @@ impl Default for RolloutSettings {
             tasks: 16,
             group: 4,
             temperature: 1.0,
+            agents: Shape::default().agents,
             rounds: 2,
             shared_draws: true,
             capacity: true,
@@ -298,6 +311,11 @@ pub struct CreditSettings {
     /// Whether a difference is weighted besides by how much less it varies than a reward: two estimates of one thing are best
     /// added up so.
     pub by_variance: bool,
+    /// Whether a difference that was measured takes the place of the group's comparison for the tokens of its field, instead of
+    /// being added to it. The group compares whole teams, so that each token gets the noise of all the others; where workers draw
+    /// nothing by chance, a difference has none, and one of nothing says that the field does not matter.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub instead: bool,
     /// How much of the probability of the other value counts, from 0 to 1; see [`Form::Gradient`].
     pub correction: f64,
     /// The slope of the preference.
@@ -325,6 +343,7 @@ impl Default for CreditSettings {
             place: Place::Field,
             lambda: Weight::fixed(1.0),
             by_variance: true,
+            instead: false,
             correction: 0.0,
             beta: 1.0,
             families,

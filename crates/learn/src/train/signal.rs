@@ -85,7 +85,7 @@ pub(crate) fn examples(
         }
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, contrast, other, credit) else { continue };
-        if credit.by_variance {
+        if credit.by_variance && !credit.instead {
             let loudness = economy.loudness(contrast.edit.family, contrast.verdict == Verdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
@@ -100,7 +100,7 @@ pub(crate) fn examples(
     let usual = economy.usual(Family::Agent);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushed.len());
     for text in &texts {
-        let advantages = text.advantages(lambda, credit.place, usual);
+        let advantages = text.advantages(lambda, credit, usual);
         let weight = weights.of(text);
         examples.push(example(text.sequence.clone(), advantages, text.old.clone(), |_| weight, update));
     }
@@ -149,7 +149,8 @@ impl Ending {
     }
 }
 
-/// Where a text decides that its team is complete: behind the last agent, before the answer names anybody.
+/// Where a text decides that its team is complete: behind the last agent, before the answer names anybody. That a later round
+/// asks nobody is compared with the group: not every text that asks somebody has a contrast to it.
 fn completion(plan: &Plan) -> Option<Span> {
     let last = plan.agents().len().checked_sub(1)?;
     let (entry, from) = (plan.spans().get(Field::Agent(last))?, plan.spans().get(Field::AnswerFrom)?);
@@ -161,9 +162,15 @@ impl Text {
         self.forced.iter().filter(|forced| !**forced).count()
     }
 
-    fn advantages(&self, lambda: f64, place: Place, usual: f64) -> Vec<f64> {
+    fn advantages(&self, lambda: f64, credit: &CreditSettings, usual: f64) -> Vec<f64> {
         let local = token_weights(&self.bytes, &self.local);
-        match place {
+        match credit.place {
+            Place::Field if credit.instead => {
+                let mut advantages = vec![self.advantage; local.len()];
+                self.measure_from_endings(&mut advantages, usual);
+                let own = local.iter().map(|credit| credit.map(|credit| lambda * credit));
+                advantages.iter().zip(own).map(|(group, own)| own.unwrap_or(*group)).collect()
+            }
             Place::Field => {
                 let mut advantages = combine(self.advantage, &local, lambda);
                 self.measure_from_endings(&mut advantages, usual);
@@ -214,7 +221,10 @@ fn span_of(contrast: &Candidate) -> Option<Span> {
         return Some(before);
     }
     let end = before.start + ID_LINE.len();
-    Some(Span { start: contrast.edited.after.start.min(before.start), end: end.min(before.end) })
+    // Whether a round asks anybody is the first thing that is decided in it.
+    let asks_nobody = contrast.edited.plan.agents().is_empty();
+    let start = if asks_nobody { 0 } else { contrast.edited.after.start.min(before.start) };
+    Some(Span { start, end: end.min(before.end) })
 }
 
 /// What an entry begins with; ids are short.

@@ -49,7 +49,7 @@ async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks,
     let language = Arc::new(Language::default());
     loop {
         let mut enrolled =
-            enrol(recipe, &[], Default::default(), &language, &folder.join("warm"), |_| true).await.unwrap();
+            enrol(recipe, &[], Default::default(), &language, (None, &folder.join("warm")), |_| true).await.unwrap();
         let ground = Ground {
             arena: Arc::new(arena()),
             scribe: enrolled.scribe.as_ref(),
@@ -174,6 +174,7 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
         vocabulary: 300,
         tasks: 6,
         advised: 0.5,
+        voting: 0.5,
         steps: 4,
         batch: 4,
         learning_rate: 1e-3,
@@ -271,7 +272,8 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
         backend.worker = Arc::new(Leaving { inner: backend.worker.clone(), calls: AtomicUsize::new(0), stays });
         let settings = Settings::default();
         let arena = arena(backend, language.clone(), Grader::new(None), settings, CancellationToken::new());
-        let mut enrolled = enrol(&recipe, &[], Default::default(), &language, folder.path(), |_| true).await.unwrap();
+        let mut enrolled =
+            enrol(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
         let ground = Ground {
             arena: Arc::new(arena),
             scribe: enrolled.scribe.as_ref(),
@@ -368,7 +370,8 @@ async fn a_folder_is_taken_up_only_with_what_it_was_begun_with() {
     let language = Arc::new(Language::default());
     let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
     learn_in(folder.path(), &recipe, 0, &tasks, world).await;
-    let mut enrolled = enrol(&recipe, &[], Default::default(), &language, folder.path(), |_| true).await.unwrap();
+    let mut enrolled =
+        enrol(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
     let few: Vec<Case> = tasks.train.iter().take(5).cloned().collect();
     for (recipe, cases, fact) in
         [(Recipe { steps: 9, ..recipe.clone() }, tasks.train.clone(), "settings"), (recipe.clone(), few, "tasks")]

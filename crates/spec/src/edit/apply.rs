@@ -1,7 +1,7 @@
 //! The team an edit makes.
 
 use super::{Change, Edit, EditError, Edited};
-use crate::render::ENTRY_PREFIX;
+use crate::render::{AGENTS, ENTRY_PREFIX};
 use crate::{Agent, Field, Language, Next, Plan, Share, Span, Spans, Spec, render, validate_round};
 
 /// Applies an edit to a team.
@@ -10,7 +10,7 @@ use crate::{Agent, Field, Language, Next, Plan, Share, Span, Spans, Spec, render
 /// If the edit names an agent that is not there, changes nothing, or makes a team that breaks a limit.
 pub fn apply(plan: &Plan, edit: &Edit, language: &Language) -> Result<Edited, EditError> {
     let mut spec = plan.spec().clone();
-    let also_changed = change(&mut spec, edit, language)?;
+    let also_changed = change(&mut spec, edit, language, plan.earlier_ids())?;
     let original = render(plan.spec());
     let text = render(&spec).text;
     let edited =
@@ -31,15 +31,18 @@ pub fn apply(plan: &Plan, edit: &Edit, language: &Language) -> Result<Edited, Ed
 /// Where the edited field stands in the edited text.
 fn span_after(field: Field, before: Span, edited: &Spans) -> Option<Span> {
     if let Field::Agent(_) = field {
-        // The line that the removed entry began on; the text up to it is unchanged.
-        let start = before.start.checked_sub(ENTRY_PREFIX.len())?;
+        // The line that the removed entry began on, or where it says that there is none; the text up to it is unchanged.
+        let start = match edited.agents.is_empty() {
+            true => AGENTS.len(),
+            false => before.start.checked_sub(ENTRY_PREFIX.len())?,
+        };
         return Some(Span { start, end: start });
     }
     edited.get(field)
 }
 
 /// Changes the specification; returns the fields of the result that changed besides the edited one.
-fn change(spec: &mut Spec, edit: &Edit, language: &Language) -> Result<Vec<Field>, EditError> {
+fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String]) -> Result<Vec<Field>, EditError> {
     let refuse = |why| Err(EditError::NotApplicable(edit.describe(), why));
     match &edit.change {
         Change::DeleteReference { agent, parent } => {
@@ -90,7 +93,7 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language) -> Result<Vec<Field
         }
         Change::EndBefore { agent } => {
             find(spec, agent)?;
-            let Some((ended, changed)) = ended(spec, agent) else {
+            let Some((ended, changed)) = ended(spec, agent, earlier) else {
                 return refuse("nobody would be left");
             };
             *spec = ended;
@@ -156,13 +159,18 @@ pub(super) fn without(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
     (!spec.answer.from.is_empty()).then_some((spec, changed))
 }
 
-/// The team up to an agent, and the list that changed; `None` if it is the first.
-pub(super) fn ended(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
-    let position = spec.agents.iter().position(|agent| agent.id == id).filter(|position| *position > 0)?;
+/// The team up to an agent, and the list that changed. Agents of earlier rounds that have a part in the answer keep it. `None` if
+/// nobody would be left to answer.
+pub(super) fn ended(spec: &Spec, id: &str, earlier: &[String]) -> Option<(Spec, Vec<Field>)> {
+    let position = spec.agents.iter().position(|agent| agent.id == id)?;
     let mut spec = spec.clone();
     spec.agents.truncate(position);
-    let is_read = |id: &String| spec.agents.iter().any(|agent| agent.after.contains(id));
-    let from: Vec<String> = spec.agents.iter().map(|agent| agent.id.clone()).filter(|id| !is_read(id)).collect();
+    let is_read = |id: &&String| spec.agents.iter().any(|agent| agent.after.contains(id));
+    let own = spec.agents.iter().map(|agent| &agent.id).filter(|id| !is_read(id));
+    let from: Vec<String> = spec.answer.from.iter().filter(|id| earlier.contains(id)).chain(own).cloned().collect();
+    if from.is_empty() {
+        return None;
+    }
     let changed = if from == spec.answer.from { Vec::new() } else { vec![Field::AnswerFrom] };
     spec.answer.from = from;
     Some((spec, changed))

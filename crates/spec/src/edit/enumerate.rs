@@ -23,13 +23,15 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
     changes.into_iter().map(|change| Edit::new(change, plan)).collect()
 }
 
-/// Every way to end the team earlier, from the second agent on, that leaves a valid team. A team is written agent by agent, and before
-/// each but the first it could have been complete: these are the other branches of those decisions, and no agent of theirs is
-/// asked anything that it was not asked in the whole team.
+/// Every way to end the team earlier that leaves a valid team. A team is written agent by agent, and before each but the first it could have
+/// been complete, in a later round before the first too: these are the other branches of those decisions, and no agent of theirs
+/// is asked anything that it was not asked in the whole team.
 pub fn endings(plan: &Plan, language: &Language) -> Vec<Edit> {
-    let agents = plan.spec().agents.iter().skip(1);
-    let fits =
-        |id: &str| ended(plan.spec(), id).is_some_and(|(spec, _)| spec.answer.from.len() <= language.limits.parents);
+    let agents = plan.spec().agents.iter();
+    let fits = |id: &str| {
+        ended(plan.spec(), id, plan.earlier_ids())
+            .is_some_and(|(spec, _)| spec.answer.from.len() <= language.limits.parents)
+    };
     let ends = agents.filter(|agent| fits(&agent.id)).map(|agent| Change::EndBefore { agent: agent.id.clone() });
     ends.map(|change| Edit::new(change, plan)).collect()
 }

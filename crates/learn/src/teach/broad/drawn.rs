@@ -153,6 +153,21 @@ impl Dice {
         team
     }
 
+    /// A vote of all earlier agents and of up to so many new ones, with levels and marks for duties: every other one reads the task
+    /// in other words.
+    pub fn vote(&mut self, kind: Kind, earlier: &[String], most: usize, next: Next, language: &Language) -> Spec {
+        let mut agents: Vec<Agent> = Vec::new();
+        while agents.is_empty() || agents.len() < most && self.chance(0.75) {
+            let mut joining = agent(earlier.len() + agents.len(), self.worker(kind), Vec::new());
+            joining.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+            joining.duty = Some(if self.chance(0.5) { REWORDED } else { WORKED }.to_owned());
+            agents.push(joining);
+        }
+        let from: Vec<String> = earlier.iter().cloned().chain(agents.iter().map(|agent| agent.id.clone())).collect();
+        let by = if from.len() > 1 { AnswerRule::Vote } else { AnswerRule::Last };
+        Spec { agents, answer: Answer { from, by }, next }
+    }
+
     /// The agent at a place of a first round.
     fn member(&mut self, form: Form, at: usize, size: usize, kind: Kind) -> Agent {
         let last = at + 1 == size;

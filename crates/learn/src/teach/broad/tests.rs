@@ -4,17 +4,20 @@ use super::drawn::{DUTIES, ROLES};
 use super::*;
 use crate::teach::school::{School, check_pairs};
 use crate::writer::Desk;
+use lemon_exec::orchestrator::RoundResult;
 use lemon_policy::Tokenizer;
 use lemon_spec::{Agent, AnswerRule, Shape, Share, validate, validate_round};
 use lemon_task::{SetName, compose};
+use lemon_trace::AgentStatus;
 use lemon_world::{Fit, fit};
 use std::collections::BTreeMap;
 
 /// A policy could have written every one of them.
 #[track_caller]
-fn check_writable(pairs: &[Pair]) {
+fn check_writable(pairs: &[Pair], agents: usize) {
     let tokenizer = Tokenizer::train(pairs.iter().map(|pair| pair.spec.clone()), 600, &["<|end|>"]).unwrap();
-    let desk = Desk::new(tokenizer, Arc::new(Language::default()), Shape::default(), 4_096);
+    let shape = Shape { agents, ..Shape::default() };
+    let desk = Desk::new(tokenizer, Arc::new(Language::default()), shape, 4_096);
     for pair in pairs {
         let earlier: Vec<String> = pair.results.iter().map(|told| told.agent.clone()).collect();
         assert!(desk.grammar(&earlier).unwrap().encode(&pair.spec).is_ok(), "{}", pair.spec);
@@ -40,7 +43,7 @@ async fn every_pair_is_valid_and_writable_and_all_kinds_of_teams_occur() {
     let school = School::new(&SetName::PUBLIC, 60);
     let pairs = teach(&school.lessons(5), &Settings::default()).await.unwrap();
     check_pairs(&pairs);
-    check_writable(&pairs);
+    check_writable(&pairs, Shape::default().agents);
     let (first, second): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.round == 1);
     assert!(first.len() > 800 && second.len() > 200, "{} and {}", first.len(), second.len());
     check_first_rounds(&first.iter().map(spec).collect::<Vec<_>>());
@@ -128,7 +131,7 @@ async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
     let settings = Settings { advised: 1.0, review: 0.0, ..Settings::default() };
     let pairs = teach(&school.lessons(5), &settings).await.unwrap();
     check_pairs(&pairs);
-    check_writable(&pairs);
+    check_writable(&pairs, Shape::default().agents);
     let teams: Vec<Spec> = pairs.iter().map(spec).collect();
     for team in &teams {
         let (planners, solvers): (Vec<&Agent>, Vec<&Agent>) = team.agents.iter().partition(|it| it.base == "planner");
@@ -145,6 +148,59 @@ async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
 }
 
 #[tokio::test]
+async fn those_who_vote_read_nobody_and_more_of_them_follow() {
+    let school = School::new(&[SetName::Gsm8k], 60);
+    let settings = Settings { voting: 1.0, ..Settings::default() };
+    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    check_pairs(&pairs);
+    check_writable(&pairs, MANY);
+    for pair in &pairs {
+        let team = spec(pair);
+        let all = pair.results.iter().map(|told| &told.agent).chain(team.agents.iter().map(|agent| &agent.id));
+        assert!(team.answer.from.iter().eq(all), "{}", pair.spec);
+        assert!(team.agents.iter().all(|agent| agent.after.is_empty() && agent.base != "planner"));
+        assert!(team.agents.len() <= if team.next == Next::Review { FEW } else { MANY });
+    }
+    let (first, second): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.round == 1);
+    check_share(&first, |pair| spec(pair).next == Next::Review, 0.4, 0.6);
+    let agents: Vec<Agent> = pairs.iter().flat_map(|pair| spec(pair).agents).collect();
+    let is_reworded = |agent: &Agent| {
+        let duty = agent.duty.clone().unwrap_or_default();
+        ["Reword", "Rephrase", "Paraphrase"].iter().any(|word| duty.starts_with(word))
+    };
+    check_share(&agents, is_reworded, 0.4, 0.6);
+    // Nobody in the simulated world says how sure it is, so that nobody is believed without more votes.
+    check_share(&second, |pair| spec(pair).agents.is_empty(), 0.0, 0.0);
+}
+
+#[test]
+fn the_surer_an_answer_is_the_more_often_it_stands() {
+    let (language, question) = (Language::default(), "Ana has 3 pens and buys 4. How many?");
+    let stands = |replies: [(&str, Option<u8>); 2]| {
+        let result = |at: usize| RoundResult {
+            agent: ["a1", "a2"][at],
+            role: "Solver",
+            status: AgentStatus::Done,
+            reply: Some(replies[at].0),
+            sure: replies[at].1,
+        };
+        let results = vec![result(0), result(1)];
+        let brief = Brief { question, round: 2, results, language: &language, tokens_left: None, seed: 0 };
+        let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
+        let nobody_more = |seed: u64| {
+            let reviewer = Reviewer { answer: answer.clone(), votes: true, sight: look(question, None), seed };
+            reviewer.review(&brief).agents.is_empty()
+        };
+        (0..1_000).filter(|seed| nobody_more(*seed)).count()
+    };
+    let check = |replies, least, most| assert!((least..=most).contains(&stands(replies)), "{replies:?}");
+    check([("#### 7", Some(90)), ("#### 7", Some(70))], 750, 850);
+    check([("#### 7", Some(90)), ("#### 8", Some(70))], 400, 500);
+    check([("#### 7", Some(20)), ("#### 8", Some(20))], 70, 130);
+    check([("#### 7", None), ("#### 7", Some(70))], 0, 0);
+}
+
+#[tokio::test]
 async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut school = School::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
@@ -156,12 +212,12 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
 
 #[test]
 fn what_is_drawn_hangs_on_no_word_of_the_task() {
-    let settings = Settings { advised: 0.4, ..Settings::default() };
+    let settings = Settings { advised: 0.4, voting: 0.4, ..Settings::default() };
     let (language, mut shapes) = (Language::default(), BTreeMap::<usize, Vec<Spec>>::new());
     for item in [SetName::Gsm8k, SetName::Mmlu, SetName::Aqua].iter().flat_map(|set| compose(*set, 5, 3)) {
         let question = &item.task.question;
         for seed in 0..40 {
-            let mut team = team(question, &look(question, None), &settings, &language, seed);
+            let (mut team, _) = team(question, &look(question, None), &settings, &language, seed);
             assert!(validate(&render(&team).text, &language).is_ok());
             team.agents.iter_mut().for_each(|agent| (agent.role, agent.duty) = (None, None));
             shapes.entry(seed as usize).or_default().push(team);
