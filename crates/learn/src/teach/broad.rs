@@ -9,6 +9,7 @@ mod drawn;
 
 use super::look::{Sight, look};
 use super::rules::later_pair;
+use super::search::Staged;
 use super::words::worded;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
@@ -70,9 +71,35 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
     if settings.second_rounds && team.next == Next::Review {
-        let reviewer = Reviewer { answer: team.answer, votes, sight, seed: draw(seed, &["second round"]) };
+        let reviewer = Reviewer { answer: team.answer, votes, rest: None, sight, seed: draw(seed, &["second round"]) };
         pairs.extend(second_round(lessons, case, text, reviewer).await?);
     }
+    Ok(pairs)
+}
+
+/// Pairs of a team in two rounds, for these tasks in their order: two of it begin, and then nobody more is asked, the more often the
+/// surer these are together, or some of the others. When that pays is left to be found. None: no two of it can begin.
+///
+/// # Errors
+/// The sandbox failed.
+pub async fn teach_in_two_rounds(lessons: &Lessons<'_>, team: &Spec) -> Result<Vec<Pair>, EvalError> {
+    let Some(way) = Staged::ways(team).into_iter().next() else { return Ok(Vec::new()) };
+    let way = &way;
+    let cases: Vec<&Case> = lessons.cases.iter().collect();
+    let all = stream::iter(cases).map(|case| both_rounds(lessons, way, case)).buffered(WIDTH);
+    let all: Vec<Vec<Pair>> = all.try_collect().await?;
+    Ok(dedupe(all.into_iter().flatten().collect()))
+}
+
+async fn both_rounds(lessons: &Lessons<'_>, way: &Staged, case: &Case) -> Result<Vec<Pair>, EvalError> {
+    let task = &case.item.task;
+    let seed = draw(lessons.seed, &["two rounds", &case.set, &task.id, &task.question]);
+    let sight = look(&task.question, task.subject.as_deref());
+    let text = render(&worded(&way.opening, &sight, &task.question, seed)).text;
+    let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, 0).await?);
+    let (answer, rest) = (way.opening.answer.clone(), Some(way.rest.clone()));
+    let reviewer = Reviewer { answer, votes: true, rest, sight, seed: draw(seed, &["second round"]) };
+    pairs.extend(second_round(lessons, case, text, reviewer).await?);
     Ok(pairs)
 }
 
@@ -121,6 +148,8 @@ struct Reviewer {
     answer: Answer,
     /// Whether the first round is a vote that goes on.
     votes: bool,
+    /// Who votes then, if that is not left to chance but for their number.
+    rest: Option<Spec>,
     sight: Sight,
     seed: u64,
 }
@@ -150,7 +179,10 @@ impl Reviewer {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
         }
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let team = dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language);
+        let team = match &self.rest {
+            Some(rest) => dice.some_of(rest, &earlier),
+            None => dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language),
+        };
         worded(&team, &self.sight, brief.question, self.seed)
     }
 }

@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use crate::fields::{FieldDesk, FieldTable};
-use crate::pair::Pair;
+use crate::pair::{Pair, canonical_ids};
 use crate::pretrain::Sources;
 use crate::sft::{Lesson, Metrics, SftError, SftSettings, sft};
 use crate::small_model;
@@ -15,7 +15,7 @@ use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_problems::{DataError, Generator, Part, Problem, Weights};
-use lemon_spec::{Language, Shape};
+use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
 use lemon_world::{Choices, Luck, World};
 use std::collections::HashSet;
@@ -51,6 +51,9 @@ pub enum BuildError {
     /// No problem has so many steps.
     #[error("no word problem has {0} steps; `problem_steps` may be 1 to 5")]
     Steps(usize),
+    /// The team that the warm start is to be taught cannot be.
+    #[error("the team of the warm start {0}")]
+    Team(String),
     /// The warm start failed.
     #[error("the warm start failed: {0}")]
     Sft(#[from] SftError),
@@ -288,7 +291,7 @@ async fn broad_pairs(
     start: &WarmStart,
     language: &Arc<Language>,
     workers: Option<&Arena>,
-) -> Result<Vec<Pair>, EvalError> {
+) -> Result<Vec<Pair>, BuildError> {
     let mut cases: Vec<Case> = recipe
         .tasks
         .sets
@@ -311,9 +314,18 @@ async fn broad_pairs(
         cancel: &arena.cancel,
         watch: None,
     };
+    if let Some(text) = &start.team {
+        let plan =
+            validate(text, language).map_err(|rejection| BuildError::Team(format!("is not valid: {rejection}")))?;
+        let pairs = broad::teach_in_two_rounds(&lessons, &canonical_ids(plan.spec())).await?;
+        let divided = !pairs.is_empty() || arena.cancel.is_cancelled();
+        return divided.then_some(pairs).ok_or_else(|| {
+            BuildError::Team("has no two who read the task as it stands, and others who vote with them".to_owned())
+        });
+    }
     // Where nobody may ask for a review, nobody is taught to.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
     let settings =
         broad::Settings { review, advised: start.advised, voting: start.voting, ..broad::Settings::default() };
-    broad::teach(&lessons, &settings).await
+    Ok(broad::teach(&lessons, &settings).await?)
 }

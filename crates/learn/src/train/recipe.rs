@@ -156,6 +156,10 @@ pub struct WarmStart {
     /// The share in which all solve the task, some of them in other words, and vote; in a second round more of them vote.
     #[serde(skip_serializing_if = "is_nothing")]
     pub voting: f64,
+    /// In the place of all these, a team, as a specification: two of it begin, and then nobody more is asked, the more often the surer
+    /// these are together, or some of the others. When to ask how many is then to be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<String>,
     /// Steps; 0: it is not taught at all.
     pub steps: u64,
     /// Lessons in a step.
@@ -173,6 +177,7 @@ impl Default for WarmStart {
             tasks: 400,
             advised: 0.0,
             voting: 0.0,
+            team: None,
             steps: 300,
             batch: 32,
             learning_rate: 3e-3,

@@ -175,6 +175,7 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
         tasks: 6,
         advised: 0.5,
         voting: 0.5,
+        team: None,
         steps: 4,
         batch: 4,
         learning_rate: 1e-3,

@@ -168,6 +168,18 @@ impl Dice {
         Spec { agents, answer: Answer { from, by }, next }
     }
 
+    /// The first agents of a round, and the vote of these and all earlier ones; every other time it is all of them.
+    pub fn some_of(&mut self, round: &Spec, earlier: &[String]) -> Spec {
+        let mut team = round.clone();
+        if self.chance(0.5) {
+            let all = round.agents.len().max(1) as u64;
+            team.agents.truncate(1 + (self.0.next_u64() % all) as usize);
+        }
+        let own = team.agents.iter().map(|agent| agent.id.clone());
+        team.answer.from = earlier.iter().cloned().chain(own).collect();
+        team
+    }
+
     /// The agent at a place of a first round.
     fn member(&mut self, form: Form, at: usize, size: usize, kind: Kind) -> Agent {
         let last = at + 1 == size;

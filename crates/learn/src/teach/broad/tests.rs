@@ -173,6 +173,27 @@ async fn those_who_vote_read_nobody_and_more_of_them_follow() {
     check_share(&second, |pair| spec(pair).agents.is_empty(), 0.0, 0.0);
 }
 
+#[tokio::test]
+async fn a_given_team_begins_with_two_and_as_many_follow_as_chance_says() {
+    let school = School::new(&[SetName::Gsm8k], 80);
+    let agent = |id: usize| format!("  - {{id: a{id}, base: solver, capacity: large, duty: <worked>}}\n");
+    let all: String = (1..=6).map(agent).collect();
+    let text = format!("agents:\n{all}answer: {{from: [a1, a2, a3, a4, a5, a6], by: vote}}\n");
+    let team = validate(&text, &Language::default()).unwrap().spec().clone();
+    let pairs = teach_in_two_rounds(&school.lessons(5), &team).await.unwrap();
+    check_pairs(&pairs);
+    check_writable(&pairs, 6);
+    let (first, second): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.round == 1);
+    assert!(first.len() == 80 && second.len() > 60, "{} and {}", first.len(), second.len());
+    assert!(first.iter().all(|pair| spec(pair).agents.len() == 2 && spec(pair).next == Next::Review));
+    for agents in 1..=4 {
+        check_share(&second, |pair| spec(pair).agents.len() == agents, 0.04, if agents == 4 { 0.8 } else { 0.3 });
+    }
+    assert!(second.iter().all(|pair| spec(pair).answer.from.len() == 2 + spec(pair).agents.len()));
+    let alone = Spec { agents: team.agents[..1].to_vec(), ..team };
+    assert!(teach_in_two_rounds(&school.lessons(5), &alone).await.unwrap().is_empty());
+}
+
 #[test]
 fn the_surer_an_answer_is_the_more_often_it_stands() {
     let (language, question) = (Language::default(), "Ana has 3 pens and buys 4. How many?");
@@ -188,7 +209,8 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
         let brief = Brief { question, round: 2, results, language: &language, tokens_left: None, seed: 0 };
         let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
         let nobody_more = |seed: u64| {
-            let reviewer = Reviewer { answer: answer.clone(), votes: true, sight: look(question, None), seed };
+            let reviewer =
+                Reviewer { answer: answer.clone(), votes: true, rest: None, sight: look(question, None), seed };
             reviewer.review(&brief).agents.is_empty()
         };
         (0..1_000).filter(|seed| nobody_more(*seed)).count()

@@ -212,3 +212,30 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         assert!(spread.iter().all(|it| (it - 1.0 / chosen as f32).abs() < 1e-6), "{spread:?}");
     }
 }
+
+#[test]
+fn a_difference_may_take_the_place_of_the_group() {
+    let (start, language) = (FieldStart::default(), Arc::new(Language::default()));
+    let table = FieldTable::new(&start, &language).unwrap();
+    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
+    let plan = validate(text, &language).unwrap();
+    let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == Family::Capacity).unwrap();
+    // What the level gets, and what all others do, for a team that is 0.25 better than its group.
+    let advantages = |instead: bool, delta: f64| {
+        let edited = apply(&plan, &edit, &language).unwrap();
+        let credit = CreditSettings { instead, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
+        let contrast = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
+        let group = vec![episode(&desk, &table, text, 0.75), episode(&desk, &table, text, 0.25)];
+        let ends = group[0].rounds[0].sample.ends.clone();
+        let examples = examples_of((&table, &desk), &credit, 2.0, group, &[contrast]);
+        let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
+        let level = ends.iter().position(|end| text[..*end].ends_with("large")).unwrap();
+        let (own, others): (Vec<usize>, Vec<usize>) = (0..advantages.len()).partition(|at| *at == level);
+        assert!(others.iter().all(|at| advantages[*at] == 0.25), "{advantages:?}");
+        advantages[own[0]]
+    };
+    assert_eq!((advantages(false, 0.5), advantages(true, 0.5)), (1.25, 1.0));
+    // Nothing, where it was measured, is nothing.
+    assert_eq!((advantages(false, 0.0), advantages(true, 0.0)), (0.25, 0.0));
+}
