@@ -33,7 +33,7 @@ impl Run<'_> {
             return Ok(CallEnd::Failed { error, attempts: 0, spend: Spend::default() });
         };
         let key = self.reuse_key(&request, level);
-        let mut place = match self.reusable(key.as_ref()).await {
+        let mut place = match self.reusable(&request, level, key.as_ref()).await {
             Known::Reply(reply) => {
                 drop(self.announce(&request, duty, 0));
                 let spend = Spend { seconds: self.seconds_since(began), ..Spend::default() };
@@ -179,10 +179,10 @@ impl Run<'_> {
     }
 
     /// The reply to this very call, from memory or the store; or the place in memory where it is to be put.
-    async fn reusable(&self, key: Option<&[u8; 32]>) -> Known {
+    async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Known {
         let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
-        let mut place = match (&self.runner.memory, key) {
-            (Some(memory), Some(key)) => match memory.ask(key).await {
+        let mut place = match (&self.runner.memory, self.memory_key(request, level)) {
+            (Some(memory), Some(key)) => match memory.ask(&key).await {
                 Known::Open(place) => place,
                 known => return known,
             },
@@ -195,6 +195,16 @@ impl Run<'_> {
         Known::Reply(reply)
     }
 
+    /// The same for memory, which takes calls for one that hang on the same. The store does not: what a run costs would hang on the
+    /// runs before it.
+    fn memory_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
+        let gist = self.runner.memory.as_ref().and_then(|_| self.runner.backend.worker.gist(request));
+        match gist {
+            Some(gist) => hash(&(&level.identity, gist)),
+            None => self.reuse_key(request, level),
+        }
+    }
+
     fn reusing_store(&self) -> Option<&Arc<Store>> {
         self.runner.store.as_ref().filter(|_| self.runner.settings.reuse)
     }
@@ -204,10 +214,6 @@ impl Run<'_> {
         if self.reusing_store().is_none() && self.runner.memory.is_none() {
             return None;
         }
-        if let Some(gist) = self.runner.backend.worker.gist(request) {
-            let parts = (&level.identity, "gist", gist);
-            return Some(*blake3::hash(&serde_json::to_vec(&parts).ok()?).as_bytes());
-        }
         let parts = (
             &level.identity,
             &request.messages,
@@ -216,8 +222,12 @@ impl Run<'_> {
             request.seed,
             &request.schema,
         );
-        Some(*blake3::hash(&serde_json::to_vec(&parts).ok()?).as_bytes())
+        hash(&parts)
     }
+}
+
+fn hash(parts: &impl serde::Serialize) -> Option<[u8; 32]> {
+    Some(*blake3::hash(&serde_json::to_vec(parts).ok()?).as_bytes())
 }
 
 fn with_reason(error: AskError, why: Option<String>) -> AskError {

@@ -174,7 +174,8 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &Enrolm
 fn in_words(trained: &Trained, timings: &[Timing]) -> String {
     let (before, after) = (&trained.before, &trained.after);
     let share = 100.0 * trained.credit_tokens as f64 / (trained.rollout_tokens as f64).max(1.0);
-    let sum = |of: fn(&Timing) -> f64| timings.iter().map(of).sum::<f64>();
+    // Of nothing the sum is −0, which would be shown.
+    let sum = |of: fn(&Timing) -> f64| timings.iter().map(of).sum::<f64>() + 0.0;
     format!(
         "held-out tasks: reward {:.3} → {:.3}, {:.1} % → {:.1} % right, {:.0} → {:.0} tokens a run\n\
          worker tokens: {} for rollouts, {} for counterfactuals ({share:.1} %)\n\
@@ -236,7 +237,8 @@ mod tests {
 
     #[test]
     fn the_recipes_that_come_along_can_be_read_and_say_what_to_expect() {
-        for (name, _) in RECIPES {
+        let words = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/words.toml");
+        for name in RECIPES.map(|(name, _)| name).into_iter().chain([words]) {
             let recipe = recipe(name).map_err(|_| name).unwrap();
             assert!(recipe.about.contains("Seen") && recipe.steps > 0, "{name}");
             // What is written is read back the same.

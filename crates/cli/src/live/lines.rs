@@ -8,6 +8,10 @@ pub fn line(event: &Event) -> Option<String> {
     let t = event.t;
     let agent = &event.agent;
     let text = match &event.kind {
+        // What models write is canonical.
+        EventKind::Decision { round, by, text, .. } if text.starts_with("agents: []") => {
+            format!("round {round}: nobody more is asked ({by})")
+        }
         EventKind::Decision { round, by, .. } => format!("round {round}: the team is written ({by})"),
         EventKind::Rejection { diagnostics, failure, .. } => match failure {
             Some(failure) => format!("no specification: {}", failure.message),

@@ -28,6 +28,18 @@ fn with_a_pulled_one(folder: Folder) -> Folder {
     })
 }
 
+/// Who is sure is believed, and of who is not more are asked.
+#[test]
+fn more_are_asked_where_the_first_are_not_sure() {
+    let folder = Folder::new();
+    let easy = folder.lemon(&["run", "Tom has 5 apples and buys 3 more. How many apples does he have?"]).ok();
+    assert_eq!(easy.stdout, "8\n");
+    says(&easy, &["a1 done", "a2 done", "round 2: nobody more is asked (policy)"]);
+    assert!(!easy.stderr.contains("a3"), "{}", easy.exchange());
+    let odd = "If a gnu trots 3 laps a day around 4 ponds and rests on 2 of 7 days, how many laps around ponds are that in 6 weeks?";
+    says(&folder.lemon(&["run", odd]).ok(), &["round 2: the team is written (policy)", "a3: ", "a3 done"]);
+}
+
 #[test]
 fn the_first_command_of_a_newcomer() {
     let folder = Folder::new();

@@ -116,6 +116,7 @@ fn train_and_ablate_commands() {
         &["train", "--recipe", "table.toml", "--out", "replay", "--workers", "replay"],
         &["ablate", "everything"],
         &["ablate", "table", "--arms", "full,half"],
+        &["ablate", "table", "--workers", "replay"],
         &[
             "ablate",
             "table",

@@ -26,7 +26,7 @@ pub trait Worker: Send + Sync {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError>;
 
     /// All that the reply hangs on, where that is less than the request says: a model that is told a task and not who is to solve
-    /// it, and that draws nothing by chance, says the same to two agents. Whoever remembers replies takes such calls for one.
+    /// it, and that draws nothing by chance, says the same to two agents. A [`crate::Memory`] takes such calls for one.
     fn gist(&self, _: &Request) -> Option<Vec<u8>> {
         None
     }
