@@ -246,7 +246,7 @@ fn as_in_the_box(language: &Language) -> Arc<Language> {
     Arc::new(Language { capacities: Language::default().capacities, ..language.clone() })
 }
 
-/// Agents in a round of what a policy writes. More than it may draw in training: the weaker models are, the more of them pay.
+/// Agents in a round of what a policy writes. More than it usually may draw in training: the weaker models are, the more of them pay.
 pub const MOST_AGENTS: u8 = 12;
 
 /// Where a policy writes.

@@ -181,13 +181,15 @@ impl Run<'_> {
     /// The reply to this very call, from memory or the store; or the place in memory where it is to be put.
     async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Known {
         let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
-        let mut place = match (&self.runner.memory, self.memory_key(request, level)) {
-            (Some(memory), Some(key)) => match memory.ask(&key).await {
-                Known::Open(place) => place,
+        let mut place = None;
+        if let Some(memory) = &self.runner.memory
+            && let Some(key) = self.memory_key(request, level, key)
+        {
+            match memory.ask(&key).await {
+                Known::Open(open) => place = open,
                 known => return known,
-            },
-            _ => None,
-        };
+            }
+        }
         let Some(reply) = recalled() else { return Known::Open(place) };
         if let Some(place) = &mut place {
             **place = Some(reply.clone());
@@ -195,13 +197,12 @@ impl Run<'_> {
         Known::Reply(reply)
     }
 
-    /// The same for memory, which takes calls for one that hang on the same. The store does not: what a run costs would hang on the
-    /// runs before it.
-    fn memory_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
-        let gist = self.runner.memory.as_ref().and_then(|_| self.runner.backend.worker.gist(request));
-        match gist {
+    /// What memory knows a call by: it takes calls for one that hang on the same. The store does not: what a run costs would hang on
+    /// the runs before it.
+    fn memory_key(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Option<[u8; 32]> {
+        match self.runner.backend.worker.gist(request) {
             Some(gist) => hash(&(&level.identity, gist)),
-            None => self.reuse_key(request, level),
+            None => key.copied(),
         }
     }
 

@@ -67,11 +67,11 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let sight = look(&task.question, task.subject.as_deref());
     let language = &lessons.trials.evaluator.language;
-    let (team, votes) = team(&task.question, &sight, settings, language, seed);
+    let (team, further) = team(&task.question, &sight, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
     if settings.second_rounds && team.next == Next::Review {
-        let reviewer = Reviewer { answer: team.answer, votes, rest: None, sight, seed: draw(seed, &["second round"]) };
+        let reviewer = Reviewer { answer: team.answer, further, sight, seed: draw(seed, &["second round"]) };
         pairs.extend(second_round(lessons, case, text, reviewer).await?);
     }
     Ok(pairs)
@@ -97,25 +97,25 @@ async fn both_rounds(lessons: &Lessons<'_>, way: &Staged, case: &Case) -> Result
     let sight = look(&task.question, task.subject.as_deref());
     let text = render(&worded(&way.opening, &sight, &task.question, seed)).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, 0).await?);
-    let (answer, rest) = (way.opening.answer.clone(), Some(way.rest.clone()));
-    let reviewer = Reviewer { answer, votes: true, rest, sight, seed: draw(seed, &["second round"]) };
+    let (answer, further) = (way.opening.answer.clone(), Further::Of(way.rest.clone()));
+    let reviewer = Reviewer { answer, further, sight, seed: draw(seed, &["second round"]) };
     pairs.extend(second_round(lessons, case, text, reviewer).await?);
     Ok(pairs)
 }
 
-/// A team drawn at random, as the settings say, and whether it is a vote that a second round goes on with.
-fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> (Spec, bool) {
+/// A team drawn at random, as the settings say, and who would follow in a second round.
+fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> (Spec, Further) {
     let mut dice = Dice::new(seed);
     if settings.voting > 0.0 && dice.chance(settings.voting) {
         let next = if settings.review > 0.0 && dice.chance(0.5) { Next::Review } else { Next::Stop };
         let most = if next == Next::Review { FEW } else { MANY };
-        return (worded(&dice.vote(sight.kind, &[], most, next, language), sight, question, seed), true);
+        return (worded(&dice.vote(sight.kind, &[], most, next, language), sight, question, seed), Further::Voters);
     }
     let next = if dice.chance(settings.review) { Next::Review } else { Next::Stop };
     let is_advised = settings.advised > 0.0 && dice.chance(settings.advised);
     let mut team = if is_advised { dice.advised(sight.kind, next) } else { dice.opening(sight.kind, next) };
     dice.staff(&mut team, question, sight, language);
-    (team, false)
+    (team, Further::Readers)
 }
 
 /// Voters at most where more may be asked later, and where not.
@@ -142,14 +142,21 @@ async fn second_round(
     Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
 }
 
+/// Who is asked in a second round.
+enum Further {
+    /// Some who read those of the first.
+    Readers,
+    /// More who vote with them.
+    Voters,
+    /// The first few of these, who vote with them.
+    Of(Spec),
+}
+
 /// Writes second rounds at random, with some sense: nobody more is asked more often where nothing is in dispute.
 struct Reviewer {
     /// Whose results would be the answer as it stands.
     answer: Answer,
-    /// Whether the first round is a vote that goes on.
-    votes: bool,
-    /// Who votes then, if that is not left to chance but for their number.
-    rest: Option<Spec>,
+    further: Further,
     sight: Sight,
     seed: u64,
 }
@@ -157,7 +164,7 @@ struct Reviewer {
 impl Reviewer {
     fn review(&self, brief: &Brief<'_>) -> Spec {
         let mut dice = Dice::new(self.seed);
-        if self.votes {
+        if !matches!(self.further, Further::Readers) {
             return self.more_votes(brief, &mut dice);
         }
         let in_dispute = answer::distinct(&brief.stated()).len() > 1;
@@ -179,9 +186,11 @@ impl Reviewer {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
         }
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let team = match &self.rest {
-            Some(rest) => dice.some_of(rest, &earlier),
-            None => dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language),
+        let team = match &self.further {
+            Further::Of(rest) => dice.some_of(rest, &earlier),
+            Further::Readers | Further::Voters => {
+                dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language)
+            }
         };
         worded(&team, &self.sight, brief.question, self.seed)
     }

@@ -210,7 +210,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
         let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
         let nobody_more = |seed: u64| {
             let reviewer =
-                Reviewer { answer: answer.clone(), votes: true, rest: None, sight: look(question, None), seed };
+                Reviewer { answer: answer.clone(), further: Further::Voters, sight: look(question, None), seed };
             reviewer.review(&brief).agents.is_empty()
         };
         (0..1_000).filter(|seed| nobody_more(*seed)).count()
