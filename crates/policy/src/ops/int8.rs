@@ -65,7 +65,7 @@ fn factor_of(most: f32) -> (f32, f32) {
 /// Rounds a row of an input. An offset takes back what the 128 in every weight adds.
 pub(crate) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
-    if row.len().is_multiple_of(GROUP) && is_x86_feature_detected!("avx512f") {
+    if is_x86_feature_detected!("avx512f") {
         // SAFETY: the processor has been asked.
         return unsafe { vnni::round(row, quads, factors, offsets) };
     }
@@ -139,10 +139,13 @@ mod vnni {
     #[target_feature(enable = "avx512f")]
     pub(super) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
         let parts = quads.as_chunks_mut::<LANES>().0.iter_mut().zip(factors.iter_mut().zip(offsets));
-        for (group, (quads, (factor, offset))) in row.as_chunks::<GROUP>().0.iter().zip(parts) {
-            // SAFETY: a group has four times sixteen numbers.
-            let values: [__m512; 4] =
-                std::array::from_fn(|at| unsafe { _mm512_loadu_ps(group.as_ptr().add(LANES * at)) });
+        for (group, (quads, (factor, offset))) in row.chunks(GROUP).zip(parts) {
+            let values: [__m512; 4] = std::array::from_fn(|at| {
+                let part = group.get(LANES * at..).unwrap_or_default();
+                let mask = ((1u32 << part.len().min(LANES)) - 1) as __mmask16;
+                // SAFETY: the mask has no more numbers than there are; the others are zero.
+                unsafe { _mm512_maskz_loadu_ps(mask, part.as_ptr()) }
+            });
             // By their bits, as in `largest_size`.
             let [a, b, c, d] = values.map(|it| _mm512_castps_si512(_mm512_abs_ps(it)));
             let most = _mm512_reduce_max_epi32(_mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d)));

@@ -8,6 +8,7 @@
 //! [`composed`] says the same with plain operations: it is what the tests and [`selfcheck()`] compare with.
 
 mod adamw;
+mod amx;
 mod attention;
 mod cache;
 mod choice;

@@ -3,6 +3,7 @@
 //! A register holds one number of each of sixteen outputs, so that a product needs no sum across lanes, and a panel is read
 //! from start to end. What is computed for a row of the input depends on that row alone, to the last bit, as in `linear.rs`.
 
+use super::amx::Tiles;
 use super::int8::{self, Bytes, GROUP};
 use super::wide::{self, widest};
 use rayon::prelude::*;
@@ -153,30 +154,43 @@ impl Panels {
         panels: Range<usize>,
         mut put: impl FnMut(usize, usize, &[f32; LANES]),
     ) {
-        let groups = self.ins.div_ceil(GROUP);
-        let mut products = [[0f32; LANES]; TILE];
-        for panel in panels {
-            let mut row = 0;
-            while row < input.rows {
-                // Eight, four, two or one: what is left decides, and nothing in a result depends on it.
-                let rows = TILE.min(1 << (input.rows - row).ilog2());
-                match &self.numbers {
-                    Numbers::F32(lines) => {
-                        let lines = &lines[panel * self.ins..(panel + 1) * self.ins];
-                        f32_tile(lines, &input.plain[row * self.ins..(row + rows) * self.ins], &mut products);
-                    }
-                    Numbers::Int8(bytes, factors) => {
-                        let bytes = &bytes[panel * groups * LANES..(panel + 1) * groups * LANES];
-                        let factors = &factors[panel * groups..(panel + 1) * groups];
-                        int8::tile(bytes, factors, input.rounded.rows(row..row + rows, groups), &mut products);
-                    }
+        match &self.numbers {
+            Numbers::F32(lines) => {
+                for panel in panels {
+                    let lines = &lines[panel * self.ins..(panel + 1) * self.ins];
+                    in_tiles(0..input.rows, |rows, products| {
+                        f32_tile(lines, &input.plain[rows.start * self.ins..rows.end * self.ins], products);
+                        rows.zip(products).for_each(|(row, products)| put(row, panel, products));
+                    });
                 }
-                for (at, products) in products.iter().take(rows).enumerate() {
-                    put(row + at, panel, products);
+            }
+            Numbers::Int8(bytes, factors) => {
+                let groups = self.ins.div_ceil(GROUP);
+                if let Some(tiles) = Tiles::take(input.rows) {
+                    return tiles.multiply((bytes, factors, groups), (input.rows, input.rounded), panels, put);
                 }
-                row += rows;
+                for panel in panels {
+                    let bytes = &bytes[panel * groups * LANES..(panel + 1) * groups * LANES];
+                    let factors = &factors[panel * groups..(panel + 1) * groups];
+                    in_tiles(0..input.rows, |rows, products| {
+                        int8::tile(bytes, factors, input.rounded.rows(rows.clone(), groups), products);
+                        rows.zip(products).for_each(|(row, products)| put(row, panel, products));
+                    });
+                }
             }
         }
+    }
+}
+
+/// Cuts rows into eight, four, two or one at a time: what is left decides, and nothing in a result depends on it.
+#[inline(always)]
+fn in_tiles(rows: Range<usize>, mut work: impl FnMut(Range<usize>, &mut [[f32; LANES]; TILE])) {
+    let mut products = [[0f32; LANES]; TILE];
+    let mut start = rows.start;
+    while start < rows.end {
+        let end = start + TILE.min(1 << (rows.end - start).ilog2());
+        work(start..end, &mut products);
+        start = end;
     }
 }
 
@@ -187,7 +201,8 @@ pub(crate) fn mixed(numbers: impl Iterator<Item = u64>) -> u64 {
 }
 
 impl<'a> Rounded<'a> {
-    fn rows(self, rows: Range<usize>, groups: usize) -> Rounded<'a> {
+    /// Some of them.
+    pub(super) fn rows(self, rows: Range<usize>, groups: usize) -> Rounded<'a> {
         let (start, end) = (rows.start * groups, rows.end * groups);
         Rounded {
             quads: &self.quads[start * LANES..end * LANES],
@@ -243,10 +258,10 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    fn check(rows: usize, outs: usize, ins: usize, form: WeightForm) {
-        let (w, x) = (Random::new(1).normals(outs * ins, 1.0), Random::new(2).normals(rows * ins, 1.0));
-        let matrix = Panels::pack(&w, ins, form);
-        assert_eq!((matrix.outs, matrix.ins, matrix.count()), (outs, ins, outs.div_ceil(LANES)));
+    /// The products of rows with all outputs of a matrix.
+    fn products(matrix: &Panels, x: &[f32]) -> Vec<f32> {
+        let (outs, ins) = (matrix.outs, matrix.ins);
+        let rows = x.len() / ins;
         let groups = ins.div_ceil(GROUP);
         let (mut quads, mut factors, mut offsets) =
             (vec![0; rows * groups * LANES], vec![0.0; rows * groups], vec![0; rows * groups]);
@@ -257,7 +272,7 @@ mod tests {
         }
         let rounded = Rounded { quads: &quads, factors: &factors, offsets: &offsets };
         let mut y = vec![f32::NAN; rows * outs];
-        matrix.multiply(Input { rows, plain: &x, rounded }, 0..matrix.count(), |row, panel, products| {
+        matrix.multiply(Input { rows, plain: x, rounded }, 0..matrix.count(), |row, panel, products| {
             for (lane, product) in products.iter().enumerate() {
                 match y.get_mut(row * outs + panel * LANES + lane).filter(|_| panel * LANES + lane < outs) {
                     Some(y) => *y = *product,
@@ -265,6 +280,14 @@ mod tests {
                 }
             }
         });
+        y
+    }
+
+    fn check(rows: usize, outs: usize, ins: usize, form: WeightForm) {
+        let (w, x) = (Random::new(1).normals(outs * ins, 1.0), Random::new(2).normals(rows * ins, 1.0));
+        let matrix = Panels::pack(&w, ins, form);
+        assert_eq!((matrix.outs, matrix.ins, matrix.count()), (outs, ins, outs.div_ceil(LANES)));
+        let y = products(&matrix, &x);
         let allowed = if form == WeightForm::F32 { 1e-5 } else { 0.04 } * (ins as f32).sqrt();
         let mut weights = vec![0f32; ins];
         for out in 0..outs {
@@ -286,6 +309,21 @@ mod tests {
         for (rows, outs, ins) in [(1, 1, 1), (1, 17, 64), (3, 16, 65), (8, 40, 200), (15, 5, 96), (23, 33, 320)] {
             check(rows, outs, ins, WeightForm::F32);
             check(rows, outs, ins, WeightForm::Int8);
+        }
+    }
+
+    #[test]
+    fn a_row_gets_the_same_products_whatever_is_beside_it() {
+        for form in [WeightForm::F32, WeightForm::Int8] {
+            for (rows, outs, ins) in [(16, 16, 64), (17, 40, 96), (31, 33, 320), (32, 16, 300), (67, 20, 600)] {
+                let (w, mut x) = (Random::new(5).normals(outs * ins, 1.0), Random::new(6).normals(rows * ins, 1.0));
+                x[3] = 80.0;
+                x[ins * (rows - 1)] = -3e5;
+                let matrix = Panels::pack(&w, ins, form);
+                let bits = |y: Vec<f32>| y.into_iter().map(f32::to_bits).collect::<Vec<u32>>();
+                let alone = x.chunks(ins).flat_map(|row| bits(products(&matrix, row))).collect::<Vec<_>>();
+                assert_eq!(bits(products(&matrix, &x)), alone, "{rows}×{outs}×{ins}, {form:?}");
+            }
         }
     }
 }
