@@ -108,6 +108,7 @@ fn apply(edit: &Edit) -> Verdict {
         | Change::EndBefore { .. }
         | Change::DeleteReference { .. }
         | Change::WithholdMessage { .. }
+        | Change::ResetRole { .. }
         | Change::ResetDuty { .. } => Verdict::Remove,
         Change::AddReference { .. } => Verdict::Add,
         Change::LowerCapacity { .. } => Verdict::Lower,
@@ -162,6 +163,7 @@ fn act(change: &Change) -> String {
     match change {
         Change::DeleteReference { agent, parent } => format!("not letting `{agent}` read `{parent}`"),
         Change::AddReference { agent, parent, .. } => format!("letting `{agent}` read `{parent}` too"),
+        Change::ResetRole { agent } => format!("giving `{agent}` the title of its base role"),
         Change::ResetDuty { agent } => format!("giving `{agent}` the duty of its base role"),
         Change::LowerCapacity { agent } => format!("running `{agent}` one level lower"),
         Change::RaiseCapacity { agent } => format!("running `{agent}` one level higher"),

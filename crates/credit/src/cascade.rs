@@ -85,6 +85,7 @@ fn edited_agent(edit: &Edit) -> Option<&str> {
     match &edit.change {
         Change::DeleteReference { agent, .. }
         | Change::AddReference { agent, .. }
+        | Change::ResetRole { agent }
         | Change::ResetDuty { agent }
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }

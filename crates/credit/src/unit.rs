@@ -53,7 +53,7 @@ pub struct CreditEntry {
 pub fn unit_of(edit: &Edit) -> Unit {
     match edit.family {
         Family::Agent => Unit::Agent,
-        Family::Duty | Family::Capacity => Unit::Role,
+        Family::Role | Family::Duty | Family::Capacity => Unit::Role,
         Family::Dependency | Family::Share | Family::Message => Unit::Message,
         Family::Answer | Family::Stop => Unit::Orchestrator,
     }
@@ -67,7 +67,8 @@ pub fn target_of(edit: &Edit) -> String {
         }
         Change::WithholdMessage { from, to } => message(from, to),
         Change::ShareAnswer { agent } | Change::ShareReply { agent } => message(agent, "*"),
-        Change::ResetDuty { agent }
+        Change::ResetRole { agent }
+        | Change::ResetDuty { agent }
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }
         | Change::RemoveAgent { agent }

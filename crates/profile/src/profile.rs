@@ -279,6 +279,7 @@ pub(crate) fn reached(plan: &Plan, edit: &Edit) -> Vec<String> {
     let (start, itself) = match &edit.change {
         Change::DeleteReference { agent, .. }
         | Change::AddReference { agent, .. }
+        | Change::ResetRole { agent }
         | Change::ResetDuty { agent }
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }

@@ -19,6 +19,8 @@ pub use enumerate::{edits, endings};
 pub enum Family {
     /// Delete or add one reference.
     Dependency,
+    /// Roll the identity back to the base role.
+    Role,
     /// Roll the duty back to the base role.
     Duty,
     /// One level down or up.
@@ -37,8 +39,9 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 8] = [
+    pub const ALL: [Family; 9] = [
         Family::Dependency,
+        Family::Role,
         Family::Duty,
         Family::Capacity,
         Family::Agent,
@@ -52,6 +55,7 @@ impl Family {
     pub fn as_str(self) -> &'static str {
         match self {
             Family::Dependency => "dependency",
+            Family::Role => "role",
             Family::Duty => "duty",
             Family::Capacity => "capacity",
             Family::Agent => "agent",
@@ -118,6 +122,11 @@ pub enum Change {
         parent: String,
         /// The place in its list, from 0.
         at: usize,
+    },
+    /// `agent` goes by its base role's title.
+    ResetRole {
+        /// Whose role.
+        agent: String,
     },
     /// `agent` does its base role's duty.
     ResetDuty {
@@ -212,6 +221,7 @@ impl Edit {
         let (family, decision, forward) = match &change {
             Change::DeleteReference { .. } => (Family::Dependency, Decision::Communicate, true),
             Change::AddReference { .. } => (Family::Dependency, Decision::Communicate, false),
+            Change::ResetRole { .. } => (Family::Role, Decision::Delegate, true),
             Change::ResetDuty { .. } => (Family::Duty, Decision::Delegate, true),
             Change::LowerCapacity { .. } => (Family::Capacity, Decision::Delegate, true),
             Change::RaiseCapacity { .. } => (Family::Capacity, Decision::Delegate, false),
@@ -235,6 +245,7 @@ impl Edit {
                 position(agent).map(Field::After)
             }
             Change::WithholdMessage { to, .. } => position(to).map(Field::After),
+            Change::ResetRole { agent } => position(agent).map(Field::Role),
             Change::ResetDuty { agent } => position(agent).map(Field::Duty),
             Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
             Change::RemoveAgent { agent } | Change::EndBefore { agent } => position(agent).map(Field::Agent),
@@ -262,7 +273,8 @@ impl Edit {
             Change::AnswerBy { .. } => Change::AnswerBy { rule: plan.answer_rule() },
             Change::Stop => Change::Review,
             Change::Review => Change::Stop,
-            Change::ResetDuty { .. }
+            Change::ResetRole { .. }
+            | Change::ResetDuty { .. }
             | Change::RemoveAgent { .. }
             | Change::EndBefore { .. }
             | Change::WithholdMessage { .. } => return None,
@@ -281,6 +293,7 @@ impl fmt::Display for Change {
         match self {
             Change::DeleteReference { agent, parent } => write!(formatter, "{agent} no longer reads {parent}"),
             Change::AddReference { agent, parent, .. } => write!(formatter, "{agent} also reads {parent}"),
+            Change::ResetRole { agent } => write!(formatter, "{agent} has the title of its base role"),
             Change::ResetDuty { agent } => write!(formatter, "{agent} does the duty of its base role"),
             Change::LowerCapacity { agent } => write!(formatter, "{agent} runs one capacity level lower"),
             Change::RaiseCapacity { agent } => write!(formatter, "{agent} runs one capacity level higher"),

@@ -29,7 +29,7 @@ impl Arm {
 }
 
 /// All arms. `full` is the recipe as it is.
-pub const ARMS: [Arm; 26] = [
+pub const ARMS: [Arm; 27] = [
     Arm { name: "full", about: "the recipe as it is", change: |_| {} },
     Arm {
         name: "plain",
@@ -116,6 +116,7 @@ pub const ARMS: [Arm; 26] = [
         about: "no edits of references",
         change: |recipe| without(recipe, Family::Dependency),
     },
+    Arm { name: "no-role", about: "no edits of identities", change: |recipe| without(recipe, Family::Role) },
     Arm { name: "no-duty", about: "no edits of duties", change: |recipe| without(recipe, Family::Duty) },
     Arm { name: "no-capacity", about: "no edits of levels", change: |recipe| without(recipe, Family::Capacity) },
     Arm { name: "no-agent", about: "no removal of agents", change: |recipe| without(recipe, Family::Agent) },

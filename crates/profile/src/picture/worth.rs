@@ -25,6 +25,7 @@ impl<'a> Effects<'a> {
     pub fn advice_on(&self, id: &str) -> impl Iterator<Item = &'a str> {
         let is_its = move |effect: &&Effect| match &effect.edit.change {
             Change::RemoveAgent { agent }
+            | Change::ResetRole { agent }
             | Change::ResetDuty { agent }
             | Change::LowerCapacity { agent }
             | Change::RaiseCapacity { agent }

@@ -62,6 +62,13 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String])
             }
             after.insert(*at, parent.clone());
         }
+        Change::ResetRole { agent } => {
+            let agent = find(spec, agent)?;
+            if !has_own_role(agent, language) {
+                return refuse("it has no role of its own");
+            }
+            agent.role = None;
+        }
         Change::ResetDuty { agent } => {
             let agent = find(spec, agent)?;
             if !has_own_duty(agent, language) {
@@ -123,6 +130,12 @@ fn set<T: PartialEq>(place: &mut T, value: T, edit: &Edit) -> Result<Vec<Field>,
     }
     *place = value;
     Ok(Vec::new())
+}
+
+/// Whether the role is written and says something else than the base role's title.
+pub(super) fn has_own_role(agent: &Agent, language: &Language) -> bool {
+    let inherited = language.roles.get(&agent.base).map(|role| role.title.as_str());
+    agent.role.is_some() && agent.role.as_deref() != inherited
 }
 
 /// Whether the duty is written and says something else than the base role.

@@ -1,6 +1,6 @@
 //! Every edit that applies to a team.
 
-use super::apply::{ended, has_own_duty, neighbour, without};
+use super::apply::{ended, has_own_duty, has_own_role, neighbour, without};
 use super::{Change, Edit};
 use crate::{AnswerRule, Language, Next, Plan, Share};
 
@@ -46,10 +46,13 @@ fn existence(plan: &Plan, position: usize, language: &Language, changes: &mut Ve
     }
 }
 
-/// Its duty, capacity and share.
+/// Its role, duty, capacity and share.
 fn delegation(plan: &Plan, position: usize, language: &Language, changes: &mut Vec<Change>) {
     let Some(agent) = plan.spec().agents.get(position) else { return };
     let id = || agent.id.clone();
+    if has_own_role(agent, language) {
+        changes.push(Change::ResetRole { agent: id() });
+    }
     if has_own_duty(agent, language) {
         changes.push(Change::ResetDuty { agent: id() });
     }
