@@ -39,6 +39,8 @@ pub fn is_right(
 
 /// A duty that helps.
 pub const DUTY: &str = "Work with care.";
+/// Who has this role works as well as who has that duty.
+pub const ROLE: &str = "Careful reader";
 
 /// A fake worker of that world. A task says how hard it is and gives everybody a number; luck is that number, shifted by
 /// the seed. So over all tasks of a difficulty, whatever the seed, every combination of luck comes exactly once.
@@ -53,7 +55,7 @@ impl Worker for FakeEnumerable {
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();
         let luck = (luck(combination as u64, member) + request.seed) % VALUES;
         let readings = brief.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
-        let right = is_right(luck, request.level, brief.duty == DUTY, readings, hard);
+        let right = is_right(luck, request.level, brief.duty == DUTY || brief.role == ROLE, readings, hard);
         let text = format!("I thought about it.\nAnswer: {}", u8::from(right));
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();
         let usage = Usage { tokens_in, tokens_out: text.len() as u64, counted: true };

@@ -1,7 +1,7 @@
 //! Effects are what enumeration says, and intervals cover them as often as they say.
 
 use crate::common::{contrasts, effect, plan, profile_of, wait, work};
-use crate::enumerable::{DIFFICULTIES, DUTY, LUCKS, all_cases, cases, enumerable};
+use crate::enumerable::{DIFFICULTIES, DUTY, LUCKS, ROLE, all_cases, cases, enumerable};
 use crate::oracle::{Team, member};
 use lemon_credit::estimate::{ClusteredPaired, Paired};
 use lemon_eval::Case;
@@ -35,6 +35,7 @@ fn voting() -> Study {
         known(Change::DeleteReference { agent: id("c"), parent: id("a") }, |team| team.member(2).reads = vec![1]),
         known(Change::AddReference { agent: id("b"), parent: id("a"), at: 0 }, |team| team.member(1).reads = vec![0]),
         known(Change::ResetDuty { agent: id("a") }, |team| team.member(0).dutiful = false),
+        known(Change::ResetRole { agent: id("c") }, |team| team.member(2).dutiful = false),
         known(Change::LowerCapacity { agent: id("a") }, |team| team.member(0).level = 0),
         known(Change::RaiseCapacity { agent: id("b") }, |team| team.member(1).level = 1),
         known(Change::RemoveAgent { agent: id("b") }, |team| {
@@ -53,12 +54,12 @@ fn voting() -> Study {
 agents:
   - {id: a, base: solver, duty: Work with care., capacity: medium}
   - {id: b, base: solver, capacity: small, share: answer}
-  - {id: c, base: solver, capacity: medium, after: [a, b]}
+  - {id: c, base: solver, role: Careful reader, capacity: medium, after: [a, b]}
 answer: {from: [a, b, c], by: vote}
 ";
-    assert!(text.contains(DUTY));
+    assert!(text.contains(DUTY) && text.contains(ROLE));
     let members =
-        vec![member(0, 1, true, false, &[]), member(1, 0, false, true, &[]), member(2, 1, false, false, &[0, 1])];
+        vec![member(0, 1, true, false, &[]), member(1, 0, false, true, &[]), member(2, 1, true, false, &[0, 1])];
     let team = Team { members, from: vec![0, 1, 2], rule: AnswerRule::Vote, reviewed: false };
     Study { name: "vote", text, team, changes }
 }
