@@ -237,8 +237,9 @@ mod tests {
 
     #[test]
     fn the_recipes_that_come_along_can_be_read_and_say_what_to_expect() {
-        let words = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/words.toml");
-        for name in RECIPES.map(|(name, _)| name).into_iter().chain([words]) {
+        let ours =
+            ["words-start", "words"].map(|name| format!("{}/../../recipes/{name}.toml", env!("CARGO_MANIFEST_DIR")));
+        for name in RECIPES.map(|(name, _)| name).into_iter().chain(ours.iter().map(String::as_str)) {
             let recipe = recipe(name).map_err(|_| name).unwrap();
             assert!(recipe.about.contains("Seen") && recipe.steps > 0, "{name}");
             // What is written is read back the same.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const SEVEN: &str = include_str!("../../../../examples/seven.yaml");
-const FAMILIES: [&str; 8] = ["dependency", "duty", "capacity", "agent", "share", "answer", "stop", "message"];
+const FAMILIES: [&str; 9] = ["dependency", "duty", "capacity", "agent", "share", "answer", "stop", "message", "role"];
 
 fn folder() -> Folder {
     Folder::with_pair().file("seven.yaml", SEVEN)

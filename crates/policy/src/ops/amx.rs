@@ -11,10 +11,8 @@ use super::panels::{Floats, LANES, Rounded};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Rows that are multiplied at a time; fewer are left to others.
-pub(super) const ROWS: usize = 16;
-
 /// The tiles of this thread, ready to multiply until it is dropped.
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 pub(super) struct Tiles {
     /// They are this thread's: it can be neither sent nor shared.
     _here: PhantomData<*const ()>,
@@ -27,6 +25,9 @@ mod linux {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
     use std::sync::OnceLock;
+
+    /// Rows that are multiplied at a time; fewer are left to others.
+    const ROWS: usize = 16;
 
     /// What tiles look like: each of the eight has sixteen rows of 64 bytes.
     #[repr(C, align(64))]
