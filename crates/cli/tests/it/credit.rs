@@ -60,7 +60,7 @@ fn as_json() {
     assert_eq!(effects.iter().find(lowered).unwrap()["change"], "check runs one capacity level lower");
     assert_eq!((&found["complete"], &found["baseline"]["runs"]), (&true.into(), &24.into()));
     assert!(found["baseline"]["rewards"]["success"].is_f64());
-    assert_eq!(list(&found["cascades"]).len(), 8);
+    assert_eq!(list(&found["cascades"]).len(), FAMILIES.len());
     assert!(found["reuse"]["calls_reused"].as_u64() > found["reuse"]["calls"].as_u64(), "{}", found["reuse"]);
 }
 

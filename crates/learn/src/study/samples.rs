@@ -47,8 +47,9 @@ pub fn learned(study: &str, regime: &str, arm: &str, seed: u64, reward: f64) -> 
         })
         .collect();
     if !arm.starts_with("plain") {
-        run.families =
-            Family::ALL.into_iter().take(7).zip(1..).map(|(family, at)| (family, report(at, noise()))).collect();
+        // A table of choices has no roles of its own.
+        let families = Family::ALL.into_iter().filter(|family| *family != Family::Role).take(7);
+        run.families = families.zip(1..).map(|(family, at)| (family, report(at, noise()))).collect();
     }
     run
 }
