@@ -124,7 +124,11 @@ mod tests {
         #[test]
         fn everything_but_names_stays(text in "([A-Z]?[a-z]{1,5}|[0-9]{1,3}|é|Él)([ .,?]([A-Z]?[a-z]{1,5}|[0-9]{1,2})){0,12}") {
             let plain = made_alike(&text);
-            prop_assert_eq!(made_alike(&plain), plain.clone());
+            // Whoever kept a name for want of another would get one the next time.
+            let capitalised: HashSet<_> = words(&text).map(|it| it.word).filter(|word| may_be_name(word)).collect();
+            if capitalised.len() <= INSTEAD.len() {
+                prop_assert_eq!(made_alike(&plain), plain.clone());
+            }
             let numbers = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
             prop_assert_eq!(numbers(&plain), numbers(&text));
             prop_assert_eq!(words(&plain).count(), words(&text).count());

@@ -108,25 +108,13 @@ mod linux {
     /// Whether the processor has tiles for bytes, and the system lets this process use them.
     fn ask() -> bool {
         const TILES_AND_BYTES: u32 = 1 << 24 | 1 << 25;
-        const ASK_FOR_STATE: i64 = 0x1023;
-        const STATE_OF_TILES: i64 = 18;
+        const ASK_FOR_STATE: libc::c_ulong = 0x1023;
+        const STATE_OF_TILES: libc::c_ulong = 18;
         if !is_x86_feature_detected!("avx512f") || __cpuid_count(7, 0).edx & TILES_AND_BYTES != TILES_AND_BYTES {
             return false;
         }
-        let mut answer = 158i64; // arch_prctl
         // SAFETY: a system call that writes no memory.
-        unsafe {
-            asm!(
-                "syscall",
-                inout("rax") answer,
-                in("rdi") ASK_FOR_STATE,
-                in("rsi") STATE_OF_TILES,
-                out("rcx") _,
-                out("r11") _,
-                options(nostack),
-            );
-        }
-        answer == 0
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ASK_FOR_STATE, STATE_OF_TILES) == 0 }
     }
 
     /// Sums one group.
