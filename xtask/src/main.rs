@@ -114,6 +114,8 @@ fn suite() -> Result<()> {
     let mut command = cargo(&["test", "--workspace"]);
     // A snapshot that differs fails; it is never rewritten here.
     command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
+    // Servers that tests start are on this machine, whatever proxy it has for others.
+    command.env("NO_PROXY", "127.0.0.1,localhost");
     // The same tests draw the same cases; set another seed, or run `cargo test`, to draw others.
     if env::var_os(PROPERTY_SEED).is_none() {
         command.env(PROPERTY_SEED, "1");

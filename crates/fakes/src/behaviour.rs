@@ -15,6 +15,8 @@ pub(crate) const FAKE_TEXT: &str = "A fake reply, made without a model.";
 pub struct Behaviour {
     /// How long it waits before a reply begins. Refusals (bad key, bad request) come at once.
     pub latency: Duration,
+    /// No reply begins before so many requests were being answered at the same time; faster callers wait for them.
+    pub together: usize,
     /// How long each word of a reply takes on top: between the words of a stream, or before a whole reply.
     pub per_token: Duration,
     /// The key a caller must show as `Authorization: Bearer KEY`; without it the answer is 401.
@@ -113,6 +115,7 @@ impl Default for Behaviour {
     fn default() -> Self {
         Behaviour {
             latency: Duration::ZERO,
+            together: 0,
             per_token: Duration::ZERO,
             api_key: None,
             models: vec!["fake".to_owned()],
@@ -146,6 +149,12 @@ impl Behaviour {
     #[must_use]
     pub fn latency_ms(self, ms: u64) -> Self {
         Behaviour { latency: Duration::from_millis(ms), ..self }
+    }
+
+    /// Sets [`Behaviour::together`].
+    #[must_use]
+    pub fn together(self, requests: usize) -> Self {
+        Behaviour { together: requests, ..self }
     }
 
     /// Sets [`Behaviour::per_token`].

@@ -149,6 +149,9 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     match answer {
         Answer::Never => pending().await,
         Answer::Http(http) => {
+            while seen.peak_in_flight() < behaviour.together {
+                clock::sleep(Duration::from_millis(1)).await;
+            }
             wait(behaviour.latency.saturating_add(http.delay)).await;
             respond(http, Some(in_flight))
         }

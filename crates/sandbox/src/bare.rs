@@ -28,7 +28,7 @@ pub(crate) struct Bare {
 impl Bare {
     pub fn start(interpreter: &Interpreter, launch: &Launch<'_>) -> Result<Self, SandboxError> {
         let dir = tempfile::Builder::new()
-            .prefix("lemon-sandbox-")
+            .prefix(&format!("lemon-sandbox-{}-", std::process::id()))
             .tempdir()
             .map_err(SandboxError::io("create a directory for the program"))?;
         for (name, content) in launch.files {

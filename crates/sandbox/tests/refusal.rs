@@ -4,9 +4,15 @@
 
 mod common;
 
-use std::{collections::BTreeMap, os::unix::process::CommandExt, process::Command, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    os::unix::process::CommandExt,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
-use common::{alone, assert_nothing_left, doubling, limits, sandbox};
+use common::{alone, assert_nothing_left, doubling, limits, sandbox, what_is_left};
 use lemon_sandbox::{FailureKind::*, Limits, Policy, Sandbox, SandboxError};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq, SeccompCondition, SeccompFilter,
@@ -140,7 +146,8 @@ fn as_a_parent_to_be_killed() {
 fn without_a_sandbox_there_are_still_limits() {
     let _alone = alone();
     let Ok(sandbox) = Sandbox::new(Policy::UnsafeNoSandbox) else { return eprintln!("skipped: no Python") };
-    let brief = Limits { wall: Duration::from_secs(3), cpu_s: 1, ..limits() };
+    let usual = Limits { cpu_s: 1, ..limits() };
+    let brief = Limits { wall: Duration::from_secs(3), ..usual.clone() };
     let cases = [
         ("def f(x): return 2 * x\n", None),
         ("def f(x): return x\n", Some(AssertionFailed)),
@@ -156,10 +163,14 @@ fn without_a_sandbox_there_are_still_limits() {
         ("import os, time\nif os.fork() == 0:\n    os.close(4); time.sleep(1000)\nos._exit(0)\n", Some(EarlyExit)),
     ];
     for (code, expected) in cases {
-        let verdict = sandbox.run_python(&doubling(code), &brief).unwrap();
+        let limits = if code.contains("sleep(100)") { &brief } else { &usual };
+        let verdict = sandbox.run_python(&doubling(code), limits).unwrap();
         assert_eq!(verdict.failure(), expected, "{code}\n{verdict:?}");
         // Orphans are for the system to reap: give it a moment.
-        thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        while !what_is_left().is_empty() && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
         assert_nothing_left();
     }
 }

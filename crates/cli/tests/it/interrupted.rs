@@ -50,9 +50,12 @@ fn times_done(trace: &Trace) -> usize {
     trace.events.iter().filter(done).count()
 }
 
-/// Kills a process, with a signal that cannot be caught, at some instant of the time that all of it would take.
-fn kill_after(process: &mut Child, draws: &mut Draws, kills: usize) {
-    std::thread::sleep(Duration::from_millis(20 + draws.below(700 / (kills as u64 + 1))));
+/// Kills a process, with a signal that cannot be caught, a moment after it has made some of the ten calls or more that all of it
+/// would make: at its start, or in the middle, however slow the machine is.
+fn kill_in_the_middle(process: &mut Child, endpoint: &FakeEndpoint, draws: &mut Draws, kills: usize) {
+    let (calls, wait) = (endpoint.calls() + draws.below(10 / kills as u64 + 1), draws.below(60));
+    wait_until("calls, or the end", || endpoint.calls() >= calls || process.try_wait().unwrap().is_some());
+    std::thread::sleep(Duration::from_millis(wait));
     process.kill().unwrap();
     process.wait().unwrap();
 }
@@ -73,7 +76,7 @@ fn check_killed(seed: u64, kills: usize, more: &str) {
             Some(id) => vec!["run", "--resume", id, "--json"],
         };
         let mut process = folder.start(&args);
-        kill_after(&mut process, &mut draws, kills);
+        kill_in_the_middle(&mut process, &endpoint, &mut draws, kills);
         if let Some(run) = folder.runs().first() {
             let now = calls_of_finished(&folder, run["run_id"].as_str().unwrap(), &endpoint);
             for (role, calls) in &finished {
@@ -135,7 +138,7 @@ fn check_batch_killed(seed: u64, kills: usize) {
         let batch = batch();
         let args = batch.as_ref().map_or(begin.to_vec(), |batch| vec!["run", "--resume", batch, "--json"]);
         let mut process = folder.start(&args);
-        kill_after(&mut process, &mut draws, kills);
+        kill_in_the_middle(&mut process, &endpoint, &mut draws, kills);
         for run in folder.runs().iter().filter(|run| run["stop_reason"] == "answered") {
             let question = run["question"].as_str().unwrap();
             let before = finished.insert(question.to_owned(), calls(question));

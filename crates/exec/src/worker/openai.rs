@@ -158,14 +158,19 @@ impl EndpointState {
 pub fn http_client() -> Result<reqwest::Client, String> {
     // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .connect_timeout(Duration::from_secs(10))
-        .tcp_nodelay(true)
-        // A redirected request would carry its key to somebody else.
-        .redirect(reqwest::redirect::Policy::none())
-        // Trying again is the driver's to decide: every request counts.
-        .retry(reqwest::retry::never())
+    let builder = || {
+        reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .tcp_nodelay(true)
+            // A redirected request would carry its key to somebody else.
+            .redirect(reqwest::redirect::Policy::none())
+            // Trying again is the driver's to decide: every request counts.
+            .retry(reqwest::retry::never())
+    };
+    // A bare machine has no certificates to trust. It can still ask a server without encryption, such as its own.
+    builder()
         .build()
+        .or_else(|_| builder().tls_certs_only([]).build())
         .map_err(|error| format!("no HTTP client: {}", describe(&error)))
 }
 
@@ -446,6 +451,9 @@ fn describe(error: &reqwest::Error) -> String {
         text.push_str(": ");
         text.push_str(&inner.to_string());
         cause = inner.source();
+    }
+    if text.contains("UnknownIssuer") {
+        text.push_str(" (this machine trusts nobody who vouches for it; SSL_CERT_FILE names whom to trust)");
     }
     text
 }

@@ -28,7 +28,7 @@ fn wide(count: usize) -> String {
 
 #[tokio::test]
 async fn sixty_four_at_once_share_one_account() {
-    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(20)).unwrap();
+    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(20).together(64)).unwrap();
     let mut runner = runner(http(&fake, true), &wide(64));
     runner.backend.levels.iter_mut().for_each(|level| level.gate = Arc::new(tokio::sync::Semaphore::new(64)));
     let trace = run(&runner).await;

@@ -2,18 +2,19 @@
 
 use crate::common::*;
 use futures::future::join_all;
-use lemon_exec::worker::Endpoint;
+use lemon_exec::worker::{Endpoint, OpenAi};
 use lemon_exec::{OnParentFailure, Settings};
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, StopReason, Trace};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One agent meets the fault, its sibling does not, and a third reads both.
 const TEAM: &str = "
 agents:
   - {id: bad, base: solver, role: Victim, capacity: small}
-  - {id: good, base: solver, role: Sibling, capacity: small}
+  - {id: good, base: solver, role: Sibling, capacity: medium}
   - {id: last, base: critic, role: Reader, capacity: large, after: [bad, good]}
 answer: {from: [last], by: last}
 ";
@@ -39,8 +40,10 @@ async fn run_with(fault: FakeReply, stream: bool, policy: OnParentFailure) -> (T
         if victim { fault.clone() } else { FakeReply::Text(SIBLING_SAYS.into()) }
     }));
     let fake = fake.unwrap();
-    let timeout = Duration::from_secs_f64(if hangs { 0.3 } else { 20.0 });
-    let mut runner = runner(serve(Endpoint { stream, timeout, ..endpoint(&fake) }), TEAM);
+    // The victim's level is soon given up where it never answers; those who answer have all the time they need.
+    let usual = Endpoint { stream, ..endpoint(&fake) };
+    let victim_s = Endpoint { timeout: if hangs { Duration::from_secs(1) } else { usual.timeout }, ..usual.clone() };
+    let mut runner = runner(Arc::new(OpenAi::new(vec![victim_s, usual.clone(), usual]).unwrap()), TEAM);
     runner.settings = Settings { on_parent_failure: policy, ..settings() };
     (run(&runner).await, fake)
 }

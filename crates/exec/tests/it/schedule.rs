@@ -51,7 +51,8 @@ fn wide(count: usize) -> String {
 }
 
 async fn check_peak(limit: impl FnOnce(&mut Runner), expected: usize) {
-    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(10)).unwrap();
+    // So many do come together, and then there is time for one too many.
+    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(10).together(expected)).unwrap();
     let mut runner = runner(http(&fake, true), &wide(24));
     limit(&mut runner);
     let trace = run(&runner).await;
@@ -75,7 +76,7 @@ async fn no_more_calls_at_a_time_than_allowed() {
 
 #[tokio::test]
 async fn a_level_s_gate_holds_for_all_runs_together() {
-    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(10)).unwrap();
+    let fake = FakeEndpoint::start(Behaviour::text("Answer: 68").latency_ms(10).together(6)).unwrap();
     let mut runner = runner(http(&fake, true), &wide(12));
     runner.backend.levels.iter_mut().for_each(|level| level.gate = Arc::new(Semaphore::new(3)));
     let runs = (0..4).map(|_| run(&runner));

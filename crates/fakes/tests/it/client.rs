@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 /// After this long without a byte an exchange counts as silent. Only exchanges that hang reach it; it is long enough
 /// for a busy machine.
-const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What came back.
 #[derive(Debug, PartialEq)]

@@ -243,20 +243,20 @@ fn a_full_queue_refuses() {
 #[test]
 fn a_late_small_caller_is_not_starved() {
     let engine = engine(EngineSettings { width: 2, ..settings(WeightForm::Int8) });
-    let big: Vec<Ticket> = (0..300).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let big: Vec<Ticket> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
     let late = engine.try_submit(Request { caller: 1, ..request(7) }).unwrap();
     late.wait().unwrap();
-    assert!(engine.status().waiting > 200, "{:?}", engine.status());
+    assert!(engine.status().waiting > 2000, "{:?}", engine.status());
     drop(big);
 }
 
 #[test]
 fn closing_an_engine_lets_everybody_go() {
     let engine = engine(EngineSettings { width: 2, ..settings(WeightForm::Int8) });
-    let tickets: Vec<Ticket> = (0..200).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let tickets: Vec<Ticket> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
     drop(engine);
     let closed = tickets.into_iter().map(Ticket::wait).filter(|it| *it == Err(ServeError::Closed));
-    assert!(closed.count() > 100);
+    assert!(closed.count() > 1000);
 }
 
 #[test]
@@ -389,7 +389,7 @@ impl std::task::Wake for Owner {
 fn an_engine_may_be_dropped_in_its_own_thread() {
     let engine = engine(EngineSettings { width: 1, ..settings(WeightForm::Int8) });
     // Enough before it that it is still waited for when it is asked after.
-    let _before: Vec<Ticket> = (0..30).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let _before: Vec<Ticket> = (0..300).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
     let mut ticket = engine.try_submit(long(1)).unwrap();
     let owner = Arc::new(Owner { engine: std::sync::Mutex::new(Some(engine)), is_free: false.into() });
     let waker = std::task::Waker::from(owner.clone());

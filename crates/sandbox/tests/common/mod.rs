@@ -44,6 +44,8 @@ pub fn doubling(code: &str) -> Program {
 
 /// While it is held, no other test of this program runs anything.
 pub fn alone() -> MutexGuard<'static, ()> {
+    // Making the sandbox runs programs too.
+    sandbox();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -79,18 +81,23 @@ pub fn check_before_answer(body: &str, expected: Option<FailureKind>) {
 
 /// No process of ours is alive, and no directory of ours is left.
 pub fn assert_nothing_left() {
+    assert_eq!(what_is_left(), Vec::<String>::new());
+}
+
+/// Our processes that are alive, and our directories.
+pub fn what_is_left() -> Vec<String> {
     let label = format!("lemon-sandbox:{}:", std::process::id());
-    for command in command_lines() {
-        assert!(!command.contains(&label), "{command}");
-    }
+    let mut left: Vec<String> = command_lines().into_iter().filter(|command| command.contains(&label)).collect();
     // The first process of a namespace shows our own command line; it would be our child.
     for task in fs::read_dir("/proc/self/task").unwrap().flatten() {
         let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        assert_eq!(children, "", "children are left");
+        left.extend(children.split_whitespace().map(|child| format!("the child {child}")));
     }
-    let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("lemon-sandbox-")).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let directories = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let names = directories.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let ours = format!("lemon-sandbox-{}-", std::process::id());
+    left.extend(names.filter(|name| name.starts_with(&ours)));
+    left
 }
 
 /// Of all processes.
