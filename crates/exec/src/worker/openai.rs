@@ -9,6 +9,8 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY
 use reqwest::{Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::error::Error;
+use std::iter::successors;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -443,14 +445,14 @@ fn parse_retry_after(value: &str) -> Option<Duration> {
     httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
 }
 
-/// An HTTP error with its causes; the address in it never carries a key.
+/// An HTTP error by its causes. That a request was being sent, and where to, its reader knows.
 fn describe(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
+    let first: &dyn Error = error;
+    let causes = successors(Some(first), |&error| error.source()).map(ToString::to_string);
+    let is_known = |text: &String| text.starts_with("error sending request") || text.starts_with("client error");
+    let mut text = causes.filter(|text| !is_known(text)).collect::<Vec<_>>().join(": ");
+    if text.is_empty() {
+        text = error.to_string();
     }
     if text.contains("UnknownIssuer") {
         text.push_str(" (this machine trusts nobody who vouches for it; SSL_CERT_FILE names whom to trust)");
