@@ -157,7 +157,7 @@ pub fn backend(
     };
     let worker = match &args.record {
         None => worker,
-        Some(path) => Arc::new(Recording::create(path, worker).map_err(|error| {
+        Some(path) => Arc::new(Recording::create(path, kind.name(), worker).map_err(|error| {
             Fault::new(error).hint("a cassette is never overwritten: choose a new name, or move the old one away")
         })?),
     };
@@ -321,7 +321,7 @@ pub fn orchestrator(
     let file = |path: &PathBuf| read_file(&config.resolve(path));
     let prompted = || match workers {
         WorkerKind::InTheBox => Err(Fault::new("the models in the box solve word problems; they write no teams")
-            .hint("leave [orchestrator] out of the configuration, or give --spec FILE and set its kind to `fixed`")),
+            .hint("take `kind` out of [orchestrator], or make it `fixed` and give --spec FILE")),
         _ => prompted(config, language),
     };
     let learned = || -> Result<Arc<dyn Orchestrator>, Fault> {

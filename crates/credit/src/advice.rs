@@ -42,7 +42,7 @@ impl Default for AdviceSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Leave it out: an agent, a reference, a message, a duty of its own.
+    /// Leave it out: an agent, a reference, a message, a role or a duty of its own.
     Remove,
     /// Add the reference.
     Add,

@@ -41,7 +41,7 @@ use lemon_credit::economy::{Economy, Ledger};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Memory;
 use lemon_policy::{PolicyError, StepReport, StepSettings};
-use lemon_spec::Next;
+use lemon_spec::{Next, Plan};
 use metrics::{BeforeAfter, Means, Metrics, Timing};
 use recipe::{Form, Recipe};
 use serde::{Deserialize, Serialize};
@@ -362,8 +362,9 @@ fn account(economy: &mut Economy, groups: &[Vec<Episode>]) {
             .iter()
             .filter_map(|episode| {
                 let plans = episode.rounds.iter().filter_map(|round| round.plan.as_ref());
-                // For each agent: itself, base, duty, level, what it reads and what it shares; and rule and end.
-                let fields: usize = plans.map(|plan| 6 * plan.agents().len() + 2).sum();
+                // For each agent: itself, base, a role of its own, duty, level, what it reads and what it shares; and rule and end.
+                let roles = |plan: &Plan| plan.spec().agents.iter().filter(|agent| agent.role.is_some()).count();
+                let fields: usize = plans.map(|plan| 6 * plan.agents().len() + roles(plan) + 2).sum();
                 Some((episode.run.as_ref()?.outcome?, fields))
             })
             .collect();

@@ -1,5 +1,5 @@
 //! What is each decision of a team worth? This crate runs the counterfactuals that `credit` proposes, and makes a profile
-//! of them: for every agent, dependency, duty, capacity, share, aggregation and stop, what it is worth and what it costs.
+//! of them: for every agent, dependency, role, duty, capacity, share, aggregation and stop, what it is worth and what it costs.
 
 mod contrast;
 mod improve;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `lemon train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The recipe: `quick`, `full`, or a TOML file; `quick.toml` and `full.toml` in recipes/ say what every word means
+    /// The recipe: `quick`, `full`, or a TOML file; recipes/quick.toml says what the usual words mean
     #[arg(long, default_value = "quick", value_name = "NAME|FILE")]
     pub recipe: String,
     /// The folder of task sets: train on other splits, look at the test splits [default: tasks of our own]
@@ -22,6 +22,10 @@ pub struct TrainArgs {
     /// Steps at most [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
+    /// Worker tokens at most, of rollouts and counterfactuals together: it ends with the step that reaches them; looks at
+    /// held-out tasks come on top [default: the recipe's]
+    #[arg(long, value_name = "N")]
+    pub worker_tokens: Option<u64>,
     /// Where everything is kept: checkpoints, metrics, the model, a page
     #[arg(long, value_name = "DIR", default_value = "train")]
     pub out: PathBuf,

@@ -7,8 +7,9 @@ use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
 use crate::workers::choose;
-use crate::{println, runtime, setup, to_json};
+use crate::{in_the_box, println, runtime, setup, to_json};
 use lemon_exec::store::{RunMeta, Store};
+use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::{Language, diagnostic};
 use lemon_trace::export::html::html;
@@ -78,8 +79,14 @@ pub async fn prepare(
         _ => setup::worker_kind(config, args)?,
     };
     let quiet = args.quiet;
-    let chosen = choose(config, &args.endpoints, kind, questions, quiet).await?;
+    let mut chosen = choose(config, &args.endpoints, kind, questions, quiet).await?;
     let kind = chosen.kind;
+    let cassette = args.cassette.as_ref().or(before.worker_file.as_ref());
+    let is_of_the_box = |path| recorded_workers(path) == WorkerKind::InTheBox.name();
+    if kind == WorkerKind::Replay && chosen.levels.is_empty() && cassette.is_some_and(|path| is_of_the_box(path)) {
+        // So that the same orchestrator writes as when it was recorded.
+        chosen.levels = in_the_box::levels();
+    }
     let config = &Config { capacity: chosen.levels.clone(), ..config.clone() };
     let mut args = RunArgs {
         budget_tokens: args.budget_tokens.or(before.budget.tokens),
@@ -185,13 +192,17 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
     if args.json {
         println(&to_json(&result))?;
     } else {
-        explain_rejection(trace);
+        explain_rejection(trace, args.spec.as_deref());
         if let Some(answer) = &result.answer {
             println(answer)?;
         }
     }
     if let (false, Some(hint)) = (result.answered(), trace.summary().stop_reason.and_then(advice)) {
-        Fault::new(format!("the run ended with `{}`", result.stop_reason.unwrap_or("nothing"))).hint(hint).print();
+        let reason = result.stop_reason.unwrap_or("nothing");
+        let failures = || trace.summary().agents.into_iter().filter_map(|it| Some((it.id, it.failure?.message)));
+        let first = failures().next().map(|(agent, why)| format!("; {agent}: {why}"));
+        let why = first.filter(|_| trace.summary().stop_reason == Some(StopReason::AllAgentsFailed));
+        Fault::new(format!("the run ended with `{reason}`{}", why.unwrap_or_default())).hint(hint).print();
     }
     Ok(u8::from(!result.answered()))
 }
@@ -206,17 +217,18 @@ fn write_page(store: &Path, trace: &Trace) -> Result<PathBuf, Fault> {
 }
 
 /// Shows why no team could be had, as `lemon validate` would.
-fn explain_rejection(trace: &Trace) {
+fn explain_rejection(trace: &Trace, file: Option<&Path>) {
     if trace.summary().stop_reason != Some(StopReason::Rejected) {
         return;
     }
+    let name = file.map_or("the specification".into(), Path::to_string_lossy);
     let mut text = "";
     for event in &trace.events {
         match &event.kind {
             EventKind::Decision { text: written, .. } => text = written,
             EventKind::Rejection { diagnostics, .. } if !diagnostics.is_empty() => {
                 let color = console::colors_enabled_stderr();
-                eprintln!("{}", diagnostic::explain(diagnostics, text, "the specification", color).trim_end());
+                eprintln!("{}", diagnostic::explain(diagnostics, text, &name, color).trim_end());
             }
             _ => {}
         }
@@ -238,7 +250,9 @@ fn advice(reason: StopReason) -> Option<&'static str> {
         StopReason::AnswerAgentsFailed => {
             "the answer is what other agents gave; `lemon trace show` says who failed and why"
         }
-        StopReason::AllAgentsFailed => "`lemon trace show` says why each failed; `lemon doctor` checks the endpoints",
+        StopReason::AllAgentsFailed => {
+            "`lemon trace show` says why each failed; `lemon doctor`, with the same --base-url and --model, checks endpoints"
+        }
         StopReason::Cancelled => "nothing is lost; go on with --resume RUN",
         StopReason::Rejected => "mend the specification; `lemon validate FILE` checks it",
     })

@@ -111,7 +111,7 @@ async fn work(
         let result = result?;
         totals.add(result.as_ref());
         if let Some(result) = &result {
-            progress.add(result, totals.tokens);
+            progress.add(result, &totals);
         }
         waiting.insert(position, result);
         while let Some(result) = waiting.remove(&next) {
@@ -146,6 +146,10 @@ impl Totals {
         };
         *self.by_end.entry(result.stop_reason.unwrap_or("unfinished")).or_default() += 1;
         self.tokens += result.tokens.total;
+    }
+
+    fn ended(&self) -> usize {
+        self.by_end.values().sum()
     }
 
     fn count(&self, end: &str) -> usize {
@@ -247,8 +251,10 @@ impl Progress {
         }
         let all = batch.tasks.len();
         eprintln!(
-            "{}: {all} tasks; go on after an interruption with `lemon run --resume {}`",
-            batch.batch, batch.batch
+            "{}: {all} {}; go on after an interruption with `lemon run --resume {}`",
+            batch.batch,
+            if all == 1 { "task" } else { "tasks" },
+            batch.batch
         );
         if !console::Term::stderr().features().is_attended() {
             return Progress::Lines { all };
@@ -262,18 +268,21 @@ impl Progress {
         Progress::Bar(bar)
     }
 
-    fn add(&self, result: &RunResult, tokens: u64) {
+    fn add(&self, result: &RunResult, totals: &Totals) {
         match self {
             Progress::Silent => {}
             Progress::Lines { all } => {
                 let reason = result.stop_reason.unwrap_or("unfinished");
                 eprintln!(
-                    "{} of {all}: {reason}, {} tokens, {:.1} s",
-                    result.task_id, result.tokens.total, result.wall_s
+                    "{} of {all} · {}: {reason}, {} tokens, {:.1} s",
+                    totals.ended(),
+                    result.task_id,
+                    result.tokens.total,
+                    result.wall_s
                 );
             }
             Progress::Bar(bar) => {
-                bar.set_message(format!("{tokens} tokens"));
+                bar.set_message(format!("{} tokens", totals.tokens));
                 bar.inc(1);
             }
         }

@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::result::RunResult;
 use crate::{one_line, print, println, runtime, setup, to_json};
 use lemon_exec::store::{RunRow, Store};
-use lemon_exec::worker::http_client;
+use lemon_exec::worker::{http_client, http_error};
 use lemon_trace::Trace;
 use lemon_trace::export::html::html;
 use lemon_trace::export::jsonl::write_jsonl;
@@ -128,12 +128,7 @@ async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
         }
     }
     let response = request.send().await.map_err(|error| {
-        // The outer layers of this error only say that something failed.
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        let fault = Fault::new(format!("{url} cannot be reached: {cause}"));
+        let fault = Fault::new(format!("{url} cannot be reached: {}", http_error(&error)));
         Fault { code: 1, ..fault.hint("is a collector listening there for OTLP over HTTP?") }
     })?;
     let status = response.status();

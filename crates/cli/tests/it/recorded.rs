@@ -31,6 +31,21 @@ fn a_replay_is_the_run_again() {
     assert_eq!(folder.lemon(&["trace", "diff", "last", recorded["run_id"].as_str().unwrap()]).ok().code, Some(0));
 }
 
+/// The orchestrator that wrote for the models in the box writes for what was recorded of them.
+#[test]
+fn a_replay_of_the_models_in_the_box() {
+    let folder = Folder::new();
+    let task = "Ana has 3 pens. She buys 4 more pens. How many pens does she have now?";
+    let recorded = folder.lemon(&["run", task, "--json", "--record", "tape.jsonl"]).ok().json();
+    let replayed =
+        folder.lemon(&["run", task, "--json", "--workers", "replay", "--cassette", "tape.jsonl"]).ok().json();
+    let told = |result: &serde_json::Value| {
+        ["answer", "confidence", "tokens", "stop_reason"].map(|field| result[field].clone())
+    };
+    assert_eq!(told(&replayed), told(&recorded));
+    assert_eq!(replayed["agents"].as_array().map(Vec::len), recorded["agents"].as_array().map(Vec::len));
+}
+
 #[test]
 fn failures_are_recorded_too() {
     let behaviour =

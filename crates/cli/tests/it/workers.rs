@@ -32,6 +32,10 @@ fn no_certificates_are_needed_without_encryption() {
     let args = ["run", "What is it?", "--spec", "pair.yaml"];
     folder.lemon_with(&nobody_trusted, &args).ok();
     assert_eq!(server.calls(), 2);
+    // Nor is it needed to find a server that runs here.
+    let (folder, ports) = (Folder::with_pair(), server.port().to_string());
+    let environment = [&nobody_trusted[..], &[("LEMON_LOCAL_PORTS", ports.as_str())]].concat();
+    wait_until("an answer", || folder.lemon_with(&environment, &args).code == Some(0));
 }
 
 #[test]

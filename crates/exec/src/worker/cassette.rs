@@ -10,16 +10,21 @@ use lemon_trace::FailureKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const VERSION: u32 = 1;
+/// In bytes.
+const LONGEST_HEADER: u64 = 4096;
 
 #[derive(Serialize, Deserialize)]
 struct CassetteHeader {
     cassette: u32,
+    /// What kind of workers was recorded, in the words of whoever did.
+    #[serde(default)]
+    workers: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,14 +76,15 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records what `inner` answers into a new file; an existing one is not overwritten.
+    /// Records what `inner`, workers of this kind, answers into a new file; an existing one is not overwritten.
     ///
     /// # Errors
     /// The file exists already, or cannot be written.
-    pub fn create(path: &Path, inner: Arc<dyn Worker>) -> Result<Self, CassetteError> {
+    pub fn create(path: &Path, workers: &str, inner: Arc<dyn Worker>) -> Result<Self, CassetteError> {
         let io = |source| CassetteError::Io { path: path.to_owned(), source };
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(io)?;
-        writeln!(file, "{}", serde_json::json!(CassetteHeader { cassette: VERSION })).map_err(io)?;
+        writeln!(file, "{}", serde_json::json!(CassetteHeader { cassette: VERSION, workers: workers.to_owned() }))
+            .map_err(io)?;
         Ok(Recording { inner, path: path.to_owned(), file: Mutex::new(file) })
     }
 
@@ -105,6 +111,14 @@ impl Worker for Recording {
         }
         take.result
     }
+}
+
+/// What kind of workers a cassette says was recorded; empty where it does not say, or is none.
+pub fn recorded_workers(path: &Path) -> String {
+    let mut line = String::new();
+    let read = File::open(path).and_then(|file| BufReader::new(file).take(LONGEST_HEADER).read_line(&mut line));
+    let header = read.ok().and_then(|_| serde_json::from_str::<CassetteHeader>(&line).ok());
+    header.map(|header| header.workers).unwrap_or_default()
 }
 
 /// Answers from a cassette. A call that is not on it is an error.

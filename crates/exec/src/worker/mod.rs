@@ -7,8 +7,8 @@ mod scripted;
 mod sse;
 
 pub use by_level::ByLevel;
-pub use cassette::{CassetteError, Recording, Replay};
-pub use openai::{ApiKey, Endpoint, OpenAi, http_client};
+pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
+pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error};
 pub use scripted::{Script, ScriptError, Scripted};
 
 use crate::ledger::Price;

@@ -76,9 +76,13 @@ impl OpenAi {
     async fn post(&self, state: &EndpointState, body: Vec<u8>) -> Result<Response, AskError> {
         let sent = self.client.post(state.url.clone()).headers(state.headers.clone()).body(body).send().await;
         // Only where no connection came about is it certain that no model was at work.
-        sent.map_err(|error| match error.is_connect() {
-            true => AskError::free(FailureKind::Unreachable, describe(&error)),
-            false => AskError::unknown_cost(FailureKind::Unreachable, describe(&error)),
+        sent.map_err(|error| {
+            // No more than the origin: a path or a user may be nobody's business.
+            let message = format!("{}, at {}", http_error(&error), state.url.origin().ascii_serialization());
+            match error.is_connect() {
+                true => AskError::free(FailureKind::Unreachable, message),
+                false => AskError::unknown_cost(FailureKind::Unreachable, message),
+            }
         })
     }
 
@@ -173,7 +177,7 @@ pub fn http_client() -> Result<reqwest::Client, String> {
     builder()
         .build()
         .or_else(|_| builder().tls_certs_only([]).build())
-        .map_err(|error| format!("no HTTP client: {}", describe(&error)))
+        .map_err(|error| format!("no HTTP client: {}", http_error(&error)))
 }
 
 /// The body of a request, written straight from what it is made of.
@@ -393,7 +397,7 @@ struct Body {
 impl Body {
     async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, AskError> {
         let chunk = self.response.chunk().await.map_err(|error| {
-            AskError::unknown_cost(FailureKind::CutShort, format!("the reply broke off: {}", describe(&error)))
+            AskError::unknown_cost(FailureKind::CutShort, format!("the reply broke off: {}", http_error(&error)))
         })?;
         self.read += chunk.as_ref().map_or(0, |chunk| chunk.len());
         if self.read > MAX_REPLY_BYTES {
@@ -445,8 +449,8 @@ fn parse_retry_after(value: &str) -> Option<Duration> {
     httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
 }
 
-/// An HTTP error by its causes. That a request was being sent, and where to, its reader knows.
-fn describe(error: &reqwest::Error) -> String {
+/// An HTTP error by its causes, without the address, which its reader knows.
+pub fn http_error(error: &reqwest::Error) -> String {
     let first: &dyn Error = error;
     let causes = successors(Some(first), |&error| error.source()).map(ToString::to_string);
     let is_known = |text: &String| text.starts_with("error sending request") || text.starts_with("client error");

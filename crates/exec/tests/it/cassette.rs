@@ -28,7 +28,7 @@ async fn recorded() -> (Trace, PathBuf, TempDir) {
     let behaviour = Behaviour::function(reply).fault_first_time(busy).api_key(SECRET);
     let fake = FakeEndpoint::start(behaviour).unwrap();
     let worker = serve(Endpoint { api_key: Some(ApiKey::new(SECRET)), ..endpoint(&fake) });
-    let trace = run(&runner(Arc::new(Recording::create(&path, worker).unwrap()), TEAM)).await;
+    let trace = run(&runner(Arc::new(Recording::create(&path, "fakes", worker).unwrap()), TEAM)).await;
     check_end(&trace, StopReason::Answered, Some("68"));
     assert_eq!(fake.calls(), 6);
     (trace, path, folder)
@@ -134,7 +134,7 @@ fn what_is_no_tape_is_refused_with_the_line() {
 async fn a_tape_is_never_overwritten() {
     let (_, path, _folder) = recorded().await;
     let before = std::fs::read(&path).unwrap();
-    let refused = Recording::create(&path, scripted("")).err();
+    let refused = Recording::create(&path, "script", scripted("")).err();
     assert!(matches!(refused, Some(CassetteError::Io { .. })), "{refused:?}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -119,7 +119,7 @@ mod linux {
 
     /// Sums one group.
     macro_rules! sum_group {
-        ($sums:literal, $rows:literal, $weights:literal, $x:expr, $stride:expr, $lines:expr, $to:expr) => {
+        ($sums:tt, $rows:tt, $weights:tt, $x:expr, $stride:expr, $lines:expr, $to:expr) => {
             asm!(
                 concat!("tilezero ", $sums),
                 concat!("tileloadd ", $rows, ", [{x} + {stride}]"),
@@ -131,6 +131,9 @@ mod linux {
                 lines = in(reg) $lines,
                 to = in(reg) $to,
                 line = in(reg) size_of::<Bytes>(),
+                out($sums) _,
+                out($rows) _,
+                out($weights) _,
                 options(nostack, preserves_flags),
             )
         };

@@ -41,7 +41,7 @@ impl Card {
         let base = &agent.base.name;
         let role = if agent.role == agent.base.title { base.clone() } else { format!("{base} · {}", agent.role) };
         let points = worth.points().map(|points| format!("{points} points"));
-        let duty = Change::ResetDuty { agent: id() };
+        let (own_role, duty) = (Change::ResetRole { agent: id() }, Change::ResetDuty { agent: id() });
         let other_share = match agent.share {
             Share::Reply => ("its answer only", Change::ShareAnswer { agent: id() }),
             Share::Answer => ("its whole reply", Change::ShareReply { agent: id() }),
@@ -49,6 +49,7 @@ impl Card {
         let rows = [
             ("▼ one level lower", effects.gain(&Change::LowerCapacity { agent: id() })),
             ("▲ one level higher", effects.gain(&Change::RaiseCapacity { agent: id() })),
+            ("role of its own", effects.get(&own_role).map(|_| effects.worth(&own_role))),
             ("duty of its own", effects.get(&duty).map(|_| effects.worth(&duty))),
             (other_share.0, effects.gain(&other_share.1)),
         ];

@@ -75,7 +75,7 @@ fn in_plain_words(complaint: &str) -> (Code, &'static str, &'static str) {
             ("a list entry or key is not possible here", "begin it on a line of its own, indented like its neighbours")
         }
         () if has("unexpected character") || has("expected node content") || has("plain scalar") => {
-            ("a value cannot begin like this", "put the text in quotes")
+            ("a value cannot begin like this", "put a text in quotes, and close a bracket that was opened")
         }
         () if has("byte order mark") || has("unprintable") => ("an invisible character stands here", "remove it"),
         () if has("comment") => ("a comment is not possible here", "put a text that contains ` #` in quotes"),

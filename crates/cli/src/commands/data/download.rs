@@ -2,7 +2,7 @@
 
 use super::progress::{Attempt, Progress};
 use lemon_exec::Retry;
-use lemon_exec::worker::http_client;
+use lemon_exec::worker::{http_client, http_error};
 use lemon_task::{Mismatch, SourceFile};
 use reqwest::header::{LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
@@ -74,7 +74,7 @@ impl Downloader {
         };
         let mut part = Part::create(place).map_err(unwritable)?;
         let mut verifier = file.verifier();
-        let broken = |error| Failure::passing(format!("{url} broke off: {}", innermost(&error)));
+        let broken = |error| Failure::passing(format!("{url} broke off: {}", http_error(&error)));
         while let Some(piece) = in_time(url, response.chunk()).await?.map_err(broken)? {
             verifier.add(&piece).map_err(differs)?;
             // Written here and not on a thread of its own: a piece takes microseconds, the next one milliseconds to come.
@@ -97,10 +97,14 @@ impl Downloader {
                 return Err(Failure::lasting(format!("{host} cannot be reached")));
             }
             let sent = in_time(url, self.client.get(address.clone()).send()).await?;
-            let response = sent.map_err(|error| Failure {
-                passing: !error.is_builder(),
-                unreachable: error.is_connect().then_some(host),
-                ..Failure::lasting(format!("{url} cannot be reached: {}", innermost(&error)))
+            let response = sent.map_err(|error| {
+                let why = http_error(&error);
+                Failure {
+                    // Whoever is not trusted now is not trusted in a moment.
+                    passing: !error.is_builder() && !why.contains("certificate"),
+                    unreachable: error.is_connect().then_some(host),
+                    ..Failure::lasting(format!("{url} cannot be reached: {why}"))
+                }
             })?;
             if response.status().is_success() {
                 return Ok(response);
@@ -142,15 +146,6 @@ fn refusal(url: &str, response: &Response) -> Failure {
 async fn in_time<T>(url: &str, step: impl Future<Output = T>) -> Result<T, Failure> {
     let silent = |_| Failure::passing(format!("{url} was silent for {} s", SILENCE.as_secs()));
     tokio::time::timeout(SILENCE, step).await.map_err(silent)
-}
-
-/// The outer layers of such an error only say that something failed.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }
 
 /// Where a file lies while it is not whole. Always the same name, so that the next run finds what a killed one has left.

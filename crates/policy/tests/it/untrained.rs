@@ -1,7 +1,5 @@
 //! A model that knows nothing, under the grammar of teams: whatever it writes is a team, and its probabilities are exact.
 
-#![allow(clippy::unwrap_used)]
-
 use lemon_policy::{
     DeviceChoice, Example, Finish, Grammar, LanguagePolicy, Learning, ModelConfig, Objective, Policy, Request,
     SampleSettings, Sequence, StepSettings, Tokenizer, owners,

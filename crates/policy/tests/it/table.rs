@@ -1,7 +1,5 @@
 //! The policy that is a table stands behind the same wall as the language model, and its gradient is the true one.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
 use lemon_policy::{
     Example, Finish, Grammar, Objective, Policy, Request, SampleSettings, Sequence, StepSettings, TablePolicy,
     Tokenizer,

@@ -1,9 +1,6 @@
 //! Text becomes tokens and tokens text, exactly, and nobody can write a special token who should not.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
-mod vocabularies;
-
+use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_policy::{PolicyError, Tokenizer};
 use proptest::prelude::*;
@@ -12,7 +9,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 use tempfile::TempDir;
-use vocabularies::{BYTES, FALLBACK, TRAINED, fallback};
 
 const CHAT: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message['content'] }}<|im_end|>\n\
     {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

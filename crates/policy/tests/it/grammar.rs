@@ -1,15 +1,11 @@
 //! Everything written under the grammar of specifications is a specification, and everything can be written that should.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
-mod vocabularies;
-
+use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback, load};
 use lemon_policy::grammar::{Mask, Next, Walk};
 use lemon_policy::{Grammar, PolicyError, Tokenizer};
 use lemon_spec::generate::{self, Random};
 use lemon_spec::{BaseRole, Language, Limits, RoleLibrary, Shape, Spec, grammar, render, validate_round};
 use std::collections::{HashMap, VecDeque};
-use vocabularies::{BYTES, FALLBACK, TRAINED, fallback, load};
 
 /// What a grammar is made for.
 struct Setting {
