@@ -197,12 +197,14 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
             println(answer)?;
         }
     }
-    if let (false, Some(hint)) = (result.answered(), trace.summary().stop_reason.and_then(advice)) {
-        let reason = result.stop_reason.unwrap_or("nothing");
-        let failures = || trace.summary().agents.into_iter().filter_map(|it| Some((it.id, it.failure?.message)));
-        let first = failures().next().map(|(agent, why)| format!("; {agent}: {why}"));
-        let why = first.filter(|_| trace.summary().stop_reason == Some(StopReason::AllAgentsFailed));
-        Fault::new(format!("the run ended with `{reason}`{}", why.unwrap_or_default())).hint(hint).print();
+    let summary = trace.summary();
+    if let (false, Some(hint)) = (result.answered(), summary.stop_reason.and_then(advice)) {
+        let mut fact = format!("the run ended with `{}`", result.stop_reason.unwrap_or("nothing"));
+        let mut failures = summary.agents.into_iter().filter_map(|agent| Some((agent.id, agent.failure?.message)));
+        if let (Some(StopReason::AllAgentsFailed), Some((agent, why))) = (summary.stop_reason, failures.next()) {
+            fact.push_str(&format!("; {agent}: {why}"));
+        }
+        Fault::new(fact).hint(hint).print();
     }
     Ok(u8::from(!result.answered()))
 }
