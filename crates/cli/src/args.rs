@@ -155,6 +155,9 @@ pub struct RunArgs {
     /// The team; without it the configured orchestrator writes one
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
+    /// The form of the answer: open, short, choice, number, code or json [default: as the question reads]
+    #[arg(long, value_name = "FORM")]
+    pub form: Option<lemon_exec::Form>,
     /// Take a run or a batch of tasks up again; `last` is the newest run
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
@@ -426,6 +429,8 @@ pub enum BenchCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compare answers with one plain call to the same model, question by question
+    Answers(AnswersArgs),
     /// The fake endpoint, in a process of its own
     #[command(hide = true)]
     Serve {
@@ -464,4 +469,47 @@ fn not_negative(text: &str) -> Result<f64, String> {
         Ok(_) => Err("it must be 0 or more".into()),
         Err(_) => Err("it is not a number".into()),
     }
+}
+
+/// `lemon bench answers`.
+#[derive(Debug, clap::Args)]
+pub struct AnswersArgs {
+    /// Questions with checks: JSON lines {"id", "question", "check"}
+    #[arg(long, value_name = "FILE")]
+    pub questions: Vec<PathBuf>,
+    /// Task sets as well: gsm8k, svamp, multiarith, aqua, mmlu, humaneval
+    #[arg(long = "set", value_name = "SET", value_delimiter = ',')]
+    pub sets: Vec<String>,
+    /// The folder of the task sets [default: the sample that ships with this program]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The split of the task sets
+    #[arg(long, default_value = "test", value_name = "SPLIT")]
+    pub split: String,
+    /// Items of each set at most, spread evenly over it
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// What is compared with `plain`: lemon (what `lemon run` does), prompted, or a method of `lemon eval`
+    #[arg(long, value_name = "METHOD", value_delimiter = ',', default_values = ["lemon", "prompted"])]
+    pub methods: Vec<String>,
+    /// Tokens that the whole comparison may spend
+    #[arg(long, value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// Questions at a time
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub width: usize,
+    /// The seed of every random choice
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Write the table as Markdown into this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print every question with its checks as JSON lines
+    #[arg(long)]
+    pub json: bool,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
 }

@@ -131,6 +131,8 @@ pub struct OrchestratorConfig {
     pub fallback: Option<PathBuf>,
     /// `prompted`: whether to ask the endpoint to enforce the JSON Schema.
     pub structured: Option<bool>,
+    /// Whether teams are held to what one plain call would answer; they are where absent.
+    pub guard: Option<bool>,
 }
 
 /// The kinds of orchestrator.
@@ -146,6 +148,11 @@ pub enum OrchestratorKind {
 }
 
 impl OrchestratorConfig {
+    /// Makes it this kind.
+    pub fn set_kind(&mut self, kind: OrchestratorKind) {
+        self.kind = Some(kind);
+    }
+
     /// Which kind; `usual` where nothing is said.
     pub fn kind(&self, usual: OrchestratorKind) -> OrchestratorKind {
         let prompted = self.capacity.is_some() || self.fallback.is_some() || self.structured.is_some();

@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod config;
 mod discover;
+mod evidence;
 mod fault;
 mod in_the_box;
 mod live;
@@ -52,7 +53,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Ablate(args) => commands::ablate::ablate(cli, args),
         Command::Policy(command) => commands::policy::policy(cli, command),
         Command::Models(command) => commands::models::models(command),
-        Command::Bench(command) => commands::bench::bench(command),
+        Command::Bench(command) => commands::bench::bench(cli, command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "lemon", &mut script);

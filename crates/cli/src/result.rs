@@ -1,8 +1,9 @@
 //! What a run came to, as scripts read it.
 
 use crate::config::Capacity;
+use lemon_exec::answer;
 use lemon_spec::{Diagnostic, Language, validate_round};
-use lemon_trace::{AgentSummary, EventKind, Failure, Tokens, Trace};
+use lemon_trace::{AgentSummary, EventKind, Failure, Summary, Tokens, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,7 +12,10 @@ use serde_json::{Value, json};
 pub struct RunResult {
     pub run_id: String,
     pub task_id: String,
+    /// The answer as it is voted on and graded: short where the task has a short answer.
     pub answer: Option<String>,
+    /// What a person reads: the whole reply of the agent whose answer was taken.
+    pub response: Option<String>,
     /// How sure the model was that gave the answer, from 0 to 1, where it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
@@ -67,6 +71,7 @@ impl RunResult {
             run_id: trace.header.run_id.clone(),
             task_id: trace.header.task_id.clone(),
             confidence: confidence(trace, &summary.agents),
+            response: response(trace, &summary),
             answer: summary.answer,
             stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
             spec: specs.first().cloned().unwrap_or_default(),
@@ -107,11 +112,23 @@ impl RunResult {
 
 /// How sure the agent was whose answer was taken.
 fn confidence(trace: &Trace, agents: &[AgentSummary]) -> Option<f64> {
+    chosen(trace, agents)?.confidence
+}
+
+/// The agent whose answer was taken.
+fn chosen<'a>(trace: &Trace, agents: &'a [AgentSummary]) -> Option<&'a AgentSummary> {
     let chosen = trace.events.iter().rev().find_map(|event| match &event.kind {
         EventKind::Aggregate { chosen, .. } => Some(chosen.as_deref()),
         _ => None,
     });
-    agents.iter().find(|agent| Some(agent.id.as_str()) == chosen.flatten())?.confidence
+    agents.iter().find(|agent| Some(agent.id.as_str()) == chosen.flatten())
+}
+
+/// What a person reads: the whole reply of the agent whose answer was taken; the recorded answer where there is no reply.
+pub fn response(trace: &Trace, summary: &Summary) -> Option<String> {
+    let answer = summary.answer.as_ref()?;
+    let reply = chosen(trace, &summary.agents).and_then(|agent| agent.reply.as_deref());
+    Some(reply.map_or_else(|| answer.clone(), answer::response))
 }
 
 /// The specifications that were run, one per round.

@@ -5,9 +5,9 @@ use crate::args::{Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::fault::{Fault, read_file};
 use crate::workers::Chosen;
-use crate::{in_the_box, workers};
+use crate::{evidence, in_the_box, workers};
 use lemon_eval::Case;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Prompted, Refused};
+use lemon_exec::orchestrator::{Brief, Draft, Fixed, Guard, ModelNote, Orchestrator, Prompted, Refused};
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
@@ -319,6 +319,7 @@ pub fn orchestrator(
 ) -> Result<Arc<dyn Orchestrator>, Fault> {
     let settings = &config.orchestrator;
     let file = |path: &PathBuf| read_file(&config.resolve(path));
+    let guarded = |inner, writing_costs| guarded(config, language, workers, inner, writing_costs);
     let prompted = || match workers {
         WorkerKind::InTheBox => Err(Fault::new("the models in the box solve word problems; they write no teams")
             .hint("take `kind` out of [orchestrator], or make it `fixed` and give --spec FILE")),
@@ -343,14 +344,40 @@ pub fn orchestrator(
         (Some(_), OrchestratorKind::Prompted) => after_a_file(Some(prompted()?)),
         (Some(_), OrchestratorKind::Policy) => after_a_file(Some(learned()?)),
         (Some(_), OrchestratorKind::Fixed) => after_a_file(None),
-        (None, OrchestratorKind::Prompted) => prompted(),
-        (None, OrchestratorKind::Policy) => learned(),
+        (None, OrchestratorKind::Prompted) => Ok(guarded(prompted()?, true)),
+        (None, OrchestratorKind::Policy) => Ok(guarded(learned()?, false)),
         (None, OrchestratorKind::Fixed) => match &settings.spec {
             Some(path) => Ok(Arc::new(Fixed { text: file(path)?, reviewer: None })),
             None => Err(Fault::new("orchestrator.kind is `fixed`, but there is no file")
                 .hint("set orchestrator.spec, or give --spec FILE")),
         },
     }
+}
+
+/// An orchestrator behind the guard, unless the configuration says that there is none. Scripts need none: they answer what
+/// they were written to. Nor do the bundled models: their orchestrator was measured with them (its card has the figures).
+fn guarded(
+    config: &Config,
+    language: &Arc<Language>,
+    workers: WorkerKind,
+    inner: Arc<dyn Orchestrator>,
+    writing_costs: bool,
+) -> Arc<dyn Orchestrator> {
+    let bundled = !config.capacity.is_empty() && config.capacity.iter().all(|(_, it)| in_the_box::serves(it));
+    let exempt = bundled || matches!(workers, WorkerKind::Scripted | WorkerKind::InTheBox);
+    if exempt || config.orchestrator.guard == Some(false) {
+        return inner;
+    }
+    let reply_tokens = |name: &String| {
+        let known = config.capacity.iter().find(|(level, _)| level == name);
+        known.map_or(Level::new(name).max_tokens, |(_, capacity)| capacity.max_tokens)
+    };
+    Arc::new(Guard {
+        inner,
+        proven: evidence::proven(config, language),
+        reply_tokens: language.capacities.iter().map(reply_tokens).collect(),
+        writing_costs,
+    })
 }
 
 /// An endpoint's model as orchestrator.
@@ -367,7 +394,13 @@ pub fn prompted(config: &Config, language: &Language) -> Result<Arc<dyn Orchestr
         })?,
     };
     let fallback = settings.fallback.as_ref().map(|path| read_file(&config.resolve(path))).transpose()?;
-    Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback }))
+    let note = |name: &String| {
+        let capacity = config.capacity.iter().find(|(level, _)| level == name).map(|(_, capacity)| capacity);
+        let model = capacity.map(|it| it.local.clone().unwrap_or_else(|| it.model.clone())).unwrap_or_default();
+        ModelNote { model, price: capacity.and_then(|it| it.price).map(|price| (price.input, price.output)) }
+    };
+    let models = language.capacities.iter().filter(|_| !config.capacity.is_empty()).map(note).collect();
+    Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback, models }))
 }
 
 /// How runs are carried out: flags over environment over file.

@@ -61,7 +61,8 @@ pub fn round(trace: &mut Trace, round: u32, parts: &[Part], from: &[&str]) {
 }
 
 pub fn decide(trace: &mut Trace, round: u32, by: &str) {
-    push(trace, ORCHESTRATOR, EventKind::Decision { round, by: by.into(), model: None, text: "agents: []".into() });
+    let text = "agents: []".into();
+    push(trace, ORCHESTRATOR, EventKind::Decision { round, by: by.into(), model: None, text, written: None });
 }
 
 pub fn reject(trace: &mut Trace, round: u32, failure: Option<Failure>) {

@@ -135,6 +135,9 @@ impl Runner {
     ) -> Result<Trace, RunError> {
         let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
         let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
+        if let Some(form) = meta.form {
+            state = state.with_form(form);
+        }
         meta.withhold.iter().for_each(|(from, to)| state.withhold(from, to));
         if let Some(store) = &self.store {
             store.begin_run(&trace.header, meta)?;
@@ -263,13 +266,25 @@ impl Run<'_> {
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
         request.brief = state.brief(index, &deliveries).map(Arc::new);
-        self.ask(index, request, duty)
+        self.ask(index, request, duty, state.fence(&deliveries))
     }
 
     /// Asks an agent; its end is durable before anyone acts on it.
-    async fn ask(&self, index: usize, request: Request, duty: String) -> Result<Ended, StoreError> {
+    async fn ask(
+        &self,
+        index: usize,
+        request: Request,
+        duty: String,
+        fence: Option<String>,
+    ) -> Result<Ended, StoreError> {
         let id = request.agent.clone();
-        let end = self.call(request, &duty).await?;
+        let mut end = self.call(request, &duty).await?;
+        if let (CallEnd::Replied { reply, .. }, Some(code)) = (&mut end, fence)
+            && reply.text.contains(&code)
+        {
+            let text = crate::answer::without_fences(&reply.text, &code);
+            reply.text = if text.is_empty() { std::mem::take(&mut reply.text) } else { text };
+        }
         let met = match &end {
             CallEnd::Refused { limit, needed, left, .. } => {
                 let kind = EventKind::Budget { limit: *limit, needed: *needed, left: *left };

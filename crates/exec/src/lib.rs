@@ -7,6 +7,7 @@
 pub mod answer;
 mod call;
 mod driver;
+pub mod form;
 mod ledger;
 mod memory;
 pub mod orchestrator;
@@ -21,6 +22,7 @@ pub mod worker;
 mod write;
 
 pub use driver::{Job, RunError, Runner};
+pub use form::Form;
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;

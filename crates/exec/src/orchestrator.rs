@@ -1,15 +1,20 @@
-//! Orchestrators: whoever writes the team. They decide what to say or ask; the driver does the asking.
+//! Orchestrators write the team. They decide what to say or ask; the driver does the asking.
+
+mod guard;
+mod prompted;
+
+pub use guard::{Guard, plain_team};
+pub use prompted::{ModelNote, Prompted};
 
 use crate::answer;
+use crate::form::Form;
 use crate::worker::ChatMessage;
-use lemon_spec::{Diagnostic, Language, diagnostic, json_schema};
+use lemon_spec::{Diagnostic, Language, Plan};
 use lemon_trace::AgentStatus;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// How many faults a model is shown of its own specification.
-const MOST_FAULTS_SHOWN: usize = 12;
 /// How many different answers it is told of, and how much of each.
 const MOST_ANSWERS_SHOWN: usize = 6;
 const MOST_ANSWER_CHARS: usize = 40;
@@ -24,6 +29,11 @@ pub trait Orchestrator: Send + Sync {
 
     /// What to run where all else failed. `None`: nothing, the run is rejected.
     fn fallback(&self, brief: &Brief<'_>) -> Option<String>;
+
+    /// The team to run in place of a valid one that was drafted. `None`: the one that was drafted.
+    fn amend(&self, _: &Brief<'_>, _: &Plan) -> Option<String> {
+        None
+    }
 }
 
 /// What an orchestrator is told.
@@ -36,6 +46,8 @@ pub struct Brief<'a> {
     pub results: Vec<RoundResult<'a>>,
     /// What a specification may say.
     pub language: &'a Language,
+    /// The form of the answer that the task wants.
+    pub form: Form,
     /// Tokens left, if they are limited.
     pub tokens_left: Option<u64>,
     /// The seed of whatever is drawn in writing this round.
@@ -93,6 +105,8 @@ pub fn percent(confidence: f64) -> u8 {
 pub enum Draft {
     /// It is written already.
     Text(String),
+    /// The guard decided on it without asking the orchestrator it guards.
+    Guarded(String),
     /// A policy wrote it.
     Learned {
         /// What it wrote.
@@ -145,56 +159,6 @@ impl Orchestrator for Fixed {
     }
 }
 
-/// A team written by an endpoint's model.
-pub struct Prompted {
-    /// The level of model that writes.
-    pub level: usize,
-    /// Whether to ask for output that obeys the JSON Schema; an endpoint that refuses is asked without.
-    pub structured: bool,
-    /// The team to run where the model wrote none that is valid.
-    pub fallback: Option<String>,
-}
-
-impl Orchestrator for Prompted {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let messages = vec![ChatMessage::system(instructions(brief.language)), ChatMessage::user(assignment(brief))];
-        Some(self.ask(brief, messages))
-    }
-
-    fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
-        // The first faults are enough to mend by, and a hostile text can have thousands.
-        let first = refused.diagnostics.get(..MOST_FAULTS_SHOWN).unwrap_or(refused.diagnostics);
-        let faults = diagnostic::explain(first, refused.text, "your specification", false);
-        let correction =
-            format!("This specification is not valid:\n\n{faults}\n\nWrite it again, whole and corrected.");
-        let messages = vec![
-            ChatMessage::system(instructions(brief.language)),
-            ChatMessage::user(assignment(brief)),
-            ChatMessage::assistant(refused.text),
-            ChatMessage::user(correction),
-        ];
-        Some(self.ask(brief, messages))
-    }
-
-    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
-        if brief.round > 1 {
-            // There is an answer already; a round nobody planned would only spend.
-            return None;
-        }
-        self.fallback.clone().or_else(|| {
-            let capacity = brief.language.capacities.get(self.level)?;
-            Some(format!("agents:\n  - {{id: solve, base: solver, capacity: {capacity}}}\n"))
-        })
-    }
-}
-
-impl Prompted {
-    fn ask(&self, brief: &Brief<'_>, messages: Vec<ChatMessage>) -> Draft {
-        let schema = self.structured.then(|| Arc::new(json_schema(brief.language)));
-        Draft::Ask { level: self.level, messages, schema }
-    }
-}
-
 /// The specification inside a model's reply: the last fenced block if there is one, all of it otherwise.
 pub fn specification_in(reply: &str) -> &str {
     let Some(close) = reply.rfind("```") else { return reply.trim() };
@@ -205,7 +169,8 @@ pub fn specification_in(reply: &str) -> &str {
     block.split_once('\n').map_or(block, |(_, text)| text).trim_end()
 }
 
-/// What a model is told of teams and of how to write them.
+/// What a policy of our own is told of teams and of how to write them. Policies were trained with this text: a change of it
+/// is a change of what they write.
 pub fn instructions(language: &Language) -> String {
     let mut text = String::from(
         "You write teams. You read a task and write the specification of a team of language-model agents that will solve it: \
@@ -354,7 +319,7 @@ mod tests {
             sure: None,
         };
         let results = replies.iter().map(result).collect();
-        Brief { question: "Q?", round: 2, results, language, tokens_left: None, seed: 0 }
+        Brief { question: "Q?", round: 2, results, language, form: Form::Short, tokens_left: None, seed: 0 }
     }
 
     /// The last line of what is told after these replies, if it is no quotation.

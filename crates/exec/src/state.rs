@@ -1,6 +1,7 @@
 //! Where a run stands: no IO, no clock, no randomness. Cloning it forks the run.
 
-use crate::answer::{extract_or_all, vote_key};
+use crate::answer::{answer_of, ballot};
+use crate::form::Form;
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
 use crate::worker::{Brief, ChatMessage};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct RunState {
     question: Arc<str>,
+    form: Form,
     rounds: Vec<Plan>,
     members: Vec<Member>,
     on_parent_failure: OnParentFailure,
@@ -106,6 +108,7 @@ impl RunState {
     pub fn new(question: &str, on_parent_failure: OnParentFailure, judge_role: Arc<BaseRole>) -> Self {
         RunState {
             question: question.into(),
+            form: Form::of(question),
             rounds: Vec::new(),
             members: Vec::new(),
             on_parent_failure,
@@ -113,6 +116,12 @@ impl RunState {
             judge_role,
             halted: false,
         }
+    }
+
+    /// The same for a task whose answer has this form, whatever its question looks like.
+    #[must_use]
+    pub fn with_form(self, form: Form) -> Self {
+        RunState { form, ..self }
     }
 
     /// Withholds the message `from` → `to`: the reader never sees it.
@@ -167,12 +176,11 @@ impl RunState {
         let Some(reader) = self.members.get(index) else { return Vec::new() };
         let delivery = |from: usize| {
             let sender = self.members.get(from)?;
-            let content = match (&sender.standing, sender.agent.share) {
-                // A judge weighs the whole replies.
-                (Standing::Ended(Outcome { reply: Some(reply), .. }), Share::Answer) if !reader.is_judge => {
-                    Some(extract_or_all(reply).into())
+            let content = match &sender.standing {
+                Standing::Ended(Outcome { reply: Some(reply), .. }) if self.sees_answer_only(reader, sender) => {
+                    Some(answer_of(reply, self.form).into())
                 }
-                (Standing::Ended(outcome), _) => outcome.reply.clone(),
+                Standing::Ended(outcome) => outcome.reply.clone(),
                 _ => None,
             };
             let pair = |(a, b): &(String, String)| *a == sender.agent.id && *b == reader.agent.id;
@@ -182,18 +190,33 @@ impl RunState {
         reader.agent.parents.iter().filter_map(|from| delivery(*from)).collect()
     }
 
+    /// Whether a reader sees the answer alone: because the sender shares no more, or because its own role reads no more of
+    /// tasks with a short answer. A judge that the run adds sees what its role says: it has to compare what can be compared.
+    fn sees_answer_only(&self, reader: &Member, sender: &Member) -> bool {
+        let shared = sender.agent.share == Share::Answer && !reader.is_judge;
+        shared || reader.agent.base.reads == Share::Answer && self.form.is_short()
+    }
+
     /// The conversation that asks `index`, given what it reads.
     pub fn conversation(&self, index: usize, deliveries: &[Delivery]) -> Vec<ChatMessage> {
         let Some(reader) = self.members.get(index) else { return Vec::new() };
+        prompt::conversation(&reader.agent, &self.question, self.form, &self.readings(deliveries))
+    }
+
+    /// The code of the fences in that conversation, if it has any.
+    pub(crate) fn fence(&self, deliveries: &[Delivery]) -> Option<String> {
+        let readings = self.readings(deliveries);
+        (!readings.is_empty()).then(|| prompt::fence_for(&self.question, &readings))
+    }
+
+    fn readings<'s>(&'s self, deliveries: &'s [Delivery]) -> Vec<Reading<'s>> {
         // A withheld message leaves no mark; a failed sender does.
         let seen = deliveries.iter().filter(|delivery| delivery.delivered || delivery.content.is_none());
-        let readings: Vec<_> = seen
-            .filter_map(|delivery| {
-                let sender = &self.members.get(delivery.from)?.agent;
-                Some(Reading { from: &sender.id, role: &sender.role, content: delivery.content.as_deref() })
-            })
-            .collect();
-        prompt::conversation(&reader.agent, &self.question, &readings)
+        seen.filter_map(|delivery| {
+            let sender = &self.members.get(delivery.from)?.agent;
+            Some(Reading { from: &sender.id, role: &sender.role, content: delivery.content.as_deref() })
+        })
+        .collect()
     }
 
     /// What that conversation is made of.
@@ -275,6 +298,11 @@ impl RunState {
     /// The task.
     pub fn question(&self) -> &str {
         &self.question
+    }
+
+    /// The form of the answer it wants.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// The answer this team would give had its agents ended so, without asking anybody: what a rule makes of given
@@ -364,7 +392,7 @@ impl RunState {
     /// Where all say how sure they are, the answer whose agents are surest together: two who give it one chance in ten count less
     /// than one who gives it nine. Otherwise the most frequent. Of equals that of the highest capacity, then of the earliest agent.
     fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
-        let keys: Vec<String> = candidates.iter().map(|(_, answer)| vote_key(answer)).collect();
+        let keys: Vec<String> = candidates.iter().map(|(_, answer)| ballot(answer, self.form)).collect();
         let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
         let confidences: Option<Vec<f64>> = candidates.iter().map(|(index, _)| self.confidence(*index)).collect();
         // A probability from 0 to 1 in steps that can be compared.
@@ -385,7 +413,7 @@ impl RunState {
     fn answer_of(&self, index: usize) -> Option<String> {
         match self.standing(index)? {
             Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
-                Some(extract_or_all(reply))
+                Some(answer_of(reply, self.form))
             }
             _ => None,
         }

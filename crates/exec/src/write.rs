@@ -6,7 +6,7 @@ use crate::driver::{Run, stop_reason};
 use crate::orchestrator::{Brief, Draft, Refused, RoundResult, percent, specification_in};
 use crate::state::{Member, RunState, Standing};
 use crate::store::StoreError;
-use lemon_spec::{Plan, Rejection, validate_round};
+use lemon_spec::{Plan, Rejection, mend, validate_round};
 use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReason};
 
 impl Run<'_> {
@@ -16,6 +16,7 @@ impl Run<'_> {
         let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
         let name = match draft {
             Draft::Text(_) => "fixed",
+            Draft::Guarded(_) => "guard",
             Draft::Learned { .. } => "policy",
             Draft::Ask { .. } => "prompted",
         };
@@ -53,8 +54,10 @@ impl Run<'_> {
         state: &RunState,
     ) -> Result<Tried, StoreError> {
         let round = brief.round;
+        // A file is its author's word: a misspelt name in it is reported. What a model wrote is mended.
+        let may_mend = matches!(draft, Draft::Ask { .. });
         let (text, model, spend) = match draft {
-            Draft::Text(text) => (text, None, Spend::default()),
+            Draft::Text(text) | Draft::Guarded(text) => (text, None, Spend::default()),
             Draft::Learned { text, model } => (text, Some(model), Spend::default()),
             Draft::Ask { level, messages, schema } => {
                 let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
@@ -75,16 +78,36 @@ impl Run<'_> {
                 }
             }
         };
-        let kind = EventKind::Decision { round, by: by.to_owned(), model, text: text.clone() };
+        let checked = self.checked(&text, may_mend, brief, state);
+        let run = checked.as_ref().map_or(&text, |plan| &plan.text);
+        let amended = (*run != text).then(|| text.clone());
+        let by = if checked.as_ref().is_ok_and(|plan| plan.by_guard) { "guard" } else { by };
+        let kind = EventKind::Decision { round, by: by.to_owned(), model, text: run.clone(), written: amended };
         self.recorder.record(ORCHESTRATOR, kind, spend).wait().await?;
-        match validate_round(&text, &self.runner.language, &state.ids()) {
-            Ok(plan) => Ok(Tried::Plan(Box::new(plan))),
+        match checked {
+            Ok(checked) => Ok(Tried::Plan(Box::new(checked.plan))),
             Err(rejection) => {
                 let diagnostics = rejection.diagnostics.clone();
                 let kind = EventKind::Rejection { round, diagnostics, failure: None };
                 self.recorder.note(ORCHESTRATOR, kind, Spend::default());
                 Ok(Tried::Refused(rejection))
             }
+        }
+    }
+
+    /// The plan of a text, with misspelt names mended where that is allowed, or the team that the orchestrator puts in its
+    /// place.
+    fn checked(&self, text: &str, may_mend: bool, brief: &Brief<'_>, state: &RunState) -> Result<Checked, Rejection> {
+        let (language, earlier) = (&self.runner.language, state.ids());
+        let plan = match validate_round(text, language, &earlier) {
+            Err(rejection) if may_mend => mend(&rejection, language, &earlier).ok_or(rejection),
+            checked => checked,
+        }?;
+        let other = self.runner.orchestrator.amend(brief, &plan);
+        // A team in its place that is not valid would be a defect; the drafted one is valid.
+        match other.and_then(|text| validate_round(&text, language, &earlier).ok()) {
+            Some(plan) => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: true }),
+            None => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: false }),
         }
     }
 
@@ -116,6 +139,7 @@ impl Run<'_> {
             round: state.round() + 1,
             results: state.members().iter().filter_map(result).collect(),
             language: &self.runner.language,
+            form: state.form(),
             tokens_left: self.ledger().tokens_left(),
             seed: draw(self.recorder.header().seed, &[ORCHESTRATOR, "write", &(state.round() + 1).to_string()]),
         }
@@ -128,6 +152,13 @@ pub(crate) enum Written {
     /// Nobody writes such a round, or nothing valid came of it.
     Nobody,
     Halt(StopReason),
+}
+
+/// A valid team.
+struct Checked {
+    plan: Plan,
+    text: String,
+    by_guard: bool,
 }
 
 /// What came of one draft.

@@ -1,10 +1,11 @@
 //! A policy as an orchestrator: from a brief to tokens, and from tokens to a team.
 
 use crate::pair::{Pair, Told};
+use lemon_exec::Form;
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Tokenizer};
-use lemon_spec::{Language, Shape, grammar, render, validate_round};
+use lemon_spec::{Language, PLAIN, Shape, grammar, render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,6 +43,8 @@ impl Desk {
     pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
         // A team of the largest shape has to fit behind the prompt; most are far shorter.
         let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
+        // One plain call is the guard's decision. Policies choose among the roles they were trained with.
+        let language = Arc::new(Language { roles: language.roles.without(PLAIN), ..(*language).clone() });
         Desk { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
     }
 
@@ -120,7 +123,15 @@ impl Desk {
 
     /// The brief of a first round.
     pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> Brief<'b> {
-        Brief { question, round: 1, results: Vec::new(), language: &self.language, tokens_left: None, seed }
+        Brief {
+            question,
+            round: 1,
+            results: Vec::new(),
+            language: &self.language,
+            form: Form::of(question),
+            tokens_left: None,
+            seed,
+        }
     }
 }
 
@@ -138,6 +149,7 @@ pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
         round: pair.round,
         results: pair.results.iter().map(result).collect(),
         language,
+        form: Form::of(&pair.task.question),
         tokens_left: None,
         seed: pair.seed,
     }

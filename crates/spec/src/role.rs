@@ -3,7 +3,7 @@
 use crate::diagnostic::{Code, Diagnostic, Faults, list, quote};
 use crate::parse::fields;
 use crate::yaml::{self, Node, Value};
-use crate::{Agent, Span};
+use crate::{Agent, Share, Span};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +16,17 @@ pub struct BaseRole {
     pub title: String,
     /// What it must do, where its `duty` is left out.
     pub duty: String,
-    /// The standing instructions of the role, for the system message.
+    /// The standing instructions of the role, for the system message. Empty only for [`PLAIN`].
     pub prompt: String,
+    /// What it sees at most of the agents it reads, where the task has a short answer. [`Share::Answer`]: the answers
+    /// alone, so that a mistake in their working cannot mislead it.
+    pub reads: Share,
+    /// Whether its reply may be the answer. It is then told in which form the task wants it.
+    pub answers: bool,
 }
+
+/// The base role of one plain call: without an own role or duty, the model is sent the question and nothing else.
+pub const PLAIN: &str = "plain";
 
 /// Base roles by name.
 #[derive(Debug, Clone)]
@@ -55,14 +63,23 @@ const BUILTIN: [(&str, &str); 10] = [
 /// A role file longer than this is a mistake.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
+/// The texts that every role has.
 const KEYS: [&str; 3] = ["title", "duty", "prompt"];
+/// All keys of a role file.
+const ALL_KEYS: [&str; 5] = ["title", "duty", "prompt", "reads", "answers"];
 
 impl RoleLibrary {
     /// The roles that ship with LEMON.
     pub fn builtin() -> Self {
         // A test reads every one of them, so that none is left out here.
-        let roles = BUILTIN.iter().filter_map(|(name, text)| read_role(name, text).ok()).map(Arc::new).collect();
-        RoleLibrary { roles }
+        let read = BUILTIN.iter().filter_map(|(name, text)| read_role(name, text).ok());
+        RoleLibrary { roles: read.chain([plain()]).map(Arc::new).collect() }
+    }
+
+    /// The same library without the role called `name`.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        RoleLibrary { roles: self.roles.iter().filter(|role| role.name != name).cloned().collect() }
     }
 
     /// A library without any roles.
@@ -109,6 +126,17 @@ impl RoleLibrary {
     /// All roles, in a stable order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<BaseRole>> + Clone {
         self.roles.iter()
+    }
+}
+
+fn plain() -> BaseRole {
+    BaseRole {
+        name: PLAIN.to_owned(),
+        title: "Assistant".to_owned(),
+        duty: "Answer the question.".to_owned(),
+        prompt: String::new(),
+        reads: Share::Reply,
+        answers: true,
     }
 }
 
@@ -167,13 +195,32 @@ fn read_role(name: &str, text: &str) -> Result<BaseRole, Vec<Diagnostic>> {
             return Err(faults.finish(text));
         }
     };
-    let [title, duty, prompt] = fields(&entries, KEYS, &mut faults).map(|entry| entry.map(|entry| &entry.value));
+    let [title, duty, prompt, reads, answers] =
+        fields(&entries, ALL_KEYS, &mut faults).map(|entry| entry.map(|entry| &entry.value));
+    let reads = word_field(reads, "reads", &[("reply", Share::Reply), ("answer", Share::Answer)], &mut faults);
+    let answers = word_field(answers, "answers", &[("true", true), ("false", false)], &mut faults);
     let mut text_of = |node: Option<&Node>, key: &str| text_field(node, key, document.cut, &mut faults);
     let (title, duty, prompt) = (text_of(title, "title"), text_of(duty, "duty"), text_of(prompt, "prompt"));
     if faults.any_error() {
         return Err(faults.finish(text));
     }
-    Ok(BaseRole { name: name.to_owned(), title, duty, prompt })
+    let (reads, answers) = (reads.unwrap_or_default(), answers.unwrap_or(true));
+    Ok(BaseRole { name: name.to_owned(), title, duty, prompt, reads, answers })
+}
+
+/// The value of an optional field that takes one of a few words.
+fn word_field<T: Copy>(node: Option<&Node>, key: &str, words: &[(&str, T)], faults: &mut Faults) -> Option<T> {
+    let node = node?;
+    if let Value::Text(text) = &node.value
+        && let Some((_, value)) = words.iter().find(|(word, _)| *word == text.trim())
+    {
+        return Some(*value);
+    }
+    if !matches!(node.value, Value::Refused) {
+        let hint = format!("write one of {}", list(words.iter().map(|(word, _)| *word)));
+        faults.error(Code::WrongType, node.span, format!("`{key}` has an unknown value"), Some(hint));
+    }
+    None
 }
 
 /// The text of a field; an empty one if it is at fault.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
-use lemon_spec::{BaseRole, Language, RoleLibrary, validate};
+use lemon_spec::{BaseRole, Language, PLAIN, RoleLibrary, Share, validate};
 use std::path::PathBuf;
 
 /// A folder of its own for each test, removed at its end.
@@ -41,12 +41,14 @@ fn the_library_is_complete_and_its_solvers_end_with_an_answer() {
             "critic",
             "verifier",
             "summariser",
-            "judge"
+            "judge",
+            "plain"
         ]
     );
     for role in library.iter() {
         let answers = ["solver", "expert", "critic", "verifier", "summariser", "judge"].contains(&role.name.as_str());
-        assert_eq!(role.prompt.contains("`Answer: …`"), answers, "{}", role.name);
+        assert_eq!(role.answers, answers || role.name == PLAIN, "{}", role.name);
+        assert_eq!(role.prompt.is_empty(), role.name == PLAIN, "{}", role.name);
         assert!(role.prompt.len() < 700 && !role.prompt.contains('\n'), "{}", role.name);
         assert!(!role.title.is_empty() && role.duty.ends_with('.'), "{}", role.name);
     }
@@ -58,15 +60,16 @@ fn roles_of_a_folder_are_added_or_replace_others() {
         "good",
         &[
             ("chemist.yaml", "title: Chemist\nduty: Balance the equation.\nprompt: |\n  Count atoms.\n  Twice.\n"),
-            ("solver.yml", "{title: Mine, duty: D, prompt: P}"),
+            ("solver.yml", "{title: Mine, duty: D, prompt: P, reads: answer, answers: false}"),
             ("notes.txt", "not a role"),
         ],
     );
     let mut language = Language::default();
     language.roles.add_folder(&folder.0).unwrap();
     assert_eq!(language.roles.get("chemist").unwrap().prompt, "Count atoms.\nTwice.");
-    assert_eq!(language.roles.get("solver").unwrap().title, "Mine");
-    assert_eq!(language.roles.iter().count(), 11);
+    let solver = language.roles.get("solver").unwrap();
+    assert_eq!((solver.title.as_str(), solver.reads, solver.answers), ("Mine", Share::Answer, false));
+    assert_eq!(language.roles.iter().count(), 12);
     let plan = validate("agents: [{id: a, base: chemist, capacity: small}]", &language).unwrap();
     assert_eq!((plan.agents()[0].role.as_str(), plan.agents()[0].duty.as_str()), ("Chemist", "Balance the equation."));
 }
@@ -79,6 +82,7 @@ fn all_faults_of_all_files_are_reported_and_nothing_is_added() {
             ("1st.yaml", "title: T\nduty: D\nprompt: P\n"),
             ("fine.yaml", "title: T\nduty: D\nprompt: P\n"),
             ("list.yaml", "- a\n"),
+            ("odd.yaml", "title: T\nduty: D\nprompt: P\nreads: all\nanswers: [no]\n"),
             ("poor.yaml", "title: T\ntitel: T\nduty:\nprompt: [x]\n"),
             ("torn.yaml", "title: \"T\n"),
         ],
@@ -103,7 +107,14 @@ fn a_folder_that_is_not_there_is_a_fault() {
 
 #[test]
 fn inserting_replaces_a_role_of_the_same_name() {
-    let role = |title: &str| BaseRole { name: "x".into(), title: title.into(), duty: "d".into(), prompt: "p".into() };
+    let role = |title: &str| BaseRole {
+        name: "x".into(),
+        title: title.into(),
+        duty: "d".into(),
+        prompt: "p".into(),
+        reads: Share::Reply,
+        answers: true,
+    };
     let mut library = RoleLibrary::empty();
     library.insert(role("one"));
     library.insert(role("two"));

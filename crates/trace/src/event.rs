@@ -110,13 +110,16 @@ pub enum EventKind {
     Decision {
         /// The round it is for, from 1.
         round: u32,
-        /// Who wrote it: `fixed`, `prompted`, `repair`, `fallback`.
+        /// Who wrote it: `fixed`, `policy`, `prompted`, `repair`, `fallback`, `guard`.
         by: String,
         /// The model that wrote it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
         /// The text.
         text: String,
+        /// What the orchestrator wrote, where names in it were mended or the guard put another team in its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        written: Option<String>,
     },
     /// A specification was refused, or none could be had.
     Rejection {

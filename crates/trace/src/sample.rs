@@ -254,8 +254,13 @@ impl Teller {
         let mut edges: Vec<Edge> = last.map(|src| Edge { src, kind: EdgeKind::Cause }).into_iter().collect();
         let text = yaml(round);
         let model = Some("orchestrator-7b".to_owned());
-        let by =
-            |by: &str, text: String| EventKind::Decision { round: number, by: by.into(), model: model.clone(), text };
+        let by = |by: &str, text: String| EventKind::Decision {
+            round: number,
+            by: by.into(),
+            model: model.clone(),
+            text,
+            written: None,
+        };
         self.ask_orchestrator(number);
         if round.rejected_first {
             let spend = self.spend(420, 35, 1.1);

@@ -186,7 +186,8 @@ fn diamond(said_by_a: &str, said_by_b: &str) -> Trace {
         workers: "scripted".into(),
     };
     let mut trace = Trace { header, events: Vec::new() };
-    let decision = EventKind::Decision { round: 1, by: "fixed".into(), model: None, text: String::new() };
+    let decision =
+        EventKind::Decision { round: 1, by: "fixed".into(), model: None, text: String::new(), written: None };
     push(&mut trace, ORCHESTRATOR, 1.0, decision, &[]);
     trace.events[0].spend.tokens_in = 100;
     for id in ["a", "b", "c"] {

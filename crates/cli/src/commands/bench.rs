@@ -3,9 +3,11 @@
 //! The fake endpoint and each measurement run in processes of their own, so that the processor time and the memory shown
 //! are those of running teams and of nothing else. The store is on, as it is for users.
 
+mod answers;
 mod policy;
+mod questions;
 
-use crate::args::BenchCommand;
+use crate::args::{BenchCommand, Cli};
 use crate::fault::Fault;
 use crate::{print, println, runtime, to_json};
 use futures::stream::{self, StreamExt};
@@ -56,8 +58,9 @@ struct Row {
     ratio: f64,
 }
 
-pub fn bench(command: &BenchCommand) -> Result<u8, Fault> {
+pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
     match command {
+        BenchCommand::Answers(args) => answers::answers(cli, args),
         BenchCommand::Policy { shapes, device, steps, fused_only, check, json } => {
             policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
         }

@@ -61,6 +61,7 @@ pub struct Before {
     pub budget: Budget,
     pub workers: Option<String>,
     pub worker_file: Option<PathBuf>,
+    pub form: Option<lemon_exec::Form>,
 }
 
 /// Everything a run needs, from configuration, flags, and what it was begun with.
@@ -98,6 +99,7 @@ pub async fn prepare(
         record: args.record.clone(),
         no_reuse: args.no_reuse,
         spec: args.spec.clone(),
+        form: args.form.or(before.form),
         ..RunArgs::default()
     };
     match kind {
@@ -113,7 +115,7 @@ pub async fn prepare(
     let (backend, worker_file) = setup::backend(config, &args, kind, &language)?;
     let settings = setup::settings(config, &args, kind)?;
     let orchestrator = setup::orchestrator(config, spec.as_deref(), &language, kind)?;
-    let meta = RunMeta { spec, budget: settings.budget, worker_file, ..RunMeta::default() };
+    let meta = RunMeta { spec, budget: settings.budget, worker_file, form: args.form, ..RunMeta::default() };
     // Last, so that a run that cannot begin leaves no store behind.
     let store = store()?;
     let runner = Runner {
@@ -168,6 +170,7 @@ async fn resume(
         budget: meta.budget,
         workers: Some(trace.header.workers.clone()),
         worker_file: meta.worker_file,
+        form: meta.form,
     };
     let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
@@ -193,8 +196,8 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         println(&to_json(&result))?;
     } else {
         explain_rejection(trace, args.spec.as_deref());
-        if let Some(answer) = &result.answer {
-            println(answer)?;
+        if let Some(response) = &result.response {
+            println(response)?;
         }
     }
     let summary = trace.summary();

@@ -78,8 +78,13 @@ pub async fn resume(
     }
     let meta: BatchMeta = serde_json::from_str(&batch.meta)
         .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
-    let before =
-        Before { spec: meta.spec, budget: meta.budget, workers: Some(meta.workers), worker_file: meta.worker_file };
+    let before = Before {
+        spec: meta.spec,
+        budget: meta.budget,
+        workers: Some(meta.workers),
+        worker_file: meta.worker_file,
+        form: None,
+    };
     let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
 }

@@ -214,7 +214,7 @@ fn interrupted_while_the_team_is_written() {
         FakeReply::Text("agents: [{id: x, base: solver, capacity: small}]".into()),
     ]);
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
-    let folder = folder(&endpoint, "[orchestrator]\nkind = 'prompted'\n");
+    let folder = folder(&endpoint, "[orchestrator]\nkind = 'prompted'\nguard = false\n");
     let args = ["run", TASK, "--json"];
     let process = folder.start(&args);
     wait_until("the orchestrator is asked", || endpoint.calls() == 1);

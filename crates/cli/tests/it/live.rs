@@ -33,7 +33,7 @@ fn the_team_is_drawn() {
         assert!(text.contains(word), "no {word:?} in {text:?}");
     }
     assert!(text.contains("\u{1b}["), "it is drawn in place, in colour");
-    assert_eq!(text.trim_end().lines().last().map(str::trim), Some("sixty-eight"), "the answer comes last");
+    assert_eq!(text.trim_end().lines().last().map(str::trim), Some("Answer: sixty-eight"), "the answer comes last");
 }
 
 #[test]
@@ -51,5 +51,5 @@ fn quiet_is_quiet() {
     let folder = Folder::with_pair();
     let args = "run 'What is it?' --workers scripted --script script.toml --spec pair.yaml --quiet";
     let Some(text) = on_a_terminal(&folder, args) else { return };
-    assert_eq!(text.trim(), "68");
+    assert_eq!(text.trim(), "Scripted.\r\nAnswer: 68");
 }

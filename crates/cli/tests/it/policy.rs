@@ -78,7 +78,7 @@ fn policy_commands() {
 #[test]
 fn a_run_uses_it_where_nothing_else_is_configured() {
     let endpoint = FakeEndpoint::start(Behaviour::function(|request| FakeReply::Text(reply_of(request)))).unwrap();
-    let folder = Folder::with_endpoint(&endpoint, "");
+    let folder = Folder::with_endpoint(&endpoint, "[orchestrator]\nguard = false\n");
     let ran = folder.lemon(&["run", TASK, "--json"]).ok();
     assert!(ran.stderr.contains("the team is written (policy)"), "{}", ran.stderr);
     let result = ran.json();

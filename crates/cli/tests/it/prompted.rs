@@ -10,7 +10,7 @@ const GOOD: &str = "Here it is:\n```yaml\nagents:\n  - {id: think, base: solver,
 const BAD: &str = "agents:\n  - {id: think, base: genius, capacity: small}\n";
 
 /// A model behind the endpoint writes the teams.
-const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\n";
+const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\nguard = false\n";
 
 fn is_orchestrator(request: &ChatRequest) -> bool {
     request.last("system").starts_with("You write teams.")
@@ -79,7 +79,7 @@ fn replaced_by_one_solver() {
 
 #[test]
 fn replaced_by_a_file() {
-    let more = "[orchestrator]\nfallback = 'fallback.yaml'\ncapacity = 'small'\n";
+    let more = "[orchestrator]\nguard = false\nfallback = 'fallback.yaml'\ncapacity = 'small'\n";
     check(&endpoint(&["I would rather not."]), more, "fallback", &["spare"]);
 }
 
@@ -91,7 +91,7 @@ fn an_endpoint_that_knows_no_schemas_is_asked_without() {
     assert_eq!(result["agents"].as_array().map(Vec::len), Some(2));
     assert!(endpoint.requests()[1].body.get("response_format").is_none());
     let plain = crate::common::endpoint();
-    let folder = Folder::with_endpoint(&plain, "[orchestrator]\nstructured = false\n");
+    let folder = Folder::with_endpoint(&plain, "[orchestrator]\nguard = false\nstructured = false\n");
     folder.lemon(&["run", TASK, "--json"]).ok();
     assert!(plain.requests().iter().all(|request| request.body.get("response_format").is_none()));
 }

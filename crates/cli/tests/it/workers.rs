@@ -60,6 +60,6 @@ fn an_answer_is_told_where_there_is_no_room_for_a_page() {
     let folder = Folder::with_pair().file(".lemon/pages", "in the way");
     let args = ["run", "What is it?", "--workers", "scripted", "--script", "script.toml", "--spec", "pair.yaml"];
     let ran = folder.lemon(&args).ok();
-    assert_eq!(ran.stdout, "68\n");
+    assert_eq!(ran.stdout, "Scripted.\nAnswer: 68\n");
     assert!(ran.stderr.contains("warning: there is no page: "), "{}", ran.stderr);
 }

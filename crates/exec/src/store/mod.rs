@@ -114,6 +114,9 @@ pub struct RunMeta {
     /// Files the workers were made of: a script or a cassette.
     #[serde(default)]
     pub worker_file: Option<PathBuf>,
+    /// The form of the answer, where it was given and not read off the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<crate::form::Form>,
 }
 
 const SCHEMA_VERSION: i64 = 1;

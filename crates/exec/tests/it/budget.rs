@@ -227,7 +227,8 @@ async fn a_wait_longer_than_the_time_left_is_not_begun() {
 
 /// An orchestrator that is asked at the dearest level, and the worker that serves it.
 fn prompted(worker: Arc<dyn Worker>) -> Runner {
-    let mut runner = runner_by(worker, Arc::new(Prompted { level: 2, structured: false, fallback: None }));
+    let mut runner =
+        runner_by(worker, Arc::new(Prompted { level: 2, structured: false, fallback: None, models: Vec::new() }));
     runner.backend.levels[2].price = lemon_exec::Price { input: 100.0, output: 1000.0 };
     runner
 }

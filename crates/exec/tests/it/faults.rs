@@ -15,7 +15,7 @@ const TEAM: &str = "
 agents:
   - {id: bad, base: solver, role: Victim, capacity: small}
   - {id: good, base: solver, role: Sibling, capacity: medium}
-  - {id: last, base: critic, role: Reader, capacity: large, after: [bad, good]}
+  - {id: last, base: solver, role: Reader, capacity: large, after: [bad, good]}
 answer: {from: [last], by: last}
 ";
 const SIBLING_SAYS: &str = "Eighty times 0.85.\nAnswer: 68";

@@ -32,7 +32,7 @@ fn is_orchestrator(request: &ChatRequest) -> bool {
 }
 
 fn prompted(fake: &FakeEndpoint) -> Runner {
-    runner_by(http(fake, true), Arc::new(Prompted { level: 2, structured: false, fallback: None }))
+    runner_by(http(fake, true), Arc::new(Prompted { level: 2, structured: false, fallback: None, models: Vec::new() }))
 }
 
 /// Who wrote what in turn, and `refused` or `no text` after what did not do.
@@ -97,7 +97,8 @@ async fn a_team_invalid_twice_is_replaced() {
 async fn a_given_fallback_is_checked_like_any_other_text() {
     let fake = writes(&[INVALID]);
     let fallback = |text: &str| {
-        let orchestrator = Prompted { level: 0, structured: false, fallback: Some(text.to_owned()) };
+        let orchestrator =
+            Prompted { level: 0, structured: false, fallback: Some(text.to_owned()), models: Vec::new() };
         runner_by(http(&fake, false), Arc::new(orchestrator))
     };
     let trace = run(&fallback("agents: [{id: plan_b, base: solver, capacity: small}]")).await;
@@ -144,7 +145,7 @@ async fn a_schema_is_asked_for_and_left_out_where_it_is_refused() {
             .map(|seen| !seen.body["response_format"].is_null())
             .collect()
     };
-    let orchestrator = || Arc::new(Prompted { level: 2, structured: true, fallback: None });
+    let orchestrator = || Arc::new(Prompted { level: 2, structured: true, fallback: None, models: Vec::new() });
 
     let able = FakeEndpoint::start(Behaviour::function(reply)).unwrap();
     let trace = run(&runner_by(http(&able, true), orchestrator())).await;
@@ -218,7 +219,7 @@ async fn a_review_that_fails_leaves_the_answer_there_is() {
 async fn a_file_may_leave_later_rounds_to_a_model_or_to_nobody() {
     let fake = writes(&["agents:\n  - {id: check, base: critic, capacity: small, after: [draft]}\n"]);
     let file = |reviewer| runner_by(http(&fake, true), Arc::new(Fixed { text: REVIEWED.into(), reviewer }));
-    let reviewer = Prompted { level: 1, structured: false, fallback: None };
+    let reviewer = Prompted { level: 1, structured: false, fallback: None, models: Vec::new() };
     let trace = run(&file(Some(Arc::new(reviewer)))).await;
     assert_eq!(history(&trace), ["fixed 1", "prompted 2"]);
     check_end(&trace, StopReason::Answered, Some("68"));
@@ -241,7 +242,7 @@ async fn a_budget_too_small_to_write_a_team_ends_the_run() {
 
 /// What `reader` is told when `parent` replied this.
 fn told(reply: &str) -> (String, String) {
-    let text = "agents:\n  - {id: parent, base: solver, capacity: small}\n  - {id: reader, base: critic, capacity: small, after: [parent]}\n";
+    let text = "agents:\n  - {id: parent, base: solver, capacity: small}\n  - {id: reader, base: solver, capacity: small, after: [parent]}\n";
     let language = lemon_spec::Language::default();
     let judge = language.roles.get("judge").unwrap().clone();
     let mut state = lemon_exec::RunState::new(QUESTION, Default::default(), judge);

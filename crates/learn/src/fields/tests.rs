@@ -43,7 +43,16 @@ fn request(desk: &FieldDesk, question: &str, round: u32, earlier: &[Earlier], se
         sure: None,
     };
     let (language, results) = (Language::default(), earlier.iter().map(result).collect());
-    desk.request(&Brief { question, round, results, language: &language, tokens_left: None, seed }).unwrap()
+    desk.request(&Brief {
+        question,
+        round,
+        results,
+        language: &language,
+        form: Default::default(),
+        tokens_left: None,
+        seed,
+    })
+    .unwrap()
 }
 
 /// The briefs of all tests: questions of every kind, in the first round, in a later one and in the last.

@@ -109,13 +109,18 @@ impl Asking<'_> {
     /// A valid team in our own writing, after one repair at most.
     async fn team(&self, asked: &mut Asked) -> Option<String> {
         let language = &self.lessons.trials.evaluator.language;
-        let orchestrator =
-            Prompted { level: self.settings.level, structured: self.settings.structured, fallback: None };
+        let orchestrator = Prompted {
+            level: self.settings.level,
+            structured: self.settings.structured,
+            fallback: None,
+            models: Vec::new(),
+        };
         let brief = Brief {
             question: &self.case.item.task.question,
             round: 1,
             results: Vec::new(),
             language,
+            form: lemon_exec::Form::default(),
             tokens_left: None,
             seed: self.lessons.seed,
         };

@@ -203,6 +203,7 @@ impl Stage<'_> {
             round,
             results: results.collect(),
             language: self.language(),
+            form: lemon_exec::Form::default(),
             tokens_left: None,
             // Each round draws anew.
             seed: episode.writer_seed.wrapping_add(u64::from(round) << 48),

@@ -206,7 +206,15 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
             sure: replies[at].1,
         };
         let results = vec![result(0), result(1)];
-        let brief = Brief { question, round: 2, results, language: &language, tokens_left: None, seed: 0 };
+        let brief = Brief {
+            question,
+            round: 2,
+            results,
+            language: &language,
+            form: Default::default(),
+            tokens_left: None,
+            seed: 0,
+        };
         let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
         let nobody_more = |seed: u64| {
             let reviewer =

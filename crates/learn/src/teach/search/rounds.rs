@@ -163,7 +163,15 @@ mod tests {
         let results = replies.iter().enumerate().map(result).collect();
         let language = Language::default();
         let question = "Ana has 3 pens and buys 4. How many?";
-        let brief = Brief { question, round: 2, results, language: &language, tokens_left: None, seed: 0 };
+        let brief = Brief {
+            question,
+            round: 2,
+            results,
+            language: &language,
+            form: Default::default(),
+            tokens_left: None,
+            seed: 0,
+        };
         let second = staged.second(&brief, &look(question, None), 1);
         assert_eq!(!second.agents.is_empty(), asks, "{second:?}");
         assert!(validate_round(&render(&second).text, &language, &["a1".into(), "a2".into()]).is_ok());

@@ -10,6 +10,7 @@ fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Epi
         round: 1,
         results: Vec::new(),
         language: &language,
+        form: lemon_exec::Form::default(),
         tokens_left: None,
         seed: 1,
     };

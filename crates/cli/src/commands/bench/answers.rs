@@ -1,0 +1,385 @@
+//! `lemon bench answers`: what `lemon run` answers, beside one plain call to the same model, question by question.
+
+use super::questions::{self, Question};
+use crate::args::{AnswersArgs, Cli, RunArgs, WorkerKind};
+use crate::commands::grade::sandbox;
+use crate::config::{Config, OrchestratorKind};
+use crate::evidence::{self, Entry, chance};
+use crate::fault::Fault;
+use crate::result::response;
+use crate::workers::{Chosen, choose};
+use crate::{print, println, runtime, setup};
+use futures::stream::{self, StreamExt};
+use lemon_eval::{Ask, Grader, Method};
+use lemon_exec::orchestrator::{Fixed, Orchestrator, plain_team};
+use lemon_exec::store::{RunMeta, Store, Sync};
+use lemon_exec::{Backend, Form, Job, Runner, Settings, fresh_id};
+use lemon_sandbox::Sandbox;
+use lemon_spec::Language;
+use lemon_trace::{StopReason, Trace};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// The reference: one plain call.
+const PLAIN: &str = "plain";
+
+/// One method on one question.
+#[derive(Debug, Clone, Serialize)]
+struct Outcome {
+    method: String,
+    passes: bool,
+    /// Tokens of the orchestrator and of all agents; for a call that another method made before, what it cost then.
+    tokens: u64,
+    agents: usize,
+    stop_reason: Option<&'static str>,
+    run_id: String,
+    response: Option<String>,
+}
+
+/// A question with what each method came to.
+#[derive(Debug, Serialize)]
+struct Row {
+    id: String,
+    set: String,
+    form: Form,
+    outcomes: Vec<Outcome>,
+}
+
+/// One method on the questions of one set, against the plain calls.
+struct Line {
+    set: String,
+    method: String,
+    items: u64,
+    passed: u64,
+    tokens: u64,
+    wins: u64,
+    losses: u64,
+}
+
+/// Everything that the runs of a comparison share.
+struct Bench {
+    backend: Backend,
+    language: Arc<Language>,
+    settings: Settings,
+    store: Arc<Store>,
+    methods: Vec<(String, Writer)>,
+    grader: Grader,
+    sandbox: Option<Sandbox>,
+    seed: u64,
+    budget: Option<u64>,
+    spent: AtomicU64,
+}
+
+enum Writer {
+    Orchestrator(Arc<dyn Orchestrator>),
+    Rule(Method),
+}
+
+pub fn answers(cli: &Cli, args: &AnswersArgs) -> Result<u8, Fault> {
+    let mut asked = Vec::new();
+    for file in &args.questions {
+        asked.extend(questions::of_file(file)?);
+    }
+    for set in &args.sets {
+        asked.extend(questions::of_set(set, args.data.as_deref(), &args.split, args.limit)?);
+    }
+    if asked.is_empty() {
+        return Err(Fault::new("there are no questions").hint("give --questions FILE, or --set gsm8k --data DIR"));
+    }
+    let config = Config::load(cli.config.as_deref())?;
+    runtime()?.block_on(compare(&config, args, asked))
+}
+
+async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<Question>) -> Result<u8, Fault> {
+    let texts: Vec<&str> = asked.iter().map(|question| question.text.as_str()).collect();
+    let Chosen { kind, levels, .. } = choose(config, &args.endpoints, None, &texts, false).await?;
+    let config = &Config { capacity: levels, ..config.clone() };
+    // A fresh store of its own: what was asked before must not make a method look cheap.
+    let folder = tempfile::tempdir().map_err(Fault::new)?;
+    let bench = Arc::new(Bench::new(config, args, kind, &asked, folder.path())?);
+    let cancel = CancellationToken::new();
+    tokio::spawn(crate::commands::run::cancel_on_signal(cancel.clone(), "what was answered is compared"));
+    let count = asked.len();
+    eprintln!(
+        "{count} questions, {} methods; at most {} tokens a reply{}",
+        bench.methods.len(),
+        bench.backend.levels.last().map_or(0, |level| level.max_tokens),
+        bench.budget.map_or(String::new(), |budget| format!("; budget {budget} tokens"))
+    );
+    let mut rows = Vec::new();
+    let runs = asked.into_iter().enumerate().map(|(at, question)| {
+        let (bench, cancel) = (bench.clone(), cancel.clone());
+        async move { (at, bench.question(question, &cancel).await) }
+    });
+    let mut runs = stream::iter(runs).buffer_unordered(args.width.max(1));
+    while let Some((at, row)) = runs.next().await {
+        // A question that not all methods were asked is left out: only pairs can be compared.
+        let Some(row) = row? else { continue };
+        let marks: Vec<String> = row
+            .outcomes
+            .iter()
+            .map(|it| format!("{} {}", it.method, if it.passes { "passes" } else { "fails" }))
+            .collect();
+        eprintln!("{} of {count}  {} {}: {}", rows.len() + 1, row.set, row.id, marks.join(", "));
+        rows.push((at, row));
+    }
+    drop(runs);
+    rows.sort_by_key(|(at, _)| *at);
+    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+    if rows.is_empty() {
+        return Err(Fault::new("no question was answered by all methods")
+            .hint("raise --budget-tokens; `lemon doctor` checks the endpoint"));
+    }
+    report(config, args, &rows, count)
+}
+
+impl Bench {
+    fn new(
+        config: &Config,
+        args: &AnswersArgs,
+        kind: WorkerKind,
+        asked: &[Question],
+        folder: &std::path::Path,
+    ) -> Result<Self, Fault> {
+        let run = RunArgs::default();
+        let language = Arc::new(setup::language(config, &run.endpoints)?);
+        let (backend, _) = setup::backend(config, &run, kind, &language)?;
+        // Methods that ask the same share the reply: the same request with the same seed is the same draw.
+        let settings = Settings { reuse: true, ..setup::settings(config, &run, kind)? };
+        let plain = plain_team(&language).ok_or_else(|| Fault::new("no capacity is configured"))?;
+        let mut methods = vec![(
+            PLAIN.to_owned(),
+            Writer::Orchestrator(Arc::new(Fixed { text: plain, reviewer: None }) as Arc<dyn Orchestrator>),
+        )];
+        for name in args.methods.iter().filter(|name| *name != PLAIN) {
+            methods.push((name.clone(), writer(config, name, &language, kind)?));
+        }
+        let needs_sandbox = asked.iter().any(Question::needs_sandbox);
+        let make = || needs_sandbox.then(|| sandbox(args.unsafe_no_sandbox)).transpose();
+        Ok(Bench {
+            backend,
+            language,
+            settings,
+            store: Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?),
+            methods,
+            grader: Grader::new(make()?),
+            sandbox: make()?,
+            seed: args.seed,
+            budget: args.budget_tokens,
+            spent: AtomicU64::new(0),
+        })
+    }
+
+    /// All methods on one question, one after the other. `None`: not all could be asked.
+    async fn question(&self, question: Question, cancel: &CancellationToken) -> Result<Option<Row>, Fault> {
+        let mut outcomes = Vec::new();
+        for (name, writer) in &self.methods {
+            let Some(outcome) = self.run(&question, name, writer, cancel).await? else { return Ok(None) };
+            outcomes.push(outcome);
+        }
+        Ok(Some(Row { id: question.id, set: question.set, form: question.form, outcomes }))
+    }
+
+    async fn run(
+        &self,
+        question: &Question,
+        name: &str,
+        writer: &Writer,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Outcome>, Fault> {
+        let left = self.budget.map(|budget| budget.saturating_sub(self.spent.load(Ordering::SeqCst)));
+        if cancel.is_cancelled() || left == Some(0) {
+            return Ok(None);
+        }
+        let orchestrator: Arc<dyn Orchestrator> = match writer {
+            Writer::Orchestrator(orchestrator) => orchestrator.clone(),
+            Writer::Rule(method) => {
+                let capacity = self.language.capacities.last().map(String::as_str);
+                let ask = Ask {
+                    capacities: &self.language.capacities,
+                    capacity,
+                    code: question.form == Form::Code,
+                    seed: self.seed,
+                };
+                Arc::new(Fixed { text: method.spec(&ask).unwrap_or_default(), reviewer: None })
+            }
+        };
+        let mut settings = self.settings.clone();
+        settings.budget.tokens = left.or(settings.budget.tokens);
+        let runner = Runner {
+            backend: self.backend.clone(),
+            orchestrator,
+            language: self.language.clone(),
+            store: Some(self.store.clone()),
+            memory: None,
+            settings,
+        };
+        let job = Job {
+            run_id: format!("r-{}", fresh_id()),
+            task_id: question.id.clone(),
+            question: question.text.clone(),
+            seed: self.seed,
+            meta: RunMeta::default(),
+        };
+        let trace = runner.run(&job, cancel, None).await.map_err(Fault::new)?;
+        let summary = trace.summary();
+        self.spent.fetch_add(summary.tokens.total, Ordering::SeqCst);
+        let cut = matches!(summary.stop_reason, Some(StopReason::Cancelled | StopReason::TokenBudget));
+        if cut {
+            return Ok(None);
+        }
+        let response = response(&trace, &summary);
+        let passes = match &response {
+            Some(text) => question.passes(text, &self.grader, self.sandbox.as_ref())?,
+            None => false,
+        };
+        Ok(Some(Outcome {
+            method: name.to_owned(),
+            passes,
+            tokens: tokens(&trace),
+            agents: summary.agents.len(),
+            stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
+            run_id: trace.header.run_id,
+            response,
+        }))
+    }
+}
+
+fn writer(config: &Config, name: &str, language: &Arc<Language>, kind: WorkerKind) -> Result<Writer, Fault> {
+    let of_kind = |kind_of| {
+        let mut config = config.clone();
+        config.orchestrator.set_kind(kind_of);
+        setup::orchestrator(&config, None, language, kind).map(Writer::Orchestrator)
+    };
+    match name {
+        "lemon" => setup::orchestrator(config, None, language, kind).map(Writer::Orchestrator),
+        "prompted" => of_kind(OrchestratorKind::Prompted),
+        "policy" => of_kind(OrchestratorKind::Policy),
+        _ => {
+            let hint = "lemon, prompted, policy, or a rule that `lemon eval --methods help` lists";
+            let method: Method = name.parse().map_err(|error| Fault::new(error).hint(hint))?;
+            match method.source() {
+                None => Ok(Writer::Rule(method)),
+                Some(_) => Err(Fault::new(format!("`{name}` cannot be compared here")).hint(hint)),
+            }
+        }
+    }
+}
+
+/// Tokens of a run, with what its reused replies cost when they were made.
+fn tokens(trace: &Trace) -> u64 {
+    let summary = trace.summary();
+    summary.tokens.total + summary.agents.iter().map(|agent| agent.saved).sum::<u64>()
+}
+
+fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Result<u8, Fault> {
+    let lines = lines(rows);
+    let model = evidence::model(&config.capacity).unwrap_or_default();
+    let table = table(&lines, &model, rows.len(), count);
+    if args.json {
+        for row in rows {
+            print(&(serde_json::to_string(row).map_err(Fault::new)? + "\n"))?;
+        }
+    } else {
+        println(table.trim_end())?;
+    }
+    if let Some(out) = &args.out {
+        std::fs::write(out, &table).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
+    }
+    let path = evidence::add(&setup::store_path(config, None), &entries(rows, &model))?;
+    eprintln!("the guard of `lemon run` goes by this: {}", path.display());
+    Ok(u8::from(rows.len() < count))
+}
+
+/// One line for each set and method, and one for all sets where there are several.
+fn lines(rows: &[Row]) -> Vec<Line> {
+    let mut sets: Vec<&str> = Vec::new();
+    rows.iter().for_each(|row| {
+        if !sets.contains(&row.set.as_str()) {
+            sets.push(&row.set)
+        }
+    });
+    let of = |name: &str, rows: Vec<&Row>| -> Vec<Line> {
+        let methods = rows.first().map_or(0, |row| row.outcomes.len());
+        (0..methods).map(|at| line(name, &rows, at)).collect()
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    for set in &sets {
+        lines.extend(of(set, rows.iter().filter(|row| row.set == *set).collect()));
+    }
+    if sets.len() > 1 {
+        lines.extend(of("all", rows.iter().collect()));
+    }
+    lines
+}
+
+fn line(set: &str, rows: &[&Row], at: usize) -> Line {
+    let mut line =
+        Line { set: set.to_owned(), method: String::new(), items: 0, passed: 0, tokens: 0, wins: 0, losses: 0 };
+    for row in rows {
+        let (Some(plain), Some(other)) = (row.outcomes.first(), row.outcomes.get(at)) else { continue };
+        line.method.clone_from(&other.method);
+        line.items += 1;
+        line.passed += u64::from(other.passes);
+        line.tokens += other.tokens;
+        line.wins += u64::from(other.passes && !plain.passes);
+        line.losses += u64::from(!other.passes && plain.passes);
+    }
+    line
+}
+
+fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
+    let partial = if done < count { format!(" Partial: {done} of {count} questions.") } else { String::new() };
+    let mut text = format!("Model: `{}`.{partial}\n\n", crate::one_line(model));
+    text.push_str("| questions | method | pass | of | tokens | times plain | better : worse than plain | chance |\n");
+    text.push_str("|---|---|---:|---:|---:|---:|---:|---:|\n");
+    let mut plain_tokens = 1;
+    for line in lines {
+        if line.method == PLAIN {
+            plain_tokens = line.tokens.max(1);
+        }
+        let Line { set, method, items, passed, tokens, wins, losses } = line;
+        let paired = match method == PLAIN {
+            true => "–".to_owned(),
+            false => format!("{wins} : {losses}"),
+        };
+        // The smaller tail: how likely so uneven a split is if neither is better.
+        let odds = match method == PLAIN {
+            true => "–".to_owned(),
+            false => format!("{:.2}", chance(*wins.max(losses), *wins.min(losses))),
+        };
+        let times = *tokens as f64 / plain_tokens as f64;
+        let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");
+    }
+    text
+}
+
+/// What the guard may learn from these rows: each method by the form of the questions.
+fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
+    let mut entries: BTreeMap<(Form, &str), Entry> = BTreeMap::new();
+    for row in rows {
+        let Some(plain) = row.outcomes.first() else { continue };
+        for other in row.outcomes.iter().filter(|it| it.method != PLAIN && it.method != "lemon") {
+            let entry = entries.entry((row.form, other.method.as_str())).or_insert_with(|| Entry {
+                model: model.to_owned(),
+                form: row.form,
+                method: other.method.clone(),
+                items: 0,
+                wins: 0,
+                losses: 0,
+                tokens: 0,
+                plain_tokens: 0,
+            });
+            entry.items += 1;
+            entry.wins += u64::from(other.passes && !plain.passes);
+            entry.losses += u64::from(!other.passes && plain.passes);
+            entry.tokens += other.tokens;
+            entry.plain_tokens += plain.tokens;
+        }
+    }
+    entries.into_values().collect()
+}

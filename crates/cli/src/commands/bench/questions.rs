@@ -1,0 +1,271 @@
+//! Questions whose answers a program can check: a number, a pattern, a least number of words, JSON, the tests of a function,
+//! or the gold answer of a task set.
+
+use crate::commands::grade::refusal;
+use crate::fault::{Fault, read_file};
+use lemon_eval::Grader;
+use lemon_exec::Form;
+use lemon_sandbox::{Limits, Program, Sandbox};
+use lemon_task::{Item, SetName, Source, load};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// A question and how its answer is checked.
+pub struct Question {
+    /// Its name.
+    pub id: String,
+    /// The set or file it is of.
+    pub set: String,
+    /// What is asked.
+    pub text: String,
+    /// The form of its answer.
+    pub form: Form,
+    check: Check,
+}
+
+enum Check {
+    Open(OpenCheck),
+    Item(Box<Item>),
+}
+
+/// The check of an open question, as the file writes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum OpenCheck {
+    /// The last number, or one that is marked as the answer.
+    Number { value: f64 },
+    /// A pattern that occurs.
+    Regex { pattern: String },
+    /// So many words, with these among them.
+    Text {
+        min_words: usize,
+        #[serde(default)]
+        contains: Vec<String>,
+    },
+    /// An object whose values match patterns.
+    Json { keys: Map<String, Value> },
+    /// An array of exactly these values.
+    JsonArray { value: Value },
+    /// Expressions that hold of the function.
+    Python { entry: String, tests: Vec<String> },
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    question: String,
+    check: OpenCheck,
+}
+
+/// The questions of a file of JSON lines.
+///
+/// # Errors
+/// The file cannot be read, or a line is no question.
+pub fn of_file(path: &Path) -> Result<Vec<Question>, Fault> {
+    let name = path.file_stem().map_or_else(|| "questions".into(), |stem| stem.to_string_lossy().into_owned());
+    let text = read_file(path)?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let question = |(at, line): (usize, &str)| {
+        let Line { id, question, check } = serde_json::from_str(line).map_err(|error| {
+            Fault::new(format!("{}, line {}: {error}", path.display(), at + 1)).hint(
+                r#"one JSON object a line: {"id": "q1", "question": "…", "check": {"kind": "number", "value": 42}}"#,
+            )
+        })?;
+        if let OpenCheck::Regex { pattern } = &check {
+            compile(pattern)
+                .map_err(|fault| Fault::new(format!("{}, line {}: {}", path.display(), at + 1, fault.fact)))?;
+        }
+        Ok(Question { form: Form::of(&question), id, set: name.clone(), text: question, check: Check::Open(check) })
+    };
+    lines.map(question).collect()
+}
+
+/// The items of a task set, at most so many, spread evenly.
+///
+/// # Errors
+/// There is no such set, or it cannot be read.
+pub fn of_set(name: &str, data: Option<&Path>, split: &str, limit: Option<usize>) -> Result<Vec<Question>, Fault> {
+    let set: SetName = name.parse().map_err(Fault::new)?;
+    let source = data.map_or(Source::Sample, |folder| Source::Folder(folder.to_owned()));
+    let items = load(&source, set, split).map_err(Fault::new)?.items;
+    let (all, wanted) = (items.len(), limit.unwrap_or(items.len()).max(1));
+    let chosen =
+        items.into_iter().enumerate().filter(|(at, _)| at * wanted / all != (at + 1) * wanted / all || wanted >= all);
+    let question = |(_, item): (usize, Item)| Question {
+        id: item.task.id.clone(),
+        set: name.to_owned(),
+        text: item.task.question.clone(),
+        form: Form::of(&item.task.question),
+        check: Check::Item(Box::new(item)),
+    };
+    Ok(chosen.map(question).collect())
+}
+
+impl Question {
+    /// Whether code has to be run to check it.
+    pub fn needs_sandbox(&self) -> bool {
+        match &self.check {
+            Check::Open(check) => matches!(check, OpenCheck::Python { .. }),
+            Check::Item(item) => Grader::needs_sandbox([&**item]),
+        }
+    }
+
+    /// Whether what a person reads passes.
+    ///
+    /// # Errors
+    /// The sandbox failed.
+    pub fn passes(&self, response: &str, grader: &Grader, sandbox: Option<&Sandbox>) -> Result<bool, Fault> {
+        match &self.check {
+            Check::Item(item) => Ok(grader.grade(item, response).map_err(refusal)?.right),
+            Check::Open(check) => check.passes(response, sandbox),
+        }
+    }
+}
+
+impl OpenCheck {
+    fn passes(&self, text: &str, sandbox: Option<&Sandbox>) -> Result<bool, Fault> {
+        Ok(match self {
+            OpenCheck::Number { value } => states_number(text, *value),
+            OpenCheck::Regex { pattern } => compile(pattern)?.is_match(text),
+            OpenCheck::Text { min_words, contains } => {
+                let lower = text.to_lowercase();
+                text.split_whitespace().count() >= *min_words
+                    && contains.iter().all(|word| lower.contains(&word.to_lowercase()))
+            }
+            OpenCheck::Json { keys } => match json_in(text) {
+                Some(Value::Object(object)) => matches_keys(&object, keys)?,
+                _ => false,
+            },
+            OpenCheck::JsonArray { value } => json_in(text).is_some_and(|found| found == *value),
+            OpenCheck::Python { entry, tests } => match sandbox {
+                Some(sandbox) => holds(sandbox, text, entry, tests)?,
+                None => false,
+            },
+        })
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, Fault> {
+    Regex::new(pattern).map_err(|error| Fault::new(format!("`{pattern}` is not a pattern: {error}")))
+}
+
+/// Numbers in running text.
+static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"-?\d[\d,]*\.?\d*").ok());
+/// Numbers behind a word that announces a result.
+static MARKED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)(?:answer|total|left|=|is|costs?|are)\D{0,25}?(-?\d[\d,]*\.?\d*)").ok());
+
+/// Whether the last number is this one, or one of the last two that are announced as a result.
+fn states_number(text: &str, value: f64) -> bool {
+    let is_value = |number: &str| {
+        number.replace(',', "").trim_end_matches('.').parse::<f64>().is_ok_and(|it| (it - value).abs() < 1e-6)
+    };
+    let (Some(number), Some(marked)) = (&*NUMBER, &*MARKED) else { return false };
+    let last = number.find_iter(text).last().is_some_and(|found| is_value(found.as_str()));
+    let announced: Vec<_> = marked.captures_iter(text).filter_map(|found| found.get(1)).collect();
+    last || announced.iter().rev().take(2).any(|found| is_value(found.as_str()))
+}
+
+/// The JSON value from the first bracket of a text to the last.
+fn json_in(text: &str) -> Option<Value> {
+    let (start, end) = (text.find(['[', '{'])?, text.rfind([']', '}'])?);
+    serde_json::from_str(text.get(start..=end)?).ok()
+}
+
+fn matches_keys(object: &Map<String, Value>, keys: &Map<String, Value>) -> Result<bool, Fault> {
+    for (key, pattern) in keys {
+        let shown = match object.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        };
+        if !compile(pattern.as_str().unwrap_or_default())?.is_match(&shown) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the expressions hold of the function that a reply defines.
+fn holds(sandbox: &Sandbox, reply: &str, entry: &str, tests: &[String]) -> Result<bool, Fault> {
+    let mut test = format!("def check(candidate):\n    {entry} = candidate\n");
+    tests.iter().for_each(|expression| test.push_str(&format!("    assert {expression}\n")));
+    let program =
+        Program { prompt_and_code: code_in(reply), test, entry_point: entry.to_owned(), prompt: String::new() };
+    Ok(sandbox.run_python(&program, &Limits::default()).map_err(refusal)?.passed())
+}
+
+/// The fenced blocks of Python in a reply, or all of it.
+fn code_in(reply: &str) -> String {
+    let mut blocks: Vec<String> = Vec::new();
+    // The block that is open: whether it is Python, and its lines.
+    let mut open: Option<(bool, String)> = None;
+    for line in reply.lines() {
+        match (line.trim_start().strip_prefix("```"), &mut open) {
+            (Some(language), None) => open = Some((matches!(language.trim(), "" | "python" | "py"), String::new())),
+            (Some(_), Some((python, block))) => {
+                blocks.extend(python.then(|| std::mem::take(block)));
+                open = None;
+            }
+            (None, Some((_, block))) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    // A block that is never closed goes on to the end.
+    blocks.extend(open.filter(|(python, _)| *python).map(|(_, block)| block));
+    if blocks.is_empty() { reply.to_owned() } else { blocks.join("\n\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(check: &str, reply: &str, passes: bool) {
+        let check: OpenCheck = serde_json::from_str(check).unwrap();
+        assert_eq!(check.passes(reply, None).unwrap(), passes, "{reply}");
+    }
+
+    #[test]
+    fn replies_are_checked_by_kind() {
+        check(r#"{"kind": "number", "value": 750}"#, "You need 750 g of flour.", true);
+        check(r#"{"kind": "number", "value": 750}"#, "The total is 750 g for 10 people.", true);
+        check(r#"{"kind": "number", "value": 1200}"#, "It costs 1,200.", true);
+        check(r#"{"kind": "number", "value": 750}"#, "300 / 4 * 10 = 740", false);
+        check(r#"{"kind": "regex", "pattern": "(?i)lima"}"#, "It is Lima.", true);
+        check(r#"{"kind": "text", "min_words": 3, "contains": ["light"]}"#, "Light is scattered.", true);
+        check(r#"{"kind": "text", "min_words": 9}"#, "Too short.", false);
+        check(r#"{"kind": "json", "keys": {"city": "(?i)oslo"}}"#, "```json\n{\"city\": \"Oslo\"}\n```", true);
+        check(r#"{"kind": "json", "keys": {"city": "(?i)oslo"}}"#, "city: Oslo", false);
+        check(r#"{"kind": "json_array", "value": [1, 2]}"#, "Here: [1, 2]", true);
+        check(r#"{"kind": "json_array", "value": [1, 2]}"#, "[2, 1]", false);
+    }
+
+    #[test]
+    fn code_is_found_in_fences() {
+        assert_eq!(code_in("Here:\n```python\nx = 1\n```\nand\n```\ny = 2\n```"), "x = 1\n\n\ny = 2\n");
+        assert_eq!(code_in("x = 1"), "x = 1");
+        assert_eq!(code_in("```text\nno code\n```\n```py\nz = 3\n"), "z = 3\n");
+    }
+
+    #[test]
+    fn a_line_that_is_no_question_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("open.jsonl");
+        std::fs::write(&file, "{\"id\": \"a\", \"question\": \"hi\", \"check\": {\"kind\": \"text\", \"min_words\": 1}}\n{\"id\": \"b\"}\n").unwrap();
+        let fault = of_file(&file).err().unwrap();
+        assert!(fault.fact.contains("line 2"), "{}", fault.fact);
+        std::fs::write(
+            &file,
+            "{\"id\": \"a\", \"question\": \"hi\", \"check\": {\"kind\": \"regex\", \"pattern\": \"(\"}}\n",
+        )
+        .unwrap();
+        assert!(of_file(&file).err().unwrap().fact.contains("is not a pattern"));
+    }
+}

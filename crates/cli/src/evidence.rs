@@ -1,0 +1,203 @@
+//! What was measured of teams against one plain call, on the models of this installation: what the guard goes by.
+//!
+//! `lemon bench answers` writes it beside the store; `lemon run` reads it. A team counts as helpful for a form of task only
+//! if it was right where the plain call was wrong clearly more often than the other way round, on enough questions.
+
+use crate::config::{Capacity, Config};
+use crate::fault::{Fault, read_file};
+use crate::setup;
+use lemon_eval::{Ask, Method};
+use lemon_exec::Form;
+use lemon_spec::Language;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The file, beside the store.
+const FILE_NAME: &str = "evidence.json";
+/// Fewer questions than this prove nothing.
+const LEAST_ITEMS: u64 = 30;
+/// The chance that a method that does not help would look as good: at most this.
+const MOST_CHANCE: f64 = 0.05;
+/// A team that costs more than so many plain calls is not used, however good it is.
+const MOST_TIMES_PLAIN: f64 = 4.0;
+
+/// One method against one plain call, on questions of one form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The model that answered: the strongest capacity's.
+    pub model: String,
+    /// The form of the questions.
+    pub form: Form,
+    /// The method, as `lemon eval` names it, or `prompted`.
+    pub method: String,
+    /// Questions.
+    pub items: u64,
+    /// Questions that the method answered right and the plain call wrong.
+    pub wins: u64,
+    /// Questions that the method answered wrong and the plain call right.
+    pub losses: u64,
+    /// Tokens of the method and of the plain calls.
+    pub tokens: u64,
+    /// Tokens of the plain calls.
+    pub plain_tokens: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Evidence {
+    entries: Vec<Entry>,
+}
+
+impl Entry {
+    /// Whether it shows that the method helps, at a price that can be justified.
+    fn helps(&self) -> bool {
+        let cost = self.tokens as f64 / self.plain_tokens.max(1) as f64;
+        self.items >= LEAST_ITEMS && cost <= MOST_TIMES_PLAIN && chance(self.wins, self.losses) <= MOST_CHANCE
+    }
+
+    fn gain(&self) -> f64 {
+        (self.wins as f64 - self.losses as f64) / self.items.max(1) as f64
+    }
+}
+
+/// The probability of at least so many wins if wins and losses were equally likely: the exact sign test, one-sided.
+pub fn chance(wins: u64, losses: u64) -> f64 {
+    let n = wins + losses;
+    // Sums of logarithms: a binomial coefficient of thousands overflows.
+    let mut log_choose = 0.0;
+    let mut total = 0.0;
+    let half = -(n as f64) * std::f64::consts::LN_2;
+    for k in 0..=n {
+        if k > 0 {
+            log_choose += ((n - k + 1) as f64).ln() - (k as f64).ln();
+        }
+        if k >= wins {
+            total += (log_choose + half).exp();
+        }
+    }
+    total.min(1.0)
+}
+
+/// Where the evidence of an installation is.
+pub fn path(store: &Path) -> PathBuf {
+    store.with_file_name(FILE_NAME)
+}
+
+/// Adds entries; those of the same model, form and method are replaced.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn add(store: &Path, entries: &[Entry]) -> Result<PathBuf, Fault> {
+    let path = path(store);
+    let mut known = read(&path)?;
+    for entry in entries {
+        let same =
+            |other: &Entry| (&other.model, other.form, &other.method) == (&entry.model, entry.form, &entry.method);
+        known.entries.retain(|other| !same(other));
+        known.entries.push(entry.clone());
+    }
+    let text = serde_json::to_string_pretty(&known).map_err(Fault::new)?;
+    let fault = |error: std::io::Error| Fault::new(format!("{}: {error}", path.display()));
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(fault)?;
+    }
+    let draft = path.with_extension("json.new");
+    std::fs::write(&draft, text + "\n").and_then(|()| std::fs::rename(&draft, &path)).map_err(fault)?;
+    Ok(path)
+}
+
+fn read(path: &Path) -> Result<Evidence, Fault> {
+    if !path.exists() {
+        return Ok(Evidence::default());
+    }
+    serde_json::from_str(&read_file(path)?).map_err(|error| {
+        Fault::new(format!("{} cannot be read as evidence: {error}", path.display()))
+            .hint("move it away; `lemon bench answers` measures again")
+    })
+}
+
+/// The model of the strongest capacity.
+pub fn model(levels: &[(String, Capacity)]) -> Option<String> {
+    let (_, capacity) = levels.last()?;
+    Some(capacity.local.clone().unwrap_or_else(|| capacity.model.clone()))
+}
+
+/// For each form the method that helps most, as a team; `None` for the team that the configured orchestrator writes.
+pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, Option<String>> {
+    let known = match read(&path(&setup::store_path(config, None))) {
+        Ok(known) => known,
+        Err(fault) => {
+            // A run needs no evidence: without it, one plain call answers.
+            eprintln!("warning: {}", fault.fact);
+            return BTreeMap::new();
+        }
+    };
+    let model = model(&config.capacity);
+    let mut best: BTreeMap<Form, &Entry> = BTreeMap::new();
+    for entry in known.entries.iter().filter(|entry| Some(&entry.model) == model.as_ref() && entry.helps()) {
+        let better = best.get(&entry.form).is_none_or(|other| entry.gain() > other.gain());
+        if better {
+            best.insert(entry.form, entry);
+        }
+    }
+    let team = |entry: &Entry| {
+        let method: Method = entry.method.parse().ok()?;
+        let capacity = language.capacities.last().map(String::as_str);
+        let ask = Ask { capacities: &language.capacities, capacity, code: entry.form == Form::Code, seed: 0 };
+        method.spec(&ask)
+    };
+    best.into_iter().map(|(form, entry)| (form, team(entry))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sign_test_is_exact() {
+        for (wins, losses, expected) in [(0, 0, 1.0), (5, 0, 0.03125), (8, 2, 56.0 / 1024.0), (3, 3, 42.0 / 64.0)] {
+            assert!((chance(wins, losses) - expected).abs() < 1e-12, "{wins}:{losses} {}", chance(wins, losses));
+        }
+        assert!(chance(2_000, 1_000) < 1e-9);
+    }
+
+    #[test]
+    fn only_clear_and_affordable_gains_help() {
+        let entry = |items, wins, losses, tokens| Entry {
+            model: "m".into(),
+            form: Form::Number,
+            method: "sc-cot:3".into(),
+            items,
+            wins,
+            losses,
+            tokens,
+            plain_tokens: 100,
+        };
+        assert!(entry(100, 12, 2, 300).helps());
+        assert!(!entry(20, 12, 2, 300).helps(), "too few questions");
+        assert!(!entry(100, 6, 4, 300).helps(), "may be chance");
+        assert!(!entry(100, 2, 12, 300).helps(), "it hurts");
+        assert!(!entry(100, 12, 2, 900).helps(), "too dear");
+    }
+
+    #[test]
+    fn entries_are_kept_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("lemon.db");
+        let entry = |wins| Entry {
+            model: "m".into(),
+            form: Form::Choice,
+            method: "sc-cot:3".into(),
+            items: 50,
+            wins,
+            losses: 0,
+            tokens: 1,
+            plain_tokens: 1,
+        };
+        add(&store, &[entry(3)]).unwrap();
+        add(&store, &[entry(9)]).unwrap();
+        assert_eq!(read(&path(&store)).unwrap().entries, [entry(9)]);
+        std::fs::write(path(&store), "{").unwrap();
+        assert!(read(&path(&store)).unwrap_err().fact.contains("cannot be read as evidence"));
+    }
+}
