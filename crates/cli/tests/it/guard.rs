@@ -90,7 +90,7 @@ fn a_tight_budget_lowers_the_number_of_agents_before_it_cuts_an_answer_short() {
                  answer: {from: [a, b], by: vote}\n";
     let fake = endpoint(three);
     let folder = Folder::with_endpoint(&fake, PROMPTED);
-    let result = folder.lemon(&["run", NUMBER, "--json", "--budget-tokens", "3500"]).ok().json();
+    let result = folder.lemon(&["run", NUMBER, "--json", "--budget-tokens", "3000"]).ok().json();
     assert_eq!(result["agents"].as_array().map(Vec::len), Some(1), "{result}");
     let last = fake.requests().pop().unwrap();
     assert_eq!(last.body["max_tokens"], 1024, "the one agent has a reply of full length");
