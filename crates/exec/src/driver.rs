@@ -9,7 +9,7 @@ use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::{Outcome, RunState, Standing, Step};
 use crate::store::{RunMeta, Store, StoreError};
-use crate::worker::{Backend, ChatMessage, Clock, Request, Usage};
+use crate::worker::{Backend, ChatMessage, Clock, Progress, Request, Usage};
 use crate::write::Written;
 use crate::{draw, tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -38,7 +38,14 @@ pub struct Runner {
     pub memory: Option<Arc<Memory>>,
     /// How runs are carried out.
     pub settings: Settings,
+    /// Who is told each piece of a reply as it arrives.
+    pub on_delta: Option<OnDelta>,
 }
+
+/// Is told each piece of a reply as it arrives: the run, the agent that replies (or [`ORCHESTRATOR`]), the piece.
+///
+/// It must not block. A [`EventKind::Retry`] of the agent means that the pieces so far are void. See [`Progress`].
+pub type OnDelta = Arc<dyn Fn(&Header, &str, &str) + Send + Sync>;
 
 /// One task to run.
 #[derive(Debug, Clone, Default)]
@@ -305,7 +312,14 @@ impl Run<'_> {
             seed,
             schema,
             brief: None,
+            progress: self.progress_of(agent),
         }
+    }
+
+    fn progress_of(&self, agent: &str) -> Option<Progress> {
+        let tell = self.runner.on_delta.clone()?;
+        let (header, agent) = (self.recorder.header().clone(), agent.to_owned());
+        Some(Progress::new(move |piece| tell(&header, &agent, piece)))
     }
 
     /// Makes the answer of what there is, puts it on record and says why the run would end now.

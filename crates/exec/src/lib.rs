@@ -20,7 +20,7 @@ mod tokens;
 pub mod worker;
 mod write;
 
-pub use driver::{Job, RunError, Runner};
+pub use driver::{Job, OnDelta, RunError, Runner};
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;

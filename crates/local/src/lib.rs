@@ -13,7 +13,7 @@ pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
-use lemon_policy::serve::{self, Finish, ServeError};
+use lemon_policy::serve::{self, Finish, ServeError, Tell};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;
@@ -89,9 +89,11 @@ impl Worker for Local {
         };
         let key = (asked.temperature == 0.0).then(|| (request.level, asked.prompt.clone(), asked.max_tokens));
         if let Some(reply) = key.as_ref().and_then(|key| self.said(key)) {
+            request.progress.iter().for_each(|progress| progress.tell(&reply.text));
             return usable(reply, request, level);
         }
-        let ticket = level.engine.try_submit(asked).map_err(|error| failure(&level.name, &error))?;
+        let tell = request.progress.clone().map(|progress| -> Tell { Box::new(move |piece| progress.tell(piece)) });
+        let ticket = level.engine.try_submit_told(asked, tell).map_err(|error| failure(&level.name, &error))?;
         let reply = ticket.await.map_err(|error| failure(&level.name, &error))?;
         if let Some(key) = key {
             self.keep(key, reply.clone());

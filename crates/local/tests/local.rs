@@ -40,6 +40,7 @@ fn request(text: &str, max_tokens: u64) -> Request {
         seed: 1,
         schema: None,
         brief: None,
+        progress: None,
     }
 }
 

@@ -169,6 +169,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         store: Some(store),
         memory: None,
         settings: Settings::default(),
+        on_delta: None,
     })
 }
 

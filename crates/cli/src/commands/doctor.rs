@@ -145,6 +145,7 @@ fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> R
         seed: 0,
         schema,
         brief: None,
+        progress: None,
     }
 }
 

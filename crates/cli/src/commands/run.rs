@@ -123,6 +123,7 @@ pub async fn prepare(
         store: Some(store.clone()),
         memory: None,
         settings,
+        on_delta: None,
     };
     if chosen.configured && !quiet {
         eprintln!("what is configured answers: {}", chosen.names());

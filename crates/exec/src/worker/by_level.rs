@@ -78,6 +78,7 @@ mod tests {
             seed: 0,
             schema: None,
             brief: None,
+            progress: None,
         };
         for (level, expected) in ["near 0", "far 0", "near 1"].into_iter().enumerate() {
             assert_eq!(workers.ask(&request(level)).await.unwrap().text, expected);

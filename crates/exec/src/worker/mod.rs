@@ -15,6 +15,7 @@ use crate::ledger::Price;
 use async_trait::async_trait;
 use lemon_trace::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -59,6 +60,35 @@ pub struct Request {
     /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
     /// sent to an endpoint.
     pub brief: Option<Arc<Brief>>,
+    /// Who is told each piece of the reply as it arrives. Neither sent, hashed nor recorded.
+    pub progress: Option<Progress>,
+}
+
+/// Is told a reply piece by piece while it is being written.
+///
+/// The pieces of one attempt, joined, are the text of its reply. A failed attempt leaves pieces without a reply; the next
+/// attempt begins anew. A reply from a cassette or the reuse cache has no pieces.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Progress {
+    /// Calls this function with each piece. It must not block: it runs where the reply is read.
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Progress(Arc::new(tell))
+    }
+
+    /// Passes a piece on.
+    pub fn tell(&self, piece: &str) {
+        if !piece.is_empty() {
+            (self.0)(piece);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress(..)")
+    }
 }
 
 /// What an agent's conversation was made of.

@@ -93,7 +93,11 @@ impl OpenAi {
         }
         let streamed =
             response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let completion = if streamed { read_stream(response, request).await? } else { read_whole(response).await? };
+        if streamed {
+            return read_stream(response, request).await?.into_reply(request);
+        }
+        let completion = read_whole(response).await?;
+        request.progress.iter().for_each(|progress| progress.tell(&completion.text));
         completion.into_reply(request)
     }
 }
@@ -355,8 +359,12 @@ async fn read_stream(response: Response, request: &Request) -> Result<Completion
             if data == b"[DONE]" {
                 return Ok(completion);
             }
+            let told = completion.text.len();
             if let Err(error) = read_event(data, &mut completion) {
                 return Err(with_partial(error, request, completion));
+            }
+            if let (Some(progress), Some(piece)) = (&request.progress, completion.text.get(told..)) {
+                progress.tell(piece);
             }
         }
     }

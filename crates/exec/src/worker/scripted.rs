@@ -120,6 +120,7 @@ impl Worker for Scripted {
                 )
             });
         }
+        request.progress.iter().for_each(|progress| progress.tell(&text));
         Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None, confidence: None })
     }
 }

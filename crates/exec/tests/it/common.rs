@@ -36,7 +36,15 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
     let level = |name: &String| Level { price: PRICE, ..Level::new(name) };
     let levels = language.capacities.iter().map(level).collect();
     let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real };
-    Runner { backend, orchestrator, language: Arc::new(language), store: None, memory: None, settings: settings() }
+    Runner {
+        backend,
+        orchestrator,
+        language: Arc::new(language),
+        store: None,
+        memory: None,
+        settings: settings(),
+        on_delta: None,
+    }
 }
 
 /// Every level at one fake endpoint.

@@ -5,6 +5,7 @@ mod budget;
 mod cassette;
 mod common;
 mod crash;
+mod deltas;
 mod faults;
 mod orchestrators;
 mod random_teams;

@@ -151,6 +151,7 @@ impl Asking<'_> {
             seed: draw(self.lessons.seed, &[occasion, &case.id, &ask]) >> 33,
             schema,
             brief: None,
+            progress: None,
         };
         match self.reply(&request).await {
             Ok(reply) => Some(specification_in(&reply.text).to_owned()),
