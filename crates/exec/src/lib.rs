@@ -7,6 +7,7 @@
 pub mod answer;
 mod call;
 mod driver;
+mod go_on;
 mod ledger;
 mod memory;
 pub mod orchestrator;

@@ -168,7 +168,7 @@ fn message(message: &ChatMessage) -> Message {
     Message { role, content: message.content.clone() }
 }
 
-/// A reply that is whole and says something, as the executor wants it.
+/// A reply that says something, as the executor wants it.
 fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
     let usage =
         Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
@@ -180,27 +180,19 @@ fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<
         }
         _ => likelihood,
     });
-    let fault = match reply.finish {
-        Finish::Length if usage.tokens_out < request.max_tokens => {
-            let longest = level.engine.longest();
-            let message =
-                format!("the reply was cut off: prompt and reply reached the {longest} tokens the model reads");
-            Some((FailureKind::Truncated, message))
-        }
-        Finish::Length => {
-            Some((FailureKind::Truncated, format!("the reply was cut off at {} tokens", request.max_tokens)))
-        }
-        Finish::Stop | Finish::StopString if reply.text.trim().is_empty() => {
-            Some((FailureKind::Empty, "the reply has no text".to_owned()))
-        }
-        Finish::Stop | Finish::StopString => None,
-    };
-    if let Some((kind, message)) = fault {
-        let partial = (!reply.text.is_empty()).then_some(reply.text);
-        return Err(AskError { cost: FailedCost::Known(usage), partial, ..AskError::free(kind, message) });
+    let truncated = reply.finish == Finish::Length;
+    if reply.text.trim().is_empty() {
+        let (kind, message) = match truncated {
+            true => (
+                FailureKind::Truncated,
+                format!("the reply was cut off at {} tokens before it had text", usage.tokens_out),
+            ),
+            false => (FailureKind::Empty, "the reply has no text".to_owned()),
+        };
+        return Err(AskError { cost: FailedCost::Known(usage), ..AskError::free(kind, message) });
     }
     let model = Some(level.name.clone());
-    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence })
+    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated })
 }
 
 fn failure(name: &str, error: &ServeError) -> AskError {

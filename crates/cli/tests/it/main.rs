@@ -29,5 +29,6 @@ mod specs;
 mod tasks;
 mod train;
 mod usage;
+mod wire;
 mod workers;
 mod world;

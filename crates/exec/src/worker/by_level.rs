@@ -60,7 +60,14 @@ mod tests {
     impl Worker for Named {
         async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
             let text = format!("{} {}", self.0, request.level);
-            Ok(Reply { text, usage: Usage::default(), model: None, simulated_s: None, confidence: None })
+            Ok(Reply {
+                text,
+                usage: Usage::default(),
+                model: None,
+                simulated_s: None,
+                confidence: None,
+                truncated: false,
+            })
         }
     }
 

@@ -3,12 +3,14 @@
 mod by_level;
 mod cassette;
 mod openai;
+mod redact;
 mod scripted;
 mod sse;
 
 pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
 pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error};
+pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 
 use crate::ledger::Price;
@@ -154,7 +156,7 @@ impl ChatMessage {
     }
 }
 
-/// A complete, usable reply: not empty, not cut short.
+/// A usable reply: not empty, and complete unless it says that it is not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text.
@@ -169,6 +171,9 @@ pub struct Reply {
     /// How sure the model was, from 0 to 1, where it says: the geometric mean of the probabilities of its tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    /// It was cut off at `max_tokens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// Tokens of one call.
@@ -233,6 +238,7 @@ impl AskError {
             | FailureKind::Timeout
             | FailureKind::RateLimited
             | FailureKind::ServerError
+            | FailureKind::Loading
             | FailureKind::CutShort
             | FailureKind::Malformed
             | FailureKind::Empty

@@ -58,6 +58,7 @@ pub fn endpoint(fake: &FakeEndpoint) -> Endpoint {
         model: "fake".into(),
         api_key: None,
         timeout: Duration::from_secs(20),
+        total_timeout: Duration::from_secs(20),
         stream: true,
         send_seed: true,
     }
@@ -131,7 +132,7 @@ impl<F: Fn(&Request) -> Result<Reply, AskError> + Send + std::marker::Sync> Work
 /// A reply of ten tokens in and ten out.
 pub fn ten(text: impl Into<String>) -> Result<Reply, AskError> {
     let usage = Usage { tokens_in: 10, tokens_out: 10, counted: false };
-    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None })
+    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None, truncated: false })
 }
 
 #[track_caller]

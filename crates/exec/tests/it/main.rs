@@ -1,6 +1,7 @@
 //! The executor against real sockets, scripted workers and random teams.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
 
+mod billing;
 mod budget;
 mod cassette;
 mod common;
@@ -17,3 +18,5 @@ mod simulated_clock;
 mod state;
 mod state_random;
 mod store;
+mod truncated;
+mod waiting;

@@ -154,6 +154,13 @@ impl Asking<'_> {
             progress: None,
         };
         match self.reply(&request).await {
+            // Half a specification may read like a whole one.
+            Ok(reply) if reply.truncated => {
+                asked.silent += 1;
+                let message = format!("the text was cut off at {} tokens (max_tokens)", request.max_tokens);
+                asked.failure = Some(Failure { kind: FailureKind::Truncated, message });
+                None
+            }
             Ok(reply) => Some(specification_in(&reply.text).to_owned()),
             Err(error) => {
                 asked.silent += 1;
