@@ -123,7 +123,7 @@ pub struct InitArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Endpoints {
     /// The address of an OpenAI-compatible endpoint, up to /v1, for every capacity level
-    #[arg(long, env = "LEMON_BASE_URL", value_name = "URL", value_parser = http_address)]
+    #[arg(long, env = "LEMON_BASE_URL", hide_env_values = true, value_name = "URL", value_parser = http_address)]
     pub base_url: Option<String>,
     /// The model there, for every capacity level
     #[arg(long, env = "LEMON_MODEL", value_name = "NAME")]
@@ -161,6 +161,9 @@ pub struct RunArgs {
     /// Take a run or a batch of tasks up again; `last` is the newest run
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
+    /// With --resume: an answer that was cut off at `max_tokens` goes on where it stopped
+    #[arg(long = "continue", requires = "resume")]
+    pub go_on: bool,
     /// Tokens the run may spend
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,
@@ -173,6 +176,9 @@ pub struct RunArgs {
     /// Seconds the run may take
     #[arg(long, env = "LEMON_TIMEOUT", value_name = "S", value_parser = not_negative)]
     pub timeout: Option<f64>,
+    /// Tokens a reply may have, for every capacity level [default: `max_tokens` of the level, 1024 unless it says otherwise]
+    #[arg(long, env = "LEMON_MAX_TOKENS", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_tokens: Option<u64>,
     /// Tasks at a time [default: 8]
     #[arg(long, env = "LEMON_WIDTH", value_name = "N")]
     pub width: Option<usize>,

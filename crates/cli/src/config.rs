@@ -60,9 +60,11 @@ pub struct Capacity {
     pub max_tokens: u64,
     /// Sampling temperature; the endpoint's own where absent.
     pub temperature: Option<f64>,
-    /// Seconds one call may take.
+    /// Seconds without anything new of a reply that comes piece by piece; seconds that a reply that comes whole may take.
     #[serde(default = "Capacity::default_timeout")]
     pub timeout_s: f64,
+    /// Seconds a reply that comes piece by piece may take in all; ten times `timeout_s` where absent.
+    pub total_timeout_s: Option<f64>,
     /// Whether to ask for replies piece by piece.
     #[serde(default = "yes")]
     pub stream: bool,
@@ -84,6 +86,7 @@ impl Capacity {
             max_tokens: Self::default_max_tokens(),
             temperature: None,
             timeout_s: Self::default_timeout(),
+            total_timeout_s: None,
             stream: true,
             send_seed: true,
         }
@@ -99,6 +102,11 @@ impl Capacity {
         // An engine in this process has a queue of its own, and nobody else to be polite to.
         let usual = if self.local.is_some() { 4_096 } else { 32 };
         self.max_concurrency.unwrap_or(usual)
+    }
+
+    /// Seconds a reply that comes piece by piece may take in all.
+    pub fn total_timeout(&self) -> f64 {
+        self.total_timeout_s.unwrap_or(10.0 * self.timeout_s)
     }
 
     fn default_max_tokens() -> u64 {
@@ -270,6 +278,9 @@ impl Config {
             }
             if !(capacity.timeout_s > 0.0 && capacity.timeout_s.is_finite()) {
                 return fault(place("timeout_s"), "must be a number of seconds above 0");
+            }
+            if capacity.total_timeout_s.is_some_and(|total| !(total >= capacity.timeout_s && total.is_finite())) {
+                return fault(place("total_timeout_s"), "must be a number of seconds, and at least `timeout_s`");
             }
             let price = capacity.price.unwrap_or_default();
             if !(price.input >= 0.0 && price.output >= 0.0 && price.input.is_finite() && price.output.is_finite()) {

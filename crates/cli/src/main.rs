@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod config;
+mod cut_off;
 mod discover;
 mod evidence;
 mod fault;

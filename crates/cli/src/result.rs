@@ -19,6 +19,9 @@ pub struct RunResult {
     /// How sure the model was that gave the answer, from 0 to 1, where it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    /// The answer was made of a reply that was cut off at `max_tokens`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     pub stop_reason: Option<&'static str>,
     /// The specification of the first round; `null` if there was none.
     pub spec: Value,
@@ -51,6 +54,8 @@ pub struct AgentResult {
     pub answer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     pub attempts: u32,
     pub reused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +77,7 @@ impl RunResult {
             task_id: trace.header.task_id.clone(),
             confidence: confidence(trace, &summary.agents),
             response: response(trace, &summary),
+            truncated: summary.is_answer_truncated(),
             answer: summary.answer,
             stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
             spec: specs.first().cloned().unwrap_or_default(),
@@ -96,6 +102,7 @@ impl RunResult {
                     role: agent.role,
                     answer: agent.answer,
                     confidence: agent.confidence,
+                    truncated: agent.truncated,
                     attempts: agent.attempts,
                     reused: agent.reused,
                     failure: agent.failure,

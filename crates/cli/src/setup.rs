@@ -98,6 +98,7 @@ pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, Fault> {
         model: capacity.model.clone(),
         api_key,
         timeout: Duration::try_from_secs_f64(capacity.timeout_s).unwrap_or(Duration::MAX),
+        total_timeout: Duration::try_from_secs_f64(capacity.total_timeout()).unwrap_or(Duration::MAX),
         stream: capacity.stream,
         send_seed: capacity.send_seed,
     })

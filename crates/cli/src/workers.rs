@@ -5,7 +5,7 @@ use crate::config::{Capacity, Config};
 use crate::discover::{self, Found, Levels};
 use crate::fault::Fault;
 use crate::{in_the_box, models, setup};
-use lemon_exec::worker::{ByLevel, OpenAi, Worker};
+use lemon_exec::worker::{ByLevel, Endpoint, OpenAi, Worker, mask_url};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, is_word_problem};
 use lemon_policy::serve::EngineSettings;
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 const LEVELS: [&str; 3] = ["small", "medium", "large"];
 /// Why the models in the box refuse tasks.
 const WHY: &str = "they solve arithmetic word problems only";
+/// Variables that may hold the token of the Hugging Face hub.
+const HUB_TOKENS: [&str; 2] = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
 
 /// Who answers, and what is known of each level of model.
 pub struct Chosen {
@@ -156,7 +158,7 @@ pub fn worker(levels: &[(String, Capacity)]) -> Result<(Arc<dyn Worker>, Vec<Str
         match &capacity.local {
             None => {
                 places.push((false, endpoints.len()));
-                identities.push(format!("{} {}", capacity.base_url, capacity.model));
+                identities.push(format!("{} {}", mask_url(&capacity.base_url), capacity.model));
                 endpoints.push(setup::endpoint(name, capacity)?);
             }
             Some(local) => {
@@ -171,10 +173,22 @@ pub fn worker(levels: &[(String, Capacity)]) -> Result<(Arc<dyn Worker>, Vec<Str
             }
         }
     }
-    let endpoints: Arc<dyn Worker> = Arc::new(OpenAi::new(endpoints).map_err(Fault::new)?);
+    let endpoints: Arc<dyn Worker> = Arc::new(open_ai(endpoints)?);
     let locals: Arc<dyn Worker> = Arc::new(Local::new(locals));
     let place = |(local, at): (bool, usize)| (if local { locals.clone() } else { endpoints.clone() }, at);
     Ok((Arc::new(ByLevel::new(places.into_iter().map(place).collect())), identities))
+}
+
+/// A worker for these endpoints. What comes from them is cleaned of their keys, and of the token of the hub.
+///
+/// # Errors
+/// A key or an address cannot be used.
+pub fn open_ai(endpoints: Vec<Endpoint>) -> Result<OpenAi, Fault> {
+    let worker = OpenAi::new(endpoints).map_err(Fault::new)?;
+    Ok(HUB_TOKENS
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .fold(worker, |worker, token| worker.hiding(&token)))
 }
 
 fn load(level: &str, local: &str) -> Result<LocalModel, Fault> {

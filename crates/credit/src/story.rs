@@ -103,6 +103,7 @@ fn ask(trace: &mut Trace, part: &Part) {
         failure: part.answer.is_none().then(failure),
         model: None,
         confidence: None,
+        truncated: false,
         attempts: 1,
         reused: false,
         saved: None,

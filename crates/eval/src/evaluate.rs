@@ -173,6 +173,7 @@ impl Evaluator {
             store: self.store.clone(),
             memory: None,
             settings: self.settings.clone(),
+            on_delta: None,
         }
     }
 

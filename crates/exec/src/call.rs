@@ -6,7 +6,7 @@ use crate::memory::Known;
 use crate::store::{Store, StoreError};
 use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
 use crate::{draw, tokens};
-use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, Spend};
+use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -41,14 +41,17 @@ impl Run<'_> {
             }
             Known::Open(place) => place,
         };
+        let wanted = request.max_tokens;
         let mut attempt = 0;
+        let mut waited_for_model = 0.0;
+        let mut announced = false;
         loop {
             // The gate comes first: whoever waits at it must not hold tokens that others could use.
             let Ok(_permit) = level.gate.acquire().await else {
                 let error = AskError::free(FailureKind::Cancelled, "the workers were closed");
                 return Ok(CallEnd::Failed { error, attempts: attempt, spend: Spend::default() });
             };
-            let reservation = match self.reserve(&request, level, attempt > 0).await {
+            let reservation = match self.reserve(&request, level, announced).await {
                 Ok(reservation) => reservation,
                 Err((limit, needed, left)) => {
                     return Ok(CallEnd::Refused { limit, needed, left, attempts: attempt });
@@ -56,7 +59,7 @@ impl Run<'_> {
             };
             attempt += 1;
             request.max_tokens = reservation.tokens_out;
-            if attempt == 1 {
+            if !std::mem::replace(&mut announced, true) {
                 // On its way to the store before the request is on its way to the endpoint; waiting for it would only
                 // narrow a window that is shorter than any call.
                 drop(self.announce(&request, duty, reservation.tokens()));
@@ -65,15 +68,39 @@ impl Run<'_> {
             let result = self.runner.backend.worker.ask(&request).await;
             let mut spend = self.settle(&request.agent, level, reservation, &result);
             match result {
+                Ok(reply) if reply.truncated && request.agent == ORCHESTRATOR => {
+                    // Half a specification may read like a whole one.
+                    spend.seconds = self.seconds_since(began);
+                    return Ok(CallEnd::Failed { error: cut_off(reply, &request), attempts: attempt, spend });
+                }
                 Ok(reply) => {
-                    if let (Some(key), Some(store)) = (key, self.reusing_store()) {
+                    // A reply that only this budget cut short is no reply to the same call with another.
+                    let lasting = !reply.truncated || request.max_tokens == wanted;
+                    if let (true, Some(key), Some(store)) = (lasting, key, self.reusing_store()) {
                         store.remember(key, &reply);
                     }
-                    if let Some(place) = &mut place {
+                    if let (true, Some(place)) = (lasting, &mut place) {
                         **place = Some(reply.clone());
                     }
                     spend.seconds = reply.simulated_s.unwrap_or_else(|| self.seconds_since(began));
                     return Ok(CallEnd::Replied { reply, attempts: attempt, reused: false, spend });
+                }
+                Err(error) if error.failure.kind == FailureKind::Loading => {
+                    let wait = match self.wait_for_model(waited_for_model) {
+                        Ok(wait) => wait,
+                        Err(why) => {
+                            spend.seconds = self.seconds_since(began);
+                            let error = with_reason(error, Some(why.into()));
+                            return Ok(CallEnd::Failed { error, attempts: attempt, spend });
+                        }
+                    };
+                    let kind = EventKind::Retry { attempt, failure: error.failure, wait_s: wait.as_secs_f64() };
+                    drop(self.recorder.record(&request.agent, kind, spend));
+                    drop(_permit);
+                    waited_for_model += wait.as_secs_f64();
+                    // No model was asked: it is none of the few attempts.
+                    attempt -= 1;
+                    tokio::time::sleep(wait).await;
                 }
                 Err(error) => match self.wait_before_next(&request, attempt, &error) {
                     Err(why) => {
@@ -104,7 +131,7 @@ impl Run<'_> {
     /// Puts on record that a call begins, and what it may cost at most.
     fn announce(&self, request: &Request, duty: &str, reserved: u64) -> crate::store::Durable {
         let kind = EventKind::Delegate { to: request.agent.clone(), duty: duty.to_owned(), reserved };
-        self.recorder.record(lemon_trace::ORCHESTRATOR, kind, Spend::default())
+        self.recorder.record(ORCHESTRATOR, kind, Spend::default())
     }
 
     async fn reserve(
@@ -178,6 +205,16 @@ impl Run<'_> {
         }
     }
 
+    /// How long to wait for a server that loads its model, or why it is not waited for.
+    fn wait_for_model(&self, waited_s: f64) -> Result<Duration, &'static str> {
+        let wait = self.runner.settings.retry.wait_for_model(waited_s);
+        let wait = wait.ok_or("it was waited for, in vain")?;
+        match self.seconds_left() {
+            Some(left) if wait.as_secs_f64() >= left => Err("the time budget ends before it can be asked again"),
+            _ => Ok(wait),
+        }
+    }
+
     /// The reply to this very call, from memory or the store; or the place in memory where it is to be put.
     async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Known {
         let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
@@ -229,6 +266,16 @@ impl Run<'_> {
 
 fn hash(parts: &impl serde::Serialize) -> Option<[u8; 32]> {
     Some(*blake3::hash(&serde_json::to_vec(parts).ok()?).as_bytes())
+}
+
+/// A reply that is useless because it is not complete.
+fn cut_off(reply: Reply, request: &Request) -> AskError {
+    let message = format!("the text was cut off at {} tokens (max_tokens)", request.max_tokens);
+    AskError {
+        cost: FailedCost::Known(reply.usage),
+        partial: Some(reply.text),
+        ..AskError::free(FailureKind::Truncated, message)
+    }
 }
 
 fn with_reason(error: AskError, why: Option<String>) -> AskError {

@@ -9,7 +9,7 @@ use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::{Outcome, RunState, Standing, Step};
 use crate::store::{RunMeta, Store, StoreError};
-use crate::worker::{Backend, ChatMessage, Clock, Request, Usage};
+use crate::worker::{Backend, ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
 use crate::{draw, tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -38,7 +38,14 @@ pub struct Runner {
     pub memory: Option<Arc<Memory>>,
     /// How runs are carried out.
     pub settings: Settings,
+    /// Who is told each piece of a reply as it arrives.
+    pub on_delta: Option<OnDelta>,
 }
+
+/// Is told each piece of a reply as it arrives: the run, the agent that replies (or [`ORCHESTRATOR`]), the piece.
+///
+/// It must not block. A [`EventKind::Retry`] of the agent means that the pieces so far are void. See [`Progress`].
+pub type OnDelta = Arc<dyn Fn(&Header, &str, &str) + Send + Sync>;
 
 /// One task to run.
 #[derive(Debug, Clone, Default)]
@@ -101,7 +108,7 @@ impl Runner {
             seed: job.seed,
             workers: self.backend.name.clone(),
         };
-        self.run_from(Trace { header, events: Vec::new() }, &job.meta, cancel, observer).await
+        self.run_from(Trace { header, events: Vec::new() }, &job.meta, cancel, observer, None).await
     }
 
     /// Takes a run up where its events end. A run that has answered is left as it is.
@@ -123,15 +130,17 @@ impl Runner {
             }
             return Ok(trace);
         }
-        self.run_from(trace, meta, cancel, observer).await
+        self.run_from(trace, meta, cancel, observer, None).await
     }
 
-    async fn run_from(
+    /// Takes a run up where its events end; `going_on` names the agent that goes on, where that is all that is left to do.
+    pub(crate) async fn run_from(
         &self,
         trace: Trace,
         meta: &RunMeta,
         cancel: &CancellationToken,
         observer: Option<Observer>,
+        going_on: Option<&str>,
     ) -> Result<Trace, RunError> {
         let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
         let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
@@ -155,7 +164,10 @@ impl Runner {
         if let Some(replayed) = &replayed {
             run.enter(replayed);
         }
-        run.drive(&mut state, cancel).await?;
+        match going_on {
+            None => run.drive(&mut state, cancel).await?,
+            Some(agent) => run.go_on(&mut state, agent, cancel).await?,
+        }
         let trace = run.recorder.finish();
         if let Some(store) = &self.store {
             store.finish_run(&trace.header.run_id, &trace.summary()).wait().await?;
@@ -320,11 +332,18 @@ impl Run<'_> {
             seed,
             schema,
             brief: None,
+            progress: self.progress_of(agent),
         }
     }
 
+    fn progress_of(&self, agent: &str) -> Option<Progress> {
+        let tell = self.runner.on_delta.clone()?;
+        let (header, agent) = (self.recorder.header().clone(), agent.to_owned());
+        Some(Progress::new(move |piece| tell(&header, &agent, piece)))
+    }
+
     /// Makes the answer of what there is, puts it on record and says why the run would end now.
-    fn conclude(&self, state: &RunState, halt: Halt) -> (StopReason, Option<String>) {
+    pub(crate) fn conclude(&self, state: &RunState, halt: Halt) -> (StopReason, Option<String>) {
         let aggregation = state.aggregate();
         let id = |index: usize| state.members().get(index).map(|member| member.agent.id.clone());
         let candidate =
@@ -349,7 +368,7 @@ impl Run<'_> {
     }
 
     /// Waits for something, unless the run is cancelled or its time is up first.
-    async fn interruptible<T>(
+    pub(crate) async fn interruptible<T>(
         &self,
         cancel: &CancellationToken,
         work: impl Future<Output = T>,
@@ -471,7 +490,8 @@ struct Ended {
 fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
-            let outcome = Outcome { confidence: reply.confidence, ..Outcome::done(reply.text) };
+            let Reply { confidence, truncated, .. } = reply;
+            let outcome = Outcome { confidence, truncated, ..Outcome::done(reply.text) };
             let mut kind = returned(&outcome, reply.model, attempts, reused);
             if let EventKind::Return { saved, .. } = &mut kind {
                 let Usage { tokens_in, tokens_out, counted } = reply.usage;
@@ -500,7 +520,7 @@ fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
     }
 }
 
-fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: bool) -> EventKind {
+pub(crate) fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: bool) -> EventKind {
     let done = outcome.status == AgentStatus::Done;
     EventKind::Return {
         status: outcome.status,
@@ -509,6 +529,7 @@ fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: boo
         failure: outcome.failure.clone(),
         model,
         confidence: outcome.confidence,
+        truncated: outcome.truncated,
         attempts,
         reused,
         saved: None,

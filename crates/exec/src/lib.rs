@@ -8,6 +8,7 @@ pub mod answer;
 mod call;
 mod driver;
 pub mod form;
+mod go_on;
 mod ledger;
 mod memory;
 pub mod orchestrator;
@@ -21,8 +22,8 @@ mod tokens;
 pub mod worker;
 mod write;
 
-pub use driver::{Job, RunError, Runner};
 pub use form::Form;
+pub use driver::{Job, OnDelta, RunError, Runner};
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;

@@ -5,7 +5,7 @@ use crate::ledger::{Budget, Price};
 use crate::state::{Outcome, RunState};
 use crate::worker::Level;
 use lemon_spec::{Language, validate_round};
-use lemon_trace::{AgentStatus, EventKind, Spend, Trace};
+use lemon_trace::{AgentStatus, EventKind, FailureKind, Spend, Trace};
 use std::collections::HashMap;
 
 /// What the events of a run say about where it stands.
@@ -46,13 +46,18 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
                 calls += u64::from(*reserved > 0);
                 open.insert(to, *reserved);
             }
-            EventKind::Retry { .. } => calls += 1,
-            EventKind::Return { status, reply, failure, confidence, .. } => {
+            EventKind::Retry { failure, .. } => calls += u64::from(failure.kind != FailureKind::Loading),
+            EventKind::Return { status, reply, failure, confidence, truncated, .. } => {
                 open.remove(event.agent.as_str());
                 if let Some(index) = state.find(&event.agent) {
                     let reply = reply.as_deref().filter(|_| *status == AgentStatus::Done).map(Into::into);
                     let (status, confidence, failure) = (*status, *confidence, failure.clone());
-                    state.end(index, Outcome { status, reply, confidence, failure });
+                    let outcome = Outcome { status, reply, confidence, truncated: *truncated, failure };
+                    match status {
+                        // One that was cut off may have gone on.
+                        AgentStatus::Done => state.amend(index, outcome),
+                        _ => state.end(index, outcome),
+                    }
                 }
             }
             EventKind::Resume { lost_tokens, .. } => {

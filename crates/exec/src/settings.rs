@@ -48,6 +48,11 @@ pub enum OnParentFailure {
     Skip,
 }
 
+/// Seconds at most that a server is waited for while it loads its model.
+const LONGEST_LOADING_S: f64 = 300.0;
+/// Seconds at most until it is asked again.
+const LONGEST_LOADING_WAIT_S: f64 = 5.0;
+
 /// When and how a failed call is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -80,12 +85,31 @@ impl Retry {
         let fraction = draw as f64 / u64::MAX as f64;
         Duration::try_from_secs_f64(doubled.min(self.longest_wait_s) * (0.5 + 0.5 * fraction)).ok()
     }
+
+    /// How long to wait for a server that loads its model, after so many seconds of waiting; `None` to give up.
+    pub fn wait_for_model(&self, waited_s: f64) -> Option<Duration> {
+        // As long as before, so that the waits double, and a model that is there is soon noticed.
+        let wait = waited_s.max(self.first_wait_s).min(LONGEST_LOADING_WAIT_S).min(self.longest_wait_s);
+        let wait = Duration::try_from_secs_f64(wait).ok()?;
+        (waited_s < LONGEST_LOADING_S).then_some(wait)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_model_that_loads_is_waited_for_five_minutes() {
+        let (mut waited, mut asked) = (0.0, 0);
+        while let Some(wait) = Retry::default().wait_for_model(waited) {
+            assert!((0.5..=5.0).contains(&wait.as_secs_f64()));
+            waited += wait.as_secs_f64();
+            asked += 1;
+        }
+        assert!((300.0..=305.0).contains(&waited) && asked < 80, "{asked} times, {waited} s");
+    }
 
     proptest! {
         #[test]

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub reply: Option<Arc<str>>,
     /// How sure its model was of it, from 0 to 1, where it says.
     pub confidence: Option<f64>,
+    /// Whether it was cut off at `max_tokens`.
+    pub truncated: bool,
     /// Why there is none.
     pub failure: Option<Failure>,
 }
@@ -241,6 +243,11 @@ impl RunState {
         }
     }
 
+    /// Enters a longer reply of an agent that is done: it was cut off, and went on.
+    pub fn amend(&mut self, index: usize, outcome: Outcome) {
+        self.set(index, Standing::Ended(outcome));
+    }
+
     /// From now on nobody starts.
     pub fn halt(&mut self) {
         self.halted = true;
@@ -360,11 +367,13 @@ impl RunState {
         let Some(plan) = round.checked_sub(1).and_then(|index| self.rounds.get(index)) else {
             return self.aggregate_leftovers().unwrap_or(nothing);
         };
-        let candidates = self.answers(&self.done(plan.answer_from()));
+        let candidates = self.answers(&self.complete_or_all(self.done(plan.answer_from())));
         if candidates.is_empty() {
             return Aggregation { as_written: false, ..self.aggregate_round(round - 1) };
         }
         let judge = self.members.iter().position(|member| member.is_judge && member.round as usize == round);
+        let all_cut = candidates.iter().all(|(index, _)| self.is_truncated(*index));
+        let judge = judge.filter(|index| all_cut || !self.is_truncated(*index));
         let judged = judge.and_then(|index| Some((index, self.answer_of(index)?)));
         let (rule, chosen) = match (plan.answer_rule(), judged) {
             (AnswerRule::Judge, Some((index, answer))) => (AnswerRule::Judge, Some((index, answer))),
@@ -419,6 +428,16 @@ impl RunState {
         }
     }
 
+    /// Those whose replies are complete; where there are none, all of them.
+    fn complete_or_all(&self, indices: Vec<usize>) -> Vec<usize> {
+        let complete: Vec<usize> = indices.iter().copied().filter(|index| !self.is_truncated(*index)).collect();
+        if complete.is_empty() { indices } else { complete }
+    }
+
+    fn is_truncated(&self, index: usize) -> bool {
+        matches!(self.standing(index), Some(Standing::Ended(Outcome { truncated: true, .. })))
+    }
+
     fn confidence(&self, index: usize) -> Option<f64> {
         match self.standing(index)? {
             Standing::Ended(outcome) => outcome.confidence,
@@ -465,11 +484,17 @@ impl Member {
 impl Outcome {
     /// An agent that replied.
     pub fn done(reply: impl Into<Arc<str>>) -> Self {
-        Outcome { status: AgentStatus::Done, reply: Some(reply.into()), confidence: None, failure: None }
+        Outcome {
+            status: AgentStatus::Done,
+            reply: Some(reply.into()),
+            confidence: None,
+            truncated: false,
+            failure: None,
+        }
     }
 
     /// An agent that did not.
     pub fn without_reply(status: AgentStatus, failure: Failure) -> Self {
-        Outcome { status, reply: None, confidence: None, failure: Some(failure) }
+        Outcome { status, reply: None, confidence: None, truncated: false, failure: Some(failure) }
     }
 }

@@ -12,6 +12,15 @@ pub fn count(text: &str) -> u64 {
     bpe_openai::o200k_base().count(text) as u64
 }
 
+/// The first so many tokens of a text that has more. `None`: it has not.
+pub fn cut(text: &str, most: u64) -> Option<String> {
+    let vocabulary = bpe_openai::o200k_base();
+    let tokens = vocabulary.encode(text);
+    let most = usize::try_from(most).ok().filter(|most| *most < tokens.len())?;
+    // A token may end within a character; some fewer end with one.
+    (0..=most).rev().find_map(|end| vocabulary.decode(tokens.get(..end)?))
+}
+
 /// The length of a conversation, chat template included.
 pub fn count_conversation(messages: &[ChatMessage]) -> u64 {
     messages.iter().map(|message| count(&message.content) + 4).sum::<u64>() + 3

@@ -100,6 +100,21 @@ pub enum FakeReply {
     HugeBody(usize),
     /// The request is read and never answered; the connection stays open.
     Hang,
+    /// A text of this many times forty words, whatever `max_tokens` says, in a stream with an event for each forty.
+    Flood(usize),
+    /// A proper reply with these pieces of text, one event of a stream each.
+    Pieces(Vec<String>),
+    /// A proper reply with this text that says another model wrote it.
+    ByModel(String, String),
+    /// A proper reply with this text of whose body only this many bytes are sent; then it ends.
+    CutAt {
+        /// The text.
+        text: String,
+        /// How many bytes.
+        bytes: usize,
+        /// Whether the connection closes; else the body ends in good order, too early.
+        close: bool,
+    },
     /// The first half of a proper reply, and then nothing; the connection stays open.
     HangMidStream,
     /// A stream that ends in good order but without finish reason and `[DONE]`; outside streams a connection that
@@ -236,6 +251,12 @@ impl FakeReply {
     /// A status without a body.
     pub fn status(code: u16) -> Self {
         FakeReply::Status { code, retry_after: None, body: String::new() }
+    }
+
+    /// What llama.cpp says while it loads its model.
+    pub fn loading() -> Self {
+        let body = r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#;
+        FakeReply::Status { code: 503, retry_after: None, body: body.to_owned() }
     }
 }
 

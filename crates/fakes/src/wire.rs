@@ -59,6 +59,18 @@ pub(crate) fn answer(reply: FakeReply, request: &ChatRequest, behaviour: &Behavi
         FakeReply::Garbage => Http::of(200, body_type, "This is no JSON.\n"),
         FakeReply::GarbageChunk => Completion::text(FAKE_TEXT, request).broken(request),
         FakeReply::HugeBody(bytes) => huge(bytes, request),
+        FakeReply::Flood(times) => flood(times, request),
+        FakeReply::Pieces(pieces) => {
+            let deltas = pieces.iter().map(|piece| json!({"content": piece})).collect();
+            whole(Completion { deltas, ..Completion::text(&pieces.concat(), request) })
+        }
+        FakeReply::ByModel(text, model) => {
+            let request = ChatRequest { model, ..request.clone() };
+            Completion::text(&text, &request).whole(&request, behaviour.per_token)
+        }
+        FakeReply::CutAt { text, bytes, close } => {
+            cut_at(&Completion::text(&text, request).body(request), bytes, close, body_type)
+        }
         FakeReply::HangMidStream => half(Some(Step::Hang)),
         FakeReply::DropMidStream => half(Some(Step::Close)),
         FakeReply::CutBody => half(None),
@@ -141,6 +153,11 @@ impl Completion {
         }
         let delay = per_token.saturating_mul(u32::try_from(self.tokens).unwrap_or(u32::MAX));
         Http { delay, ..Http::of(200, JSON, self.json(request)) }
+    }
+
+    /// All of it, as one text.
+    fn body(self, request: &ChatRequest) -> String {
+        if request.stream { self.events(request).concat() } else { self.json(request) }
     }
 
     /// The first half of it, then `last`; without one a stream ends in good order, and a body too early.
@@ -283,11 +300,8 @@ fn paced(events: Vec<String>, per_token: Duration) -> Vec<Step> {
 /// A well-formed reply whose text is this long. Its blocks share one buffer, so the fake itself stays small.
 fn huge(bytes: usize, request: &ChatRequest) -> Http {
     const MARK: &str = "HUGE";
-    let completion = Completion::text(MARK, request);
-    let (content_type, body) = match request.stream {
-        true => (EVENTS, completion.events(request).concat()),
-        false => (JSON, completion.json(request)),
-    };
+    let content_type = if request.stream { EVENTS } else { JSON };
+    let body = Completion::text(MARK, request).body(request);
     let (head, tail) = body.split_once(MARK).unwrap_or((&body, ""));
     let block = Bytes::from(vec![b'x'; bytes.min(64 * 1024)]);
     let mut steps = vec![send(head.to_owned())];
@@ -298,6 +312,38 @@ fn huge(bytes: usize, request: &ChatRequest) -> Http {
         steps.push(Step::Send(piece));
     }
     steps.push(send(tail.to_owned()));
+    Http::new(200, content_type, steps)
+}
+
+/// A well-formed reply of so many times forty words, with an event for each forty where it is a stream. Many events share
+/// one buffer.
+fn flood(times: usize, request: &ChatRequest) -> Http {
+    const TOGETHER: usize = 64;
+    const FORTY: usize = 40;
+    let text = "word ".repeat(FORTY);
+    if !request.stream {
+        return huge(times.saturating_mul(text.len()), request);
+    }
+    let opening = Completion::text("", request).events(request);
+    let (head, tail) = opening.split_first().map(|(head, tail)| (head.clone(), tail.concat())).unwrap_or_default();
+    let deltas = vec![json!({"content": text})];
+    let forty = Completion { deltas, ..Completion::text("", request) };
+    let event = forty.events(request).get(1).cloned().unwrap_or_default();
+    let block = Bytes::from(event.repeat(TOGETHER));
+    let mut steps = vec![send(head)];
+    steps.extend(std::iter::repeat_n(Step::Send(block), times / TOGETHER));
+    steps.push(send(event.repeat(times % TOGETHER)));
+    steps.push(send(tail));
+    Http::new(200, EVENTS, steps)
+}
+
+/// The first bytes of a body, and then its end in good order or the end of the connection.
+fn cut_at(body: &str, bytes: usize, close: bool, content_type: &'static str) -> Http {
+    let sent = Bytes::copy_from_slice(body.as_bytes().get(..bytes).unwrap_or(body.as_bytes()));
+    let mut steps = vec![Step::Send(sent), Step::Wait(Duration::ZERO)];
+    if close {
+        steps.push(Step::Close);
+    }
     Http::new(200, content_type, steps)
 }
 

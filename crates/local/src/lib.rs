@@ -13,7 +13,7 @@ pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
-use lemon_policy::serve::{self, Finish, ServeError};
+use lemon_policy::serve::{self, Finish, ServeError, Tell};
 use lemon_policy::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;
@@ -89,9 +89,11 @@ impl Worker for Local {
         };
         let key = (asked.temperature == 0.0).then(|| (request.level, asked.prompt.clone(), asked.max_tokens));
         if let Some(reply) = key.as_ref().and_then(|key| self.said(key)) {
+            request.progress.iter().for_each(|progress| progress.tell(&reply.text));
             return usable(reply, request, level);
         }
-        let ticket = level.engine.try_submit(asked).map_err(|error| failure(&level.name, &error))?;
+        let tell = request.progress.clone().map(|progress| -> Tell { Box::new(move |piece| progress.tell(piece)) });
+        let ticket = level.engine.try_submit_told(asked, tell).map_err(|error| failure(&level.name, &error))?;
         let reply = ticket.await.map_err(|error| failure(&level.name, &error))?;
         if let Some(key) = key {
             self.keep(key, reply.clone());
@@ -166,7 +168,7 @@ fn message(message: &ChatMessage) -> Message {
     Message { role, content: message.content.clone() }
 }
 
-/// A reply that is whole and says something, as the executor wants it.
+/// A reply that says something, as the executor wants it.
 fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
     let usage =
         Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
@@ -178,27 +180,19 @@ fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<
         }
         _ => likelihood,
     });
-    let fault = match reply.finish {
-        Finish::Length if usage.tokens_out < request.max_tokens => {
-            let longest = level.engine.longest();
-            let message =
-                format!("the reply was cut off: prompt and reply reached the {longest} tokens the model reads");
-            Some((FailureKind::Truncated, message))
-        }
-        Finish::Length => {
-            Some((FailureKind::Truncated, format!("the reply was cut off at {} tokens", request.max_tokens)))
-        }
-        Finish::Stop | Finish::StopString if reply.text.trim().is_empty() => {
-            Some((FailureKind::Empty, "the reply has no text".to_owned()))
-        }
-        Finish::Stop | Finish::StopString => None,
-    };
-    if let Some((kind, message)) = fault {
-        let partial = (!reply.text.is_empty()).then_some(reply.text);
-        return Err(AskError { cost: FailedCost::Known(usage), partial, ..AskError::free(kind, message) });
+    let truncated = reply.finish == Finish::Length;
+    if reply.text.trim().is_empty() {
+        let (kind, message) = match truncated {
+            true => (
+                FailureKind::Truncated,
+                format!("the reply was cut off at {} tokens before it had text", usage.tokens_out),
+            ),
+            false => (FailureKind::Empty, "the reply has no text".to_owned()),
+        };
+        return Err(AskError { cost: FailedCost::Known(usage), ..AskError::free(kind, message) });
     }
     let model = Some(level.name.clone());
-    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence })
+    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated })
 }
 
 fn failure(name: &str, error: &ServeError) -> AskError {

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Request, Usage, Worker};
+use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use lemon_policy::serve::{Crew, Engine, EngineSettings};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn tokenizer() -> Tokenizer {
@@ -40,6 +40,7 @@ fn request(text: &str, max_tokens: u64) -> Request {
         seed: 1,
         schema: None,
         brief: None,
+        progress: None,
     }
 }
 
@@ -103,14 +104,33 @@ async fn what_goes_wrong_is_said() {
     let long = "tiny: the prompt has 141 tokens, and at most 128 can be read and written together; shorten it";
     let error = check(&local, &request(&"x".repeat(130), 5), FailureKind::Refused, long).await;
     assert_eq!((error.cost, error.worth_retrying()), (FailedCost::Nothing, false));
+}
 
-    let cut = Request { seed: 3, ..request("?", 5) };
-    let error = check(&local, &cut, FailureKind::Truncated, "the reply was cut off at 5 tokens").await;
-    assert_eq!(error.cost, FailedCost::Known(Usage { tokens_in: 12, tokens_out: 5, counted: false }));
-    assert!(error.partial.is_some());
+#[tokio::test]
+async fn a_reply_at_its_limit_is_kept_and_says_so() {
+    let local = Local::new(vec![model(settings())]);
+    let cut = local.ask(&Request { seed: 3, ..request("?", 5) }).await.unwrap();
+    assert_eq!(cut.usage, Usage { tokens_in: 12, tokens_out: 5, counted: false });
+    assert!(cut.truncated && !cut.text.is_empty());
 
-    let full = "the reply was cut off: prompt and reply reached the 128 tokens the model reads";
-    check(&local, &request("?", 1_000), FailureKind::Truncated, full).await;
+    // Prompt and reply reached the 128 tokens that the model reads.
+    let full = local.ask(&request("?", 1_000)).await.unwrap();
+    assert!(full.truncated && full.usage.tokens_in + full.usage.tokens_out == 128, "{full:?}");
+}
+
+#[tokio::test]
+async fn the_pieces_of_a_reply_are_its_text() {
+    let local = Local::new(vec![model(settings())]);
+    for seed in 0..10 {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let pieces = told.clone();
+        let progress = Some(Progress::new(move |piece| pieces.lock().unwrap().push(piece.to_owned())));
+        let asked = Request { seed, progress, ..request("2 + 2?", 40) };
+        let Ok(reply) = local.ask(&asked).await else { continue };
+        let told = told.lock().unwrap();
+        assert_eq!(told.concat(), reply.text);
+        assert!(told.len() > 1 || reply.text.len() < 5, "{told:?}");
+    }
 }
 
 #[tokio::test]

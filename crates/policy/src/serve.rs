@@ -109,6 +109,9 @@ impl Request {
     }
 }
 
+/// Is told each piece of a reply as it is written. It runs on the thread that has the model: it must not block.
+pub type Tell = Box<dyn Fn(&str) + Send>;
+
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
@@ -285,6 +288,14 @@ impl Engine {
     /// # Errors
     /// The queue is full, or the request cannot be served.
     pub fn try_submit(&self, request: Request) -> Result<Ticket, ServeError> {
+        self.try_submit_told(request, None)
+    }
+
+    /// As [`Self::try_submit`]; `tell` gets each piece of the text as it is written. The pieces, joined, are the reply's text.
+    ///
+    /// # Errors
+    /// As [`Self::try_submit`].
+    pub fn try_submit_told(&self, request: Request, tell: Option<Tell>) -> Result<Ticket, ServeError> {
         let tokens = request.prompt.len();
         if tokens == 0 || request.max_tokens == 0 {
             return Err(ServeError::Request("a prompt and its reply have at least one token each".to_owned()));
@@ -302,7 +313,7 @@ impl Engine {
             return Err(ServeError::Request(fact));
         }
         let left = self.longest - tokens;
-        self.queue.push(Request { max_tokens: request.max_tokens.min(left), ..request })
+        self.queue.push(Request { max_tokens: request.max_tokens.min(left), ..request }, tell)
     }
 
     /// Its tokenizer.

@@ -254,8 +254,9 @@ fn ends(trace: &Trace) -> BTreeMap<&str, Outcome> {
 
 fn done(event: &lemon_trace::Event) -> Option<(&str, Outcome)> {
     match &event.kind {
-        EventKind::Return { status: AgentStatus::Done, reply: Some(reply), confidence, .. } => {
-            Some((&event.agent, Outcome { confidence: *confidence, ..Outcome::done(reply.as_str()) }))
+        EventKind::Return { status: AgentStatus::Done, reply: Some(reply), confidence, truncated, .. } => {
+            let (confidence, truncated) = (*confidence, *truncated);
+            Some((&event.agent, Outcome { confidence, truncated, ..Outcome::done(reply.as_str()) }))
         }
         _ => None,
     }

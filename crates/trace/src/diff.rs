@@ -54,7 +54,7 @@ pub struct AgentDiff {
     /// Fields of the specification that differ: base, role, capacity, after, duty, share. Those an agent never lived to
     /// show (the duty of one that was not asked, the share of one nobody read) are not compared.
     pub spec: Vec<Change>,
-    /// What came of it: status, answer, reply, failure, model, attempts, reused.
+    /// What came of it: status, answer, reply, failure, model, attempts, reused, truncated.
     pub result: Vec<Change>,
     /// Its tokens.
     pub tokens: Delta,
@@ -150,6 +150,7 @@ fn agent_diff(
         of("model", &|agent| agent.model.clone()),
         of("attempts", &|agent| Some(agent.attempts.to_string())),
         of("reused", &|agent| agent.reused.then(|| "yes".to_owned())),
+        of("truncated", &|agent| agent.truncated.then(|| "yes".to_owned())),
     ]
     .into_iter()
     .flatten()

@@ -201,7 +201,7 @@ pub enum EventKind {
     Return {
         /// How it ended.
         status: AgentStatus,
-        /// The whole reply, where there is one; for a truncated reply what came of it.
+        /// The whole reply, where there is one; what came of it where it was cut off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply: Option<String>,
         /// The answer extracted from it.
@@ -216,6 +216,9 @@ pub enum EventKind {
         /// How sure it was, from 0 to 1, where it says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confidence: Option<f64>,
+        /// The reply was cut off at `max_tokens`: it is usable, and not complete.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        truncated: bool,
         /// Attempts made.
         attempts: u32,
         /// The reply came from the reuse cache; nothing was spent.
@@ -339,6 +342,8 @@ pub enum FailureKind {
     RateLimited,
     /// The endpoint failed (5xx).
     ServerError,
+    /// The endpoint is there and loads its model (503): it is waited for.
+    Loading,
     /// The key was refused (401, 403).
     Unauthorized,
     /// The request was refused (other 4xx).
@@ -351,7 +356,7 @@ pub enum FailureKind {
     Malformed,
     /// The reply has no text.
     Empty,
-    /// The reply hit the limit on its length.
+    /// The reply hit the limit on its length before it had any text.
     Truncated,
     /// The cassette has no such call.
     NotRecorded,

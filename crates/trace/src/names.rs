@@ -31,6 +31,7 @@ names!(FailureKind:
     Timeout => "timeout",
     RateLimited => "rate_limited",
     ServerError => "server_error",
+    Loading => "loading",
     Unauthorized => "unauthorized",
     Refused => "refused",
     SchemaRefused => "schema_refused",

@@ -368,6 +368,7 @@ impl Teller {
             },
             model: done.then(|| MODELS[member.level].to_owned()),
             confidence: None,
+            truncated: false,
             attempts: match member.fate {
                 _ if asked.is_none() || reused => 0,
                 Fate::Retried | Fate::Failed => 2,

@@ -92,6 +92,9 @@ fn notes(agent: &AgentSummary) -> String {
     if agent.reused {
         notes.push_str("  (reused)");
     }
+    if agent.truncated {
+        notes.push_str("  (cut off at max_tokens)");
+    }
     if !agent.after.is_empty() {
         let _ = write!(notes, "  ← {}", agent.after.join(", "));
     }

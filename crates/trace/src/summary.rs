@@ -1,6 +1,6 @@
 //! What a run came to: its answer, its agents and its costs.
 
-use crate::{AgentStatus, Event, EventKind, Failure, ORCHESTRATOR, StopReason, Trace};
+use crate::{AgentStatus, Event, EventKind, Failure, FailureKind, ORCHESTRATOR, StopReason, Trace};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -9,6 +9,9 @@ use std::collections::HashMap;
 pub struct Summary {
     /// The answer, once the run has ended with one.
     pub answer: Option<String>,
+    /// The agent whose answer it is, where it is one agent's.
+    #[serde(skip)]
+    pub answered_by: Option<String>,
     /// Why it ended. `None`: it is still running, or crashed.
     pub stop_reason: Option<StopReason>,
     /// Rounds begun.
@@ -59,6 +62,9 @@ pub struct AgentSummary {
     /// How sure it was, from 0 to 1, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    /// Its reply was cut off at `max_tokens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// Attempts made.
     pub attempts: u32,
     /// The reply came from the reuse cache.
@@ -101,10 +107,16 @@ impl AgentSummary {
     fn wait(&mut self) {
         (self.status, self.started, self.seconds) = (None, None, 0.0);
         (self.reply, self.answer, self.failure, self.model) = (None, None, None, None);
+        self.truncated = false;
     }
 }
 
 impl Summary {
+    /// Whether the answer was made of a reply that was cut off at `max_tokens`.
+    pub fn is_answer_truncated(&self) -> bool {
+        self.answer.is_some() && self.answered_by.as_ref().and_then(|id| self.agent(id)).is_some_and(|it| it.truncated)
+    }
+
     /// The agent called `id`.
     pub fn agent(&self, id: &str) -> Option<&AgentSummary> {
         self.agents.iter().find(|agent| agent.id == id)
@@ -124,6 +136,7 @@ impl Trace {
 #[derive(Default)]
 struct Tally<'a> {
     answer: Option<&'a str>,
+    answered_by: Option<&'a str>,
     stop_reason: Option<StopReason>,
     rounds: u32,
     agents: Vec<AgentSummary>,
@@ -152,6 +165,8 @@ impl<'a> Tally<'a> {
                 agent.after.clone_from(after);
             }
             EventKind::Delegate { to, duty, reserved } => self.begin(event.t, to, duty, *reserved),
+            // To ask whether a model is loaded is no call to it.
+            EventKind::Retry { failure: Failure { kind: FailureKind::Loading, .. }, .. } => {}
             EventKind::Retry { .. } => {
                 self.calls += 1;
                 if event.agent != ORCHESTRATOR {
@@ -165,8 +180,8 @@ impl<'a> Tally<'a> {
                 self.answer = answer.as_deref();
             }
             EventKind::Resume { lost_tokens, .. } => self.resume(*lost_tokens),
+            EventKind::Aggregate { chosen, .. } => self.answered_by = chosen.as_deref(),
             EventKind::Rejection { .. }
-            | EventKind::Aggregate { .. }
             | EventKind::Score { .. }
             | EventKind::Credit { .. }
             | EventKind::Budget { .. }
@@ -207,7 +222,7 @@ impl<'a> Tally<'a> {
     }
 
     fn end(&mut self, event: &'a Event) {
-        let EventKind::Return { status, reply, answer, failure, model, confidence, attempts, reused, saved } =
+        let EventKind::Return { status, reply, answer, failure, model, confidence, truncated, attempts, reused, saved } =
             &event.kind
         else {
             return;
@@ -219,6 +234,7 @@ impl<'a> Tally<'a> {
         agent.failure.clone_from(failure);
         agent.model.clone_from(model);
         agent.confidence = *confidence;
+        agent.truncated = *truncated;
         // One that was cut off says it made none; one that a crash made begin twice knows of its last life only.
         agent.attempts = agent.attempts.max(*attempts);
         agent.reused = *reused;
@@ -230,7 +246,7 @@ impl<'a> Tally<'a> {
     /// a stop whoever is not done.
     fn resume(&mut self, lost_tokens: u64) {
         let stopped = self.stop_reason.take().is_some();
-        self.answer = None;
+        (self.answer, self.answered_by) = (None, None);
         add(&mut self.tokens.workers, lost_tokens);
         add(&mut self.tokens.failed, lost_tokens);
         let waits = |agent: &&mut AgentSummary| match agent.status {
@@ -259,6 +275,7 @@ impl<'a> Tally<'a> {
         self.tokens.total = self.tokens.orchestrator.saturating_add(self.tokens.workers);
         Summary {
             answer: self.answer.map(str::to_owned),
+            answered_by: self.answered_by.map(str::to_owned),
             stop_reason: self.stop_reason,
             rounds: self.rounds,
             agents: self.agents,

@@ -238,6 +238,7 @@ fn reply(trace: &mut Trace, agent: &str, t: f64, reply: &str, asked: u32) {
         failure: None,
         model: Some("m".into()),
         confidence: Some(0.5),
+        truncated: false,
         attempts: 1,
         reused: false,
         saved: None,

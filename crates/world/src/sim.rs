@@ -141,7 +141,14 @@ pub(crate) fn finish(request: &Request, text: String, model: String, speed: f64)
         return Err(AskError { cost, partial: Some(cut), ..error });
     }
     let seconds = 0.2 + tokens_in as f64 / 4000.0 + tokens_out as f64 / speed;
-    Ok(Reply { text, usage: usage(tokens_out), model: Some(model), simulated_s: Some(seconds), confidence: None })
+    Ok(Reply {
+        text,
+        usage: usage(tokens_out),
+        model: Some(model),
+        simulated_s: Some(seconds),
+        confidence: None,
+        truncated: false,
+    })
 }
 
 /// One agent, asked.

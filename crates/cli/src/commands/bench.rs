@@ -154,6 +154,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         model: "fake".into(),
         api_key: None,
         timeout: Duration::from_secs(60),
+        total_timeout: Duration::from_secs(60),
         stream: true,
         send_seed: true,
     };
@@ -172,6 +173,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         store: Some(store),
         memory: None,
         settings: Settings::default(),
+        on_delta: None,
     })
 }
 

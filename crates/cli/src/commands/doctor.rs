@@ -8,7 +8,7 @@ use crate::models::{Pulled, pulled};
 use crate::{in_the_box, print, println, runtime, setup, to_json, workers};
 use indicatif::HumanBytes;
 use lemon_exec::Worker;
-use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request};
+use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request, mask_url};
 use lemon_trace::FailureKind;
 use serde::Serialize;
 use serde_json::json;
@@ -64,7 +64,7 @@ pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
 async fn probe(name: &str, capacity: &Capacity) -> Finding {
     let mut finding = Finding {
         capacity: name.to_owned(),
-        base_url: capacity.base_url.clone(),
+        base_url: mask_url(&capacity.base_url),
         model: capacity.model.clone(),
         reachable: None,
         key_works: None,
@@ -92,7 +92,7 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
     finding.seconds = began.elapsed().as_secs_f64();
     let (usage, failure) = match plain {
         Ok(reply) => (Some(reply.usage), None),
-        // A reply cut off at its limit is a reply.
+        // A reply cut off at its limit is a reply, even where it had no text yet.
         Err(error) if error.failure.kind == FailureKind::Truncated => match error.cost {
             FailedCost::Known(usage) => (Some(usage), None),
             _ => (None, Some(error.failure)),
@@ -130,8 +130,8 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
 
 fn worker(name: &str, capacity: &Capacity) -> Result<OpenAi, Fault> {
     let endpoint = setup::endpoint(name, capacity)?;
-    let timeout = endpoint.timeout.min(PATIENCE);
-    OpenAi::new(vec![Endpoint { timeout, ..endpoint }]).map_err(Fault::new)
+    let (timeout, total_timeout) = (endpoint.timeout.min(PATIENCE), endpoint.total_timeout.min(PATIENCE));
+    workers::open_ai(vec![Endpoint { timeout, total_timeout, ..endpoint }])
 }
 
 fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> Request {
@@ -145,6 +145,7 @@ fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> R
         seed: 0,
         schema,
         brief: None,
+        progress: None,
     }
 }
 
@@ -156,6 +157,7 @@ fn advice(kind: FailureKind, capacity: &Capacity, has_key: bool) -> Option<Strin
             Some(format!("the key in {} is refused", capacity.api_key_env.as_deref().unwrap_or_default()))
         }
         FailureKind::Refused => Some(format!("does the endpoint serve a model called `{}`?", capacity.model)),
+        FailureKind::Loading => Some("wait until the model is loaded; `lemon run` waits for it by itself".into()),
         FailureKind::Timeout => Some("is the model still being loaded? try again in a moment".into()),
         _ => None,
     }

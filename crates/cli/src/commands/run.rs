@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
 use crate::workers::choose;
-use crate::{in_the_box, println, runtime, setup, to_json};
+use crate::{cut_off, in_the_box, println, runtime, setup, to_json};
 use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Job, Runner, fresh_id};
@@ -79,7 +79,7 @@ pub async fn prepare(
         }
         _ => setup::worker_kind(config, args)?,
     };
-    let quiet = args.quiet;
+    let (quiet, max_tokens) = (args.quiet, args.max_tokens);
     let mut chosen = choose(config, &args.endpoints, kind, questions, quiet).await?;
     let kind = chosen.kind;
     let cassette = args.cassette.as_ref().or(before.worker_file.as_ref());
@@ -112,7 +112,10 @@ pub async fn prepare(
         Some(path) => Some(super::read_input(path)?),
         None => before.spec,
     };
-    let (backend, worker_file) = setup::backend(config, &args, kind, &language)?;
+    let (mut backend, worker_file) = setup::backend(config, &args, kind, &language)?;
+    if let Some(most) = max_tokens {
+        backend.levels.iter_mut().for_each(|level| level.max_tokens = most);
+    }
     let settings = setup::settings(config, &args, kind)?;
     let orchestrator = setup::orchestrator(config, spec.as_deref(), &language, kind)?;
     let meta = RunMeta { spec, budget: settings.budget, worker_file, form: args.form, ..RunMeta::default() };
@@ -125,6 +128,7 @@ pub async fn prepare(
         store: Some(store.clone()),
         memory: None,
         settings,
+        on_delta: None,
     };
     if chosen.configured && !quiet {
         eprintln!("what is configured answers: {}", chosen.names());
@@ -165,6 +169,10 @@ async fn resume(
     let run_id = store.find_run(name)?;
     let meta = store.meta(&run_id)?;
     let trace = store.trace(&run_id)?;
+    if args.go_on && !trace.summary().is_answer_truncated() {
+        return Err(Fault::new(format!("there is nothing to continue: the answer of {run_id} is not cut off"))
+            .hint("without --continue, --resume finishes what is left of a run"));
+    }
     let before = Before {
         spec: meta.spec,
         budget: meta.budget,
@@ -176,7 +184,10 @@ async fn resume(
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
     let talk = Talk::start(args.quiet, &prepared);
     talk.catch_up(&trace);
-    let trace = prepared.runner.resume(trace, &meta, cancel, talk.observer()).await;
+    let trace = match args.go_on {
+        true => prepared.runner.go_on(trace, &meta, cancel, talk.observer()).await,
+        false => prepared.runner.resume(trace, &meta, cancel, talk.observer()).await,
+    };
     talk.finish();
     conclude(args, &prepared, &trace?)
 }
@@ -191,6 +202,7 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
             Ok(path) => eprintln!("{sure}page: {}", path.display()),
             Err(fault) => eprintln!("warning: there is no page: {}", fault.fact),
         }
+        cut_off::warn(trace, &prepared.runner.backend.levels);
     }
     if args.json {
         println(&to_json(&result))?;

@@ -70,3 +70,15 @@ fn with_an_endpoint_whose_pages_repeat_it() {
     let quotes = FakeReply::Status { code: 503, retry_after: None, body: format!("<p>Bearer {KEY}</p>") };
     check(&FakeEndpoint::start(Behaviour::script([quotes])).unwrap(), 1);
 }
+
+/// Some models repeat whatever they get to know.
+#[test]
+fn with_an_endpoint_whose_replies_repeat_it() {
+    check(&FakeEndpoint::start(Behaviour::text(format!("Your key is {KEY}.\nAnswer: 4"))).unwrap(), 0);
+}
+
+#[test]
+fn with_an_endpoint_whose_model_is_called_like_it() {
+    let reply = FakeReply::ByModel("Answer: 4".into(), format!("model-{KEY}"));
+    check(&FakeEndpoint::start(Behaviour::script([reply])).unwrap(), 0);
+}

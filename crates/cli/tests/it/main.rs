@@ -30,5 +30,6 @@ mod specs;
 mod tasks;
 mod train;
 mod usage;
+mod wire;
 mod workers;
 mod world;

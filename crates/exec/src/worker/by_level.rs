@@ -60,7 +60,14 @@ mod tests {
     impl Worker for Named {
         async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
             let text = format!("{} {}", self.0, request.level);
-            Ok(Reply { text, usage: Usage::default(), model: None, simulated_s: None, confidence: None })
+            Ok(Reply {
+                text,
+                usage: Usage::default(),
+                model: None,
+                simulated_s: None,
+                confidence: None,
+                truncated: false,
+            })
         }
     }
 
@@ -78,6 +85,7 @@ mod tests {
             seed: 0,
             schema: None,
             brief: None,
+            progress: None,
         };
         for (level, expected) in ["near 0", "far 0", "near 1"].into_iter().enumerate() {
             assert_eq!(workers.ask(&request(level)).await.unwrap().text, expected);

@@ -3,18 +3,21 @@
 mod by_level;
 mod cassette;
 mod openai;
+mod redact;
 mod scripted;
 mod sse;
 
 pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
 pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error};
+pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 
 use crate::ledger::Price;
 use async_trait::async_trait;
 use lemon_trace::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -59,6 +62,35 @@ pub struct Request {
     /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
     /// sent to an endpoint.
     pub brief: Option<Arc<Brief>>,
+    /// Who is told each piece of the reply as it arrives. Neither sent, hashed nor recorded.
+    pub progress: Option<Progress>,
+}
+
+/// Is told a reply piece by piece while it is being written.
+///
+/// The pieces of one attempt, joined, are the text of its reply. A failed attempt leaves pieces without a reply; the next
+/// attempt begins anew. A reply from a cassette or the reuse cache has no pieces.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Progress {
+    /// Calls this function with each piece. It must not block: it runs where the reply is read.
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Progress(Arc::new(tell))
+    }
+
+    /// Passes a piece on.
+    pub fn tell(&self, piece: &str) {
+        if !piece.is_empty() {
+            (self.0)(piece);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress(..)")
+    }
 }
 
 /// What an agent's conversation was made of.
@@ -124,7 +156,7 @@ impl ChatMessage {
     }
 }
 
-/// A complete, usable reply: not empty, not cut short.
+/// A usable reply: not empty, and complete unless it says that it is not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text.
@@ -139,6 +171,9 @@ pub struct Reply {
     /// How sure the model was, from 0 to 1, where it says: the geometric mean of the probabilities of its tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    /// It was cut off at `max_tokens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// Tokens of one call.
@@ -203,6 +238,7 @@ impl AskError {
             | FailureKind::Timeout
             | FailureKind::RateLimited
             | FailureKind::ServerError
+            | FailureKind::Loading
             | FailureKind::CutShort
             | FailureKind::Malformed
             | FailureKind::Empty

@@ -1,21 +1,23 @@
 //! Any OpenAI-compatible chat endpoint: vLLM, SGLang, Ollama, llama.cpp, a cloud.
 
-use super::sse::SseReader;
-use super::{AskError, ChatMessage, FailedCost, Reply, Request, Usage, Worker};
-use crate::tokens;
+mod completion;
+mod read;
+
+use super::redact::{Secrets, mask_url};
+use super::{AskError, ChatMessage, Reply, Request, Worker};
 use async_trait::async_trait;
+use completion::{Bounds, Completion};
 use lemon_trace::FailureKind;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Response, StatusCode, Url};
-use serde::{Deserialize, Serialize};
+use read::{read_stream, read_whole, refusal};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::iter::successors;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-/// A reply longer than this is refused rather than held in memory.
-const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
 /// How much of an endpoint's error message is kept.
 const MAX_ERROR_CHARS: usize = 300;
 
@@ -39,8 +41,10 @@ pub struct Endpoint {
     pub model: String,
     /// The secret, where one is needed.
     pub api_key: Option<ApiKey>,
-    /// How long one call may take.
+    /// How long nothing may come of a reply that is sent piece by piece; how long a reply that is sent whole may take.
     pub timeout: Duration,
+    /// How long a reply that is sent piece by piece may take in all.
+    pub total_timeout: Duration,
     /// Whether to ask for the reply piece by piece. A reply sent whole is read all the same.
     pub stream: bool,
     /// Whether to send a seed.
@@ -51,6 +55,8 @@ pub struct Endpoint {
 pub struct OpenAi {
     client: reqwest::Client,
     levels: Vec<EndpointState>,
+    /// The keys of all levels: an endpoint may get to know those of others.
+    secrets: Secrets,
 }
 
 struct EndpointState {
@@ -63,18 +69,35 @@ struct EndpointState {
 }
 
 impl OpenAi {
-    /// A worker for these endpoints, one per level of model.
+    /// A worker for these endpoints, one per level of model. Nothing it returns has their keys or passwords in it.
     ///
     /// # Errors
     /// The reason why no HTTP client can be had, or a key that cannot stand in a header.
     pub fn new(endpoints: Vec<Endpoint>) -> Result<Self, String> {
+        let mut secrets = Secrets::default();
+        for endpoint in &endpoints {
+            endpoint.api_key.iter().for_each(|ApiKey(secret)| secrets.add(secret));
+            secrets.add_url(&endpoint.base_url);
+        }
         let client = http_client()?;
         let levels = endpoints.into_iter().map(EndpointState::new).collect::<Result<_, _>>()?;
-        Ok(OpenAi { client, levels })
+        Ok(OpenAi { client, levels, secrets })
+    }
+
+    /// Hides another secret in whatever comes from outside: one that these endpoints are not told, but may know.
+    #[must_use]
+    pub fn hiding(mut self, secret: &str) -> Self {
+        self.secrets.add(secret);
+        self
     }
 
     async fn post(&self, state: &EndpointState, body: Vec<u8>) -> Result<Response, AskError> {
-        let sent = self.client.post(state.url.clone()).headers(state.headers.clone()).body(body).send().await;
+        let sent = self.client.post(state.url.clone()).headers(state.headers.clone()).body(body).send();
+        let timeout = state.endpoint.timeout;
+        let sent = tokio::time::timeout(timeout, sent).await.map_err(|_| {
+            let message = format!("no reply began within {} s", timeout.as_secs_f64());
+            AskError::unknown_cost(FailureKind::Timeout, message)
+        })?;
         // Only where no connection came about is it certain that no model was at work.
         sent.map_err(|error| {
             // No more than the origin: a path or a user may be nobody's business.
@@ -87,14 +110,49 @@ impl OpenAi {
     }
 
     async fn ask_once(&self, request: &Request, state: &EndpointState, schema: bool) -> Result<Reply, AskError> {
+        let timeout = state.endpoint.timeout;
+        let at_once = tokio::time::Instant::now().checked_add(timeout);
         let response = self.post(state, body(request, &state.endpoint, schema)).await?;
-        if !response.status().is_success() {
-            return Err(refusal(response).await);
-        }
+        let refused = !response.status().is_success();
         let streamed =
             response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let completion = if streamed { read_stream(response, request).await? } else { read_whole(response).await? };
-        completion.into_reply(request)
+        let bounds = Bounds::of(request.max_tokens);
+        let read = async {
+            match (refused, streamed) {
+                (true, _) => Err(refusal(response).await),
+                (false, true) => read_stream(response, request, &self.secrets, &bounds, timeout).await,
+                (false, false) => read_whole(response, &bounds).await.map(|completion| (completion, 0)),
+            }
+        };
+        let (completion, told) = match at_once.filter(|_| refused || !streamed) {
+            None => read.await?,
+            Some(deadline) => tokio::time::timeout_at(deadline, read).await.unwrap_or_else(|_| {
+                let message = format!("no complete reply within {} s", timeout.as_secs_f64());
+                Err(AskError::unknown_cost(FailureKind::Timeout, message))
+            })?,
+        };
+        self.presentable(completion, told, request)
+    }
+
+    /// A reply without secrets; whoever listens is told the rest of it.
+    fn presentable(&self, completion: Completion, told: usize, request: &Request) -> Result<Reply, AskError> {
+        if let (Some(progress), Some(rest)) = (&request.progress, completion.text.get(told..)) {
+            progress.tell(&self.secrets.hide(rest.to_owned()));
+        }
+        let reply = completion.into_reply(request)?;
+        let model = reply.model.map(|model| self.secrets.hide_in_error(&model));
+        Ok(Reply { text: self.secrets.hide(reply.text), model, ..reply })
+    }
+
+    /// An error fit to be put on record: without secrets, which some endpoints quote, and not too long. In this order,
+    /// because half a key would not be found any more.
+    fn presentable_error(&self, mut error: AskError) -> AskError {
+        error.failure.message = self.secrets.hide_in_error(&error.failure.message);
+        error.partial = error.partial.map(|text| self.secrets.hide(text));
+        if let Some((cut, _)) = error.failure.message.char_indices().nth(MAX_ERROR_CHARS) {
+            error.failure.message.truncate(cut);
+        }
+        error
     }
 }
 
@@ -106,12 +164,12 @@ impl Worker for OpenAi {
         };
         let schema = request.schema.is_some() && !state.refuses_schema.load(Ordering::Relaxed);
         let call = self.ask_once(request, state, schema);
-        let timeout = state.endpoint.timeout;
-        let result = tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
-            let message = format!("no complete reply within {} s", timeout.as_secs_f64());
+        let total = state.endpoint.total_timeout.max(state.endpoint.timeout);
+        let result = tokio::time::timeout(total, call).await.unwrap_or_else(|_| {
+            let message = format!("no complete reply within {} s in all", total.as_secs_f64());
             Err(AskError::unknown_cost(FailureKind::Timeout, message))
         });
-        result.map_err(|error| state.presentable(state.without_schema(error, schema)))
+        result.map_err(|error| self.presentable_error(state.without_schema(error, schema)))
     }
 }
 
@@ -119,15 +177,15 @@ impl EndpointState {
     fn new(endpoint: Endpoint) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let shown = || mask_url(&endpoint.base_url);
         if let Some(ApiKey(secret)) = &endpoint.api_key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).map_err(|_| {
-                format!("the API key for {} has characters that no header can carry", endpoint.base_url)
-            })?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {secret}"))
+                .map_err(|_| format!("the API key for {} has characters that no header can carry", shown()))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
         let url = format!("{}/chat/completions", endpoint.base_url.trim_end_matches('/'));
-        let url = Url::parse(&url).map_err(|error| format!("{} is no address: {error}", endpoint.base_url))?;
+        let url = Url::parse(&url).map_err(|error| format!("{} is no address: {error}", shown()))?;
         Ok(EndpointState { endpoint, url, headers, refuses_schema: AtomicBool::new(false) })
     }
 
@@ -138,20 +196,6 @@ impl EndpointState {
             self.refuses_schema.store(true, Ordering::Relaxed);
             error.failure.kind = FailureKind::SchemaRefused;
             error.retry_after = Some(Duration::ZERO);
-        }
-        error
-    }
-
-    /// An error fit to be put on record: without the key, which some endpoints quote, and not too long. In this order,
-    /// because half a key would not be found any more.
-    fn presentable(&self, mut error: AskError) -> AskError {
-        if let Some(ApiKey(secret)) = self.endpoint.api_key.as_ref().filter(|key| !key.0.is_empty()) {
-            for text in std::iter::once(&mut error.failure.message).chain(&mut error.partial) {
-                *text = text.replace(secret, "***");
-            }
-        }
-        if let Some((cut, _)) = error.failure.message.char_indices().nth(MAX_ERROR_CHARS) {
-            error.failure.message.truncate(cut);
         }
         error
     }
@@ -215,238 +259,6 @@ fn body(request: &Request, endpoint: &Endpoint, schema: bool) -> Vec<u8> {
     };
     // Plain values always serialise; an empty body would be refused by the endpoint.
     serde_json::to_vec(&body).unwrap_or_default()
-}
-
-/// What an endpoint's reply says, whole or collected piece by piece.
-#[derive(Debug, Default)]
-struct Completion {
-    text: String,
-    finish_reason: Option<String>,
-    usage: Option<Value>,
-    model: Option<String>,
-    tool_calls: bool,
-}
-
-#[derive(Deserialize)]
-struct ChatBody {
-    #[serde(default)]
-    choices: Vec<ChatChoice>,
-    #[serde(default)]
-    usage: Option<Value>,
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(default)]
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct ChatChoice {
-    #[serde(alias = "delta", default)]
-    message: ChatText,
-    #[serde(default)]
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-struct ChatText {
-    #[serde(default)]
-    content: Option<String>,
-    #[serde(default)]
-    tool_calls: Option<Value>,
-}
-
-impl Completion {
-    fn add(&mut self, body: ChatBody) -> Result<(), AskError> {
-        if let Some(error) = body.error {
-            let message = format!("the endpoint reported an error in its reply: {}", error_message(&error));
-            return Err(AskError::unknown_cost(FailureKind::ServerError, message));
-        }
-        if let Some(choice) = body.choices.into_iter().next() {
-            self.text.push_str(choice.message.content.as_deref().unwrap_or_default());
-            self.tool_calls |=
-                choice.message.tool_calls.is_some_and(|calls| calls.as_array().is_none_or(|c| !c.is_empty()));
-            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
-        }
-        self.usage = body.usage.filter(|usage| !usage.is_null()).or(self.usage.take());
-        self.model = body.model.or(self.model.take());
-        Ok(())
-    }
-
-    fn into_reply(self, request: &Request) -> Result<Reply, AskError> {
-        let usage = self.usage(request);
-        let fail = |kind, message: &str, text: String| AskError {
-            cost: FailedCost::Known(usage),
-            partial: (!text.is_empty()).then_some(text),
-            ..AskError::free(kind, message)
-        };
-        if self.finish_reason.as_deref() == Some("length") {
-            let message = format!("the reply was cut off at {} tokens", request.max_tokens);
-            return Err(fail(FailureKind::Truncated, &message, self.text));
-        }
-        if self.text.trim().is_empty() {
-            let (kind, message) = match self.tool_calls {
-                true => (FailureKind::Malformed, "the reply calls tools that were not offered and has no text"),
-                false => (FailureKind::Empty, "the reply has no text"),
-            };
-            return Err(fail(kind, message, self.text));
-        }
-        Ok(Reply { text: self.text, usage, model: self.model, simulated_s: None, confidence: None })
-    }
-
-    /// The endpoint's own count where it is possible, ours where it is missing or cannot be true: a prompt has no more
-    /// tokens than bytes and template, a reply no more than it was allowed unless its text shows it.
-    fn usage(&self, request: &Request) -> Usage {
-        let reported = |key| self.usage.as_ref()?.get(key)?.as_u64();
-        let prompt_bytes: usize = request.messages.iter().map(|message| message.content.len() + 64).sum();
-        let most_in = prompt_bytes as u64 + 1024;
-        let most_out = request.max_tokens.max(self.text.len() as u64);
-        match (reported("prompt_tokens"), reported("completion_tokens")) {
-            (Some(tokens_in), Some(tokens_out))
-                if (1..=most_in).contains(&tokens_in)
-                    && tokens_out <= most_out
-                    && (tokens_out > 0 || self.text.is_empty()) =>
-            {
-                Usage { tokens_in, tokens_out, counted: false }
-            }
-            _ => counted(request, &self.text),
-        }
-    }
-}
-
-/// Usage counted here, within what the call was allowed.
-fn counted(request: &Request, text: &str) -> Usage {
-    Usage {
-        tokens_in: tokens::count_conversation(&request.messages).min(tokens::at_most(&request.messages)),
-        tokens_out: tokens::count(text).min(request.max_tokens),
-        counted: true,
-    }
-}
-
-async fn read_whole(response: Response) -> Result<Completion, AskError> {
-    let mut bytes = Vec::new();
-    let mut body = Body { response, read: 0 };
-    while let Some(chunk) = body.chunk().await? {
-        bytes.extend_from_slice(&chunk);
-    }
-    let parsed: ChatBody = serde_json::from_slice(&bytes).map_err(|error| {
-        let kind = if error.is_eof() { FailureKind::CutShort } else { FailureKind::Malformed };
-        AskError::unknown_cost(kind, format!("the reply is not a chat completion: {error}"))
-    })?;
-    if parsed.choices.is_empty() && parsed.error.is_none() {
-        return Err(AskError::unknown_cost(FailureKind::Malformed, "the reply has no choices"));
-    }
-    let mut completion = Completion::default();
-    completion.add(parsed)?;
-    Ok(completion)
-}
-
-async fn read_stream(response: Response, request: &Request) -> Result<Completion, AskError> {
-    let mut body = Body { response, read: 0 };
-    let mut events = SseReader::default();
-    let mut completion = Completion::default();
-    loop {
-        let chunk = match body.chunk().await {
-            Ok(Some(chunk)) => chunk,
-            Ok(None) => break,
-            Err(error) => return Err(with_partial(error, request, completion)),
-        };
-        events.push(&chunk);
-        while let Some(data) = events.next_data() {
-            if data == b"[DONE]" {
-                return Ok(completion);
-            }
-            if let Err(error) = read_event(data, &mut completion) {
-                return Err(with_partial(error, request, completion));
-            }
-        }
-    }
-    match events.rest() {
-        Some(b"[DONE]") => return Ok(completion),
-        Some(data) if completion.finish_reason.is_none() => {
-            // A last event without its line end; one that does not parse is a cut reply, reported below.
-            let _ = read_event(data, &mut completion);
-        }
-        _ => {}
-    }
-    if completion.finish_reason.is_none() {
-        let error = AskError::unknown_cost(FailureKind::CutShort, "the stream ended before the reply did");
-        return Err(with_partial(error, request, completion));
-    }
-    Ok(completion)
-}
-
-fn read_event(data: &[u8], completion: &mut Completion) -> Result<(), AskError> {
-    let parsed: ChatBody = serde_json::from_slice(data).map_err(|error| {
-        AskError::unknown_cost(FailureKind::Malformed, format!("a piece of the stream is not JSON: {error}"))
-    })?;
-    completion.add(parsed)
-}
-
-/// A stream that broke off: what came of it is known, and so is what it cost.
-fn with_partial(error: AskError, request: &Request, completion: Completion) -> AskError {
-    let cost = FailedCost::Known(counted(request, &completion.text));
-    AskError { cost, partial: (!completion.text.is_empty()).then_some(completion.text), ..error }
-}
-
-/// A response body of bounded size.
-struct Body {
-    response: Response,
-    read: usize,
-}
-
-impl Body {
-    async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, AskError> {
-        let chunk = self.response.chunk().await.map_err(|error| {
-            AskError::unknown_cost(FailureKind::CutShort, format!("the reply broke off: {}", http_error(&error)))
-        })?;
-        self.read += chunk.as_ref().map_or(0, |chunk| chunk.len());
-        if self.read > MAX_REPLY_BYTES {
-            let message = format!("the reply is longer than {} MiB", MAX_REPLY_BYTES >> 20);
-            return Err(AskError::unknown_cost(FailureKind::Malformed, message));
-        }
-        Ok(chunk)
-    }
-}
-
-/// What a status other than success means.
-async fn refusal(response: Response) -> AskError {
-    let status = response.status();
-    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
-    let mut body = Body { response, read: 0 };
-    let mut text = Vec::new();
-    while let Ok(Some(chunk)) = body.chunk().await {
-        text.extend_from_slice(&chunk);
-        if text.len() > 64 * 1024 {
-            break;
-        }
-    }
-    let text = String::from_utf8_lossy(&text);
-    let said = match serde_json::from_str::<Value>(&text) {
-        Ok(value) => error_message(value.get("error").unwrap_or(&value)),
-        Err(_) => text.trim().to_owned(),
-    };
-    let kind = match status {
-        StatusCode::TOO_MANY_REQUESTS => FailureKind::RateLimited,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FailureKind::Unauthorized,
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => FailureKind::ServerError,
-        status if status.is_server_error() => FailureKind::ServerError,
-        _ => FailureKind::Refused,
-    };
-    let said = if said.is_empty() { said } else { format!(": {said}") };
-    AskError { retry_after, ..AskError::free(kind, format!("HTTP {}{said}", status.as_u16())) }
-}
-
-fn error_message(error: &Value) -> String {
-    let message = error.get("message").and_then(Value::as_str).or(error.as_str());
-    message.map_or_else(|| error.to_string(), str::to_owned)
-}
-
-/// Seconds or an HTTP date.
-fn parse_retry_after(value: &str) -> Option<Duration> {
-    if let Ok(seconds) = value.trim().parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
 }
 
 /// An HTTP error by its causes, without the address, which its reader knows.

@@ -105,21 +105,16 @@ impl Worker for Scripted {
             return Err(AskError::free(kind, "the script says so"));
         }
         let text = rule.text.clone().unwrap_or_default();
+        let (text, truncated) = match tokens::cut(&text, request.max_tokens) {
+            Some(cut) => (cut, true),
+            None => (text, false),
+        };
         let usage = Usage {
             tokens_in: tokens::count_conversation(&request.messages).min(tokens::at_most(&request.messages)),
-            tokens_out: tokens::count(&text),
+            tokens_out: if truncated { request.max_tokens } else { tokens::count(&text) },
             counted: true,
         };
-        if usage.tokens_out > request.max_tokens {
-            let usage = Usage { tokens_out: request.max_tokens, ..usage };
-            return Err(AskError {
-                cost: super::FailedCost::Known(usage),
-                ..AskError::free(
-                    FailureKind::Truncated,
-                    format!("the reply was cut off at {} tokens", request.max_tokens),
-                )
-            });
-        }
-        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None, confidence: None })
+        request.progress.iter().for_each(|progress| progress.tell(&text));
+        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None, confidence: None, truncated })
     }
 }

@@ -36,6 +36,11 @@ impl SseReader {
         }
     }
 
+    /// Bytes that wait for the end of their line.
+    pub fn held(&self) -> usize {
+        self.buffer.len().saturating_sub(self.at)
+    }
+
     /// What is left when the connection has ended: a last line without its end.
     pub fn rest(&self) -> Option<&[u8]> {
         data_of(self.buffer.get(self.at..)?)

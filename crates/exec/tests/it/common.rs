@@ -36,7 +36,15 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
     let level = |name: &String| Level { price: PRICE, ..Level::new(name) };
     let levels = language.capacities.iter().map(level).collect();
     let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real };
-    Runner { backend, orchestrator, language: Arc::new(language), store: None, memory: None, settings: settings() }
+    Runner {
+        backend,
+        orchestrator,
+        language: Arc::new(language),
+        store: None,
+        memory: None,
+        settings: settings(),
+        on_delta: None,
+    }
 }
 
 /// Every level at one fake endpoint.
@@ -50,6 +58,7 @@ pub fn endpoint(fake: &FakeEndpoint) -> Endpoint {
         model: "fake".into(),
         api_key: None,
         timeout: Duration::from_secs(20),
+        total_timeout: Duration::from_secs(20),
         stream: true,
         send_seed: true,
     }
@@ -123,7 +132,7 @@ impl<F: Fn(&Request) -> Result<Reply, AskError> + Send + std::marker::Sync> Work
 /// A reply of ten tokens in and ten out.
 pub fn ten(text: impl Into<String>) -> Result<Reply, AskError> {
     let usage = Usage { tokens_in: 10, tokens_out: 10, counted: false };
-    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None })
+    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None, truncated: false })
 }
 
 #[track_caller]

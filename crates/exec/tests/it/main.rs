@@ -1,10 +1,12 @@
 //! The executor against real sockets, scripted workers and random teams.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
 
+mod billing;
 mod budget;
 mod cassette;
 mod common;
 mod crash;
+mod deltas;
 mod faults;
 mod orchestrators;
 mod random_teams;
@@ -16,3 +18,5 @@ mod simulated_clock;
 mod state;
 mod state_random;
 mod store;
+mod truncated;
+mod waiting;

@@ -77,6 +77,7 @@ impl Worker for Erratic {
                 model: None,
                 simulated_s: None,
                 confidence: None,
+                truncated: self.draw(5) == 0,
             });
         }
         let kind = KINDS[self.draw(5) as usize];

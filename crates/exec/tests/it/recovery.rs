@@ -6,6 +6,7 @@ use lemon_exec::{Retry, Runner, Settings};
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, StopReason, Trace};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 const ONE: &str = "agents: [{id: solve, base: solver, capacity: small}]";
@@ -104,6 +105,7 @@ async fn replies_without_possible_token_counts_are_counted_here() {
         json!({"prompt_tokens": 30, "completion_tokens": 1_000_000}),
         json!({"prompt_tokens": 1_000_000, "completion_tokens": 2}),
         json!({"prompt_tokens": 0, "completion_tokens": 2}),
+        json!({"prompt_tokens": 1, "completion_tokens": 1}),
         json!({"prompt_tokens": 30}),
         json!({"completion_tokens": 2}),
         json!({"prompt_tokens": 1.5, "completion_tokens": 2.5}),
@@ -213,7 +215,7 @@ async fn a_key_is_shown_to_the_endpoint_and_to_nobody_else() {
         said(json!({"error": {"unusual": SECRET}}).to_string()),
         FakeReply::Status { code: 200, retry_after: None, body: json!({"error": {"message": SECRET}}).to_string() },
         FakeReply::Status { code: 200, retry_after: None, body: json!({"choices": SECRET}).to_string() },
-        FakeReply::Truncated(format!("You sent {SECRET}")),
+        FakeReply::CutAt { text: format!("You sent {SECRET} to me"), bytes: 1_000, close: true },
     ];
     // Wherever the cut falls, no part of the secret is left before it.
     replies.extend((0..6).map(|nth| said(format!("{}{SECRET}", "x".repeat(295 - 8 * nth)))));
@@ -225,6 +227,45 @@ async fn a_key_is_shown_to_the_endpoint_and_to_nobody_else() {
             assert_eq!(agent(&trace, "solve").status, Some(AgentStatus::Failed));
             let record = serde_json::to_string(&trace).unwrap();
             assert!(!record.contains("sk-secret"), "{reply:?}: {record}");
+        }
+    }
+}
+
+/// A reply that quotes the key, in its text or in the name of its model, is kept without it, whatever form it has there.
+#[tokio::test]
+async fn a_key_in_a_reply_is_not_kept() {
+    let escaped: String = SECRET.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let json: String = SECRET.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+    // base64 of `Bearer ` and the secret.
+    let base64 = "QmVhcmVyIHNrLXNlY3JldC0wMTIzNDU2Nzg5LTAxMjM0NTY3ODktMDEyMzQ1Njc4OQ==";
+    let (half, rest) = SECRET.split_at(17);
+    let pieces = |pieces: &[&str]| FakeReply::Pieces(pieces.iter().map(|piece| (*piece).to_owned()).collect());
+    let letters: Vec<String> = SECRET.chars().map(String::from).collect();
+    let replies = [
+        FakeReply::Text(format!("You sent {SECRET}")),
+        FakeReply::Truncated(format!("You sent {SECRET}")),
+        pieces(&["You sent ", half, rest]),
+        FakeReply::Pieces(["You sent ".to_owned()].into_iter().chain(letters).collect()),
+        pieces(&["You sent ", &escaped]),
+        pieces(&["You sent ", &json]),
+        pieces(&["You sent ", base64]),
+        FakeReply::ByModel("You sent ***".into(), SECRET.into()),
+    ];
+    for reply in replies {
+        for stream in [false, true] {
+            let fake = FakeEndpoint::start(Behaviour::script([reply.clone()])).unwrap();
+            let told = Arc::new(Mutex::new(String::new()));
+            let pieces = told.clone();
+            let mut runner = with_key(&fake, stream);
+            runner.on_delta = Some(Arc::new(move |_, _, piece| pieces.lock().unwrap().push_str(piece)));
+            let trace = run(&runner).await;
+            let solve = agent(&trace, "solve");
+            let reply_text = solve.reply.unwrap();
+            assert!(reply_text.starts_with("You sent ") && reply_text.contains("***"), "{reply:?}: {reply_text}");
+            assert!(reply_text.len() < 40, "{reply:?}: {reply_text}");
+            assert_eq!(*told.lock().unwrap(), reply_text, "{reply:?}: what is told piece by piece is the same");
+            let record = serde_json::to_string(&trace).unwrap();
+            assert!(!record.contains("sk-secret") && !record.contains("0123456789"), "{reply:?}: {record}");
         }
     }
 }

@@ -156,8 +156,16 @@ impl Asking<'_> {
             seed: draw(self.lessons.seed, &[occasion, &case.id, &ask]) >> 33,
             schema,
             brief: None,
+            progress: None,
         };
         match self.reply(&request).await {
+            // Half a specification may read like a whole one.
+            Ok(reply) if reply.truncated => {
+                asked.silent += 1;
+                let message = format!("the text was cut off at {} tokens (max_tokens)", request.max_tokens);
+                asked.failure = Some(Failure { kind: FailureKind::Truncated, message });
+                None
+            }
             Ok(reply) => Some(specification_in(&reply.text).to_owned()),
             Err(error) => {
                 asked.silent += 1;

@@ -120,6 +120,7 @@ fn is_absence(kind: FailureKind) -> bool {
         | FailureKind::Timeout
         | FailureKind::RateLimited
         | FailureKind::ServerError
+        | FailureKind::Loading
         | FailureKind::Unauthorized
         | FailureKind::CutShort
         | FailureKind::NotRecorded

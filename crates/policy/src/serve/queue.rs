@@ -2,7 +2,7 @@
 
 use super::crew::lock;
 use super::ticket::{Promise, Ticket};
-use super::{Request, ServeError};
+use super::{Request, ServeError, Tell};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -27,6 +27,8 @@ pub(super) struct Job {
     number: u64,
     pub(super) request: Request,
     pub(super) promise: Promise,
+    /// Is told each piece of the reply.
+    pub(super) tell: Option<Tell>,
 }
 
 /// What a queue has to give.
@@ -45,7 +47,7 @@ impl Queue {
     }
 
     /// Takes a request in, where there is room.
-    pub(super) fn push(self: &Arc<Self>, request: Request) -> Result<Ticket, ServeError> {
+    pub(super) fn push(self: &Arc<Self>, request: Request, tell: Option<Tell>) -> Result<Ticket, ServeError> {
         let mut lines = lock(&self.lines);
         if lines.closed {
             return Err(ServeError::Closed);
@@ -57,7 +59,7 @@ impl Queue {
         lines.waiting += 1;
         let (number, caller) = (lines.last_number, request.caller);
         let (ticket, promise) = Ticket::new(Arc::clone(self), number);
-        let job = Job { number, request, promise };
+        let job = Job { number, request, promise, tell };
         match lines.callers.iter_mut().find(|(known, _)| *known == caller) {
             Some((_, jobs)) => jobs.push_back(job),
             None => lines.callers.push_back((caller, VecDeque::from([job]))),
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     fn ask(queue: &Arc<Queue>, caller: u64, prompt: u32) -> Result<Ticket, ServeError> {
-        queue.push(Request { caller, ..Request::new(vec![prompt], 1) })
+        queue.push(Request { caller, ..Request::new(vec![prompt], 1) }, None)
     }
 
     fn served(queue: &Queue) -> Vec<u32> {

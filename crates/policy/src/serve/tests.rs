@@ -265,7 +265,12 @@ fn stop_strings_are_found_across_tokens() {
     // Bytes that are letters, so that the text is what the tokens say.
     let ask = |stop: Vec<String>, seed: u64| {
         let request = Request { stop, seed, temperature: 1.0, ..Request::new(vec![65, 66, 67], 60) };
-        engine.try_submit(request).unwrap().wait().unwrap()
+        let told = Arc::new(std::sync::Mutex::new(String::new()));
+        let pieces = Arc::clone(&told);
+        let tell: Tell = Box::new(move |piece| pieces.lock().unwrap().push_str(piece));
+        let reply = engine.try_submit_told(request, Some(tell)).unwrap().wait().unwrap();
+        assert_eq!(*told.lock().unwrap(), reply.text, "the pieces are the text");
+        reply
     };
     let mut found = 0;
     for seed in 0..40 {

@@ -19,6 +19,8 @@ pub(super) struct Text {
     reused: usize,
     logprobs: Vec<f32>,
     bytes: Vec<u8>,
+    /// How many of these bytes were told.
+    told: usize,
     finish: Option<Result<Finish, ServeError>>,
 }
 
@@ -33,6 +35,7 @@ impl Text {
             reused: 0,
             logprobs: Vec::new(),
             bytes: Vec::new(),
+            told: 0,
             finish: None,
         }
     }
@@ -89,6 +92,24 @@ impl Text {
             None
         };
         self.finish = finish.map(Ok);
+        self.tell();
+    }
+
+    /// Tells what is new and certain: no half of a character, and nothing that may turn out to begin a stop string.
+    fn tell(&mut self) {
+        let Some(tell) = &self.job.tell else { return };
+        let ended = self.finish.is_some();
+        let longest = self.job.request.stop.iter().map(String::len).max().unwrap_or(0);
+        let certain = if ended { self.bytes.len() } else { self.bytes.len().saturating_sub(longest.saturating_sub(1)) };
+        let Some(new) = self.bytes.get(self.told..certain) else { return };
+        // What is no text becomes the replacement character, here as in the whole reply.
+        let whole = match std::str::from_utf8(new) {
+            Err(error) if !ended => error.valid_up_to() + error.error_len().unwrap_or(0),
+            _ => new.len(),
+        };
+        let Some(new) = new.get(..whole).filter(|new| !new.is_empty()) else { return };
+        tell(&String::from_utf8_lossy(new));
+        self.told += whole;
     }
 
     /// Adds bytes and looks for a stop string that ends among them; the text then ends where the first one begins.

@@ -59,7 +59,7 @@ impl Worker for FakeEnumerable {
         let text = format!("I thought about it.\nAnswer: {}", u8::from(right));
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();
         let usage = Usage { tokens_in, tokens_out: text.len() as u64, counted: true };
-        Ok(Reply { text, usage, model: None, simulated_s: Some(1.0), confidence: None })
+        Ok(Reply { text, usage, model: None, simulated_s: Some(1.0), confidence: None, truncated: false })
     }
 }
 

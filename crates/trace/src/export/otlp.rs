@@ -193,7 +193,8 @@ impl<'a> Exporter<'a> {
     }
 
     fn end(&mut self, event: &Event) {
-        let EventKind::Return { status, failure, model, confidence, attempts, reused, .. } = &event.kind else {
+        let EventKind::Return { status, failure, model, confidence, truncated, attempts, reused, .. } = &event.kind
+        else {
             return;
         };
         let Some(agent) = self.agents.get_mut(event.agent.as_str()) else { return };
@@ -212,6 +213,9 @@ impl<'a> Exporter<'a> {
         });
         if let Some((kind, message)) = failure {
             fail(&mut span, kind, message);
+        }
+        if *truncated {
+            span.attributes.push(flag("lemon.truncated", true));
         }
         if *reused {
             span.attributes.push(flag("lemon.reused", true));

@@ -70,6 +70,7 @@ impl Asked {
             seed: self.seed,
             schema: None,
             brief: Some(Arc::new(brief)),
+            progress: None,
         }
     }
 

@@ -92,6 +92,7 @@ async fn run(backend: &Backend, spec: &str, item: &Item) -> Trace {
         store: None,
         memory: None,
         settings: Settings::default(),
+        on_delta: None,
     };
     let job = Job { run_id: "run".into(), question: item.task.question.clone(), seed: 5, ..Job::default() };
     runner.run(&job, &CancellationToken::new(), None).await.unwrap()

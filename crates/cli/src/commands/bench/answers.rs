@@ -217,6 +217,7 @@ impl Bench {
             store: Some(self.store.clone()),
             memory: None,
             settings,
+            on_delta: None,
         };
         let job = Job {
             run_id: format!("r-{}", fresh_id()),

@@ -20,6 +20,7 @@ fn backend(endpoint: &FakeEndpoint) -> Backend {
         model: "fake".into(),
         api_key: None,
         timeout: Duration::from_secs(20),
+        total_timeout: Duration::from_secs(20),
         stream: false,
         send_seed: true,
     };
