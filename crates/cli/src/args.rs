@@ -164,6 +164,9 @@ pub struct RunArgs {
     /// With --resume: an answer that was cut off at `max_tokens` goes on where it stopped
     #[arg(long = "continue", requires = "resume")]
     pub go_on: bool,
+    /// Go on with other models than the run was started with (with --resume)
+    #[arg(long, requires = "resume")]
+    pub anyway: bool,
     /// Tokens the run may spend
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,
@@ -205,6 +208,9 @@ pub struct RunArgs {
     /// Print the result as JSON (with --tasks one object a line)
     #[arg(long)]
     pub json: bool,
+    /// Print all that each agent said, too: in the JSON, or on standard error
+    #[arg(long)]
+    pub replies: bool,
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -287,6 +293,9 @@ pub enum TraceCommand {
         /// The run: its id, the beginning of it, or `last`
         #[arg(default_value = "last")]
         run: String,
+        /// Print all that each agent said, too
+        #[arg(long)]
+        replies: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

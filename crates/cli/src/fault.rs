@@ -1,5 +1,6 @@
 //! What goes wrong before or beside a run: a fact, a hint and an exit code, printed in one place.
 
+use lemon_trace::visible;
 use std::fmt::Display;
 
 /// Bad usage or unreadable input.
@@ -35,9 +36,9 @@ impl Fault {
     /// Prints it to standard error.
     pub fn print(&self) {
         let style = console::Style::new().for_stderr();
-        eprintln!("{}: {}", style.clone().red().bold().apply_to("error"), self.fact);
+        eprintln!("{}: {}", style.clone().red().bold().apply_to("error"), visible(&self.fact));
         if let Some(hint) = &self.hint {
-            eprintln!("{}: {hint}", style.cyan().bold().apply_to("hint"));
+            eprintln!("{}: {}", style.cyan().bold().apply_to("hint"), visible(hint));
         }
     }
 }
@@ -49,8 +50,9 @@ impl From<lemon_exec::store::StoreError> for Fault {
             E::Missing(_) => Some("run a task first, or say where the store is with --store"),
             E::NoSuchRun(_) => Some("`lemon trace list` shows the runs; `last` is the newest"),
             E::Ambiguous { .. } => Some("give more of its name"),
-            E::Busy(_) => Some("wait for that process, or end it, and try again"),
-            E::Foreign(_) => Some("say where the store should be with --store"),
+            E::Busy { .. } => Some("wait for that process, or end it, and try again"),
+            E::WentOn(_) => Some("look at it with `lemon trace show`, and resume it again if it has not ended"),
+            E::Foreign(_) | E::NoStore { .. } => Some("say where the store should be with --store"),
             E::Newer { .. } => Some("use the newer program, or another store with --store"),
             E::Database(_) => None,
         };

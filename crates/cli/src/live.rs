@@ -37,17 +37,26 @@ pub struct Live {
 }
 
 impl Talk {
-    /// Begins to talk, in the way that suits whoever listens.
-    pub fn start(quiet: bool, prepared: &Prepared) -> Self {
+    /// Begins to talk, in the way that suits whoever listens. A run that begins has a question.
+    pub fn start(quiet: bool, prepared: &Prepared, question: Option<&str>) -> Self {
         if quiet {
             return Talk::Silent;
         }
         if prepared.kind == WorkerKind::Scripted {
             eprintln!("scripted workers: the replies come from a script, no model is called");
         }
-        let view = Arc::new(Mutex::new(TeamView::new(prepared.runner.settings.budget)));
+        let mut view = TeamView::new(prepared.runner.settings.budget);
         let terminal = Term::stderr();
-        if !terminal.features().is_attended() {
+        let attended = terminal.features().is_attended();
+        if let Some(question) = question.filter(|_| prepared.meta.spec.is_none()) {
+            // Said before the orchestrator is asked, which may take long.
+            view.write(question);
+            if !attended {
+                eprintln!("{}", lines::writing(0.0));
+            }
+        }
+        let view = Arc::new(Mutex::new(view));
+        if !attended {
             return Talk::Lines(view);
         }
         let (stop, stopped) = channel();
@@ -84,8 +93,9 @@ impl Talk {
                 let view = view.clone();
                 Some(Arc::new(move |header: &Header, event: &Event| {
                     let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+                    let was_writing = view.is_writing();
                     view.note(header, event);
-                    if let Some(line) = lines::line(event) {
+                    if let Some(line) = lines::line(event, was_writing) {
                         eprintln!("{line}");
                     }
                 }))

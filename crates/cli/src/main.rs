@@ -1,6 +1,9 @@
 //! The `lemon` command. Standard output is data, standard error is talk; exit codes: 0 answered or valid, 1 ended otherwise
 //! or invalid, 2 bad usage or unreadable input.
 
+// First: its macro takes the place of a standard one in all that follow.
+#[macro_use]
+mod say;
 mod args;
 mod commands;
 mod config;
@@ -13,16 +16,27 @@ mod live;
 mod models;
 mod result;
 mod setup;
+mod started;
 mod workers;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
-use fault::Fault;
-use std::io::Write;
+use fault::{Fault, USAGE};
+use say::{print, print_data, println};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            let text = error.render();
+            let colours = console::colors_enabled_stderr();
+            eprintln!("{}", if colours { text.ansi().to_string() } else { text.to_string() }.trim_end());
+            return ExitCode::from(USAGE);
+        }
+        // Help and version.
+        Err(error) => error.exit(),
+    };
     match dispatch(&cli) {
         Ok(code) => ExitCode::from(code),
         Err(fault) => {
@@ -58,30 +72,14 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "lemon", &mut script);
-            print(&String::from_utf8_lossy(&script))
+            print_data(&String::from_utf8_lossy(&script))
         }
     }
 }
 
-/// Writes data to standard output. A reader that has gone away, as `head` does, is no error.
-fn print(text: &str) -> Result<u8, Fault> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Fault::new(format!("standard output cannot be written: {error}")))
-        }
-        _ => Ok(0),
-    }
-}
-
-/// Writes data to standard output, with a line end.
-fn println(text: &str) -> Result<u8, Fault> {
-    print(&format!("{text}\n"))
-}
-
-/// A text on one line: every run of white space becomes a space.
+/// A text on one line, harmless for a terminal: every run of white space becomes a space.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    lemon_trace::visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// A value as JSON, over several lines.

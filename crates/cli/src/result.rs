@@ -7,6 +7,9 @@ use lemon_trace::{AgentSummary, EventKind, Failure, Summary, Tokens, Trace};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// The longest part of a failure's message that a warning repeats.
+const MESSAGE_CHARS: usize = 160;
+
 /// The result of a run. The field names are an interface: add to them, do not change them.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
@@ -60,6 +63,9 @@ pub struct AgentResult {
     pub reused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// All it said, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
 }
 
 impl RunResult {
@@ -106,14 +112,46 @@ impl RunResult {
                     attempts: agent.attempts,
                     reused: agent.reused,
                     failure: agent.failure,
+                    reply: None,
                 })
                 .collect(),
         }
     }
 
+    /// With all that each agent said.
+    pub fn with_replies(mut self, trace: &Trace) -> Self {
+        for (agent, summary) in self.agents.iter_mut().zip(trace.summary().agents) {
+            agent.reply = summary.reply;
+        }
+        self
+    }
+
+    /// Which agents failed in a run that answered all the same.
+    pub fn failures(&self) -> Option<String> {
+        let failed: Vec<&AgentResult> = self.agents.iter().filter(|agent| agent.status == "failed").collect();
+        if failed.is_empty() || !self.answered() {
+            return None;
+        }
+        let why = |agent: &&AgentResult| match &agent.failure {
+            Some(failure) => format!("{} ({}: {})", agent.id, failure.kind, shortened(&failure.message)),
+            None => agent.id.clone(),
+        };
+        let each = failed.iter().map(why).collect::<Vec<_>>().join(", ");
+        Some(format!("{} of {} agents failed: {each}", failed.len(), self.agents.len()))
+    }
+
     /// Whether the team answered as it was meant to.
     pub fn answered(&self) -> bool {
         self.stop_reason == Some("answered")
+    }
+}
+
+/// The beginning of a message, on one line.
+fn shortened(message: &str) -> String {
+    let line = crate::one_line(message);
+    match line.char_indices().nth(MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 

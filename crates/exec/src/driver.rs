@@ -108,13 +108,13 @@ impl Runner {
             seed: job.seed,
             workers: self.backend.name.clone(),
         };
-        self.run_from(Trace { header, events: Vec::new() }, &job.meta, cancel, observer, None).await
+        self.run_from(Trace { header, events: Vec::new() }, false, &job.meta, cancel, observer, None).await
     }
 
     /// Takes a run up where its events end. A run that has answered is left as it is.
     ///
     /// # Errors
-    /// The store failed.
+    /// The store failed, or another process has the run or went on with it since the trace was read.
     pub async fn resume(
         &self,
         trace: Trace,
@@ -130,13 +130,14 @@ impl Runner {
             }
             return Ok(trace);
         }
-        self.run_from(trace, meta, cancel, observer, None).await
+        self.run_from(trace, true, meta, cancel, observer, None).await
     }
 
     /// Takes a run up where its events end; `going_on` names the agent that goes on, where that is all that is left to do.
     pub(crate) async fn run_from(
         &self,
         trace: Trace,
+        resumed: bool,
         meta: &RunMeta,
         cancel: &CancellationToken,
         observer: Option<Observer>,
@@ -148,8 +149,11 @@ impl Runner {
             state = state.with_form(form);
         }
         meta.withhold.iter().for_each(|(from, to)| state.withhold(from, to));
-        if let Some(store) = &self.store {
-            store.begin_run(&trace.header, meta)?;
+        match &self.store {
+            // Waited for: another process may take it up at the same time, and only one of them may call anybody.
+            Some(store) if resumed => store.take_up(&trace, meta)?.wait().await?,
+            Some(store) => store.begin_run(&trace.header, meta)?,
+            None => {}
         }
         let replayed =
             (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));

@@ -23,3 +23,4 @@ pub use event::{
 };
 pub use metrics::Metrics;
 pub use summary::{AgentSummary, Summary, Tokens};
+pub use text::visible;

@@ -15,7 +15,27 @@ impl Trace {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let _ = self.write_to(&mut out);
-        out
+        text::visible(&out).into_owned()
+    }
+
+    /// All that each agent said, in the order of the team, or why it said nothing.
+    pub fn replies(&self) -> String {
+        let mut out = String::new();
+        for agent in self.summary().agents {
+            let model = agent.model.as_deref().map(|model| format!(" · {}", text::line(model, 60))).unwrap_or_default();
+            let (role, status) = (text::line(&agent.role, 60), text::status(&agent));
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "── {} · {role} · {}{model} · {status}", agent.id, agent.capacity);
+            if let Some(failure) = &agent.failure {
+                let _ = writeln!(out, "{}: {}", failure.kind, failure.message.trim_end());
+            }
+            let reply = agent.reply.as_deref().map(str::trim_end).unwrap_or_default();
+            let _ = match reply.is_empty() {
+                true => writeln!(out),
+                false => writeln!(out, "{reply}\n"),
+            };
+        }
+        text::visible(&out).into_owned()
     }
 
     fn write_to(&self, out: &mut String) -> fmt::Result {

@@ -2,6 +2,8 @@
 
 use crate::{AgentSummary, Header, Metrics};
 use lemon_spec::AnswerRule;
+use std::borrow::Cow;
+use std::fmt::Write;
 
 /// `1234567` as `1,234,567`.
 pub fn count(n: u64) -> String {
@@ -58,7 +60,7 @@ fn significant(x: f64, digits: i32) -> String {
 /// What was run, in one line. A task without a name of its own goes by the run's.
 pub fn heading(header: &Header) -> String {
     let task = Some(&header.task_id).filter(|task| **task != header.run_id);
-    let task = task.map(|task| format!(" · {task}")).unwrap_or_default();
+    let task = task.map(|task| format!(" · {}", line(task, 80))).unwrap_or_default();
     format!("{}{task} · {} workers · seed {}", header.run_id, header.workers, header.seed)
 }
 
@@ -76,7 +78,45 @@ pub fn clip(text: &str, chars: usize) -> String {
 /// The first line that says something, on one line and clipped. Control characters do not reach the reader.
 pub fn line(text: &str, chars: usize) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-    clip(&first.replace(char::is_control, " "), chars)
+    clip(&visible(&first.replace(char::is_control, " ")), chars)
+}
+
+/// A text in which nothing can move the cursor, colour a terminal, reverse the writing or hide. Each character that could is
+/// written as JSON writes it, `\u001b`: what was JSON before is the same JSON after. Line ends and tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(may_harm) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let is_line_end = character == '\r' && rest.peek() == Some(&'\n');
+        // Between letters that are not ASCII, joiners belong to the word or to the picture.
+        let joins = matches!(character, '\u{200c}' | '\u{200d}') && !before.is_ascii();
+        match may_harm(character) && !joins {
+            true if is_line_end => {}
+            true => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
+            }
+            false => shown.push(character),
+        }
+        before = character;
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters, and characters that are not seen but change how others are shown.
+fn may_harm(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        character => character.is_control(),
+    }
 }
 
 /// The word for how an agent stands.
@@ -169,5 +209,29 @@ mod tests {
         check("", 0, "");
         check("abc", 0, "…");
         assert_eq!(line("\n\n  first\u{1b}[31m \nsecond", 20), "first [31m");
+        assert_eq!(line("pay\u{202e}lap", 20), "pay\\u202elap");
+    }
+
+    #[test]
+    fn what_could_harm_a_terminal_is_shown() {
+        let check = |text: &str, expected: &str| assert_eq!(visible(text), expected);
+        check("two\nlines\tand a tab", "two\nlines\tand a tab");
+        check("\u{1b}]0;title\u{7}", "\\u001b]0;title\\u0007");
+        check("a\rb\r\nc\u{8}\u{7f}", "a\\u000db\nc\\u0008\\u007f");
+        check("\u{9b}31m", "\\u009b31m");
+        check("\u{202e}\u{2066}\u{2069}\u{2028}\u{200b}\u{feff}", "\\u202e\\u2066\\u2069\\u2028\\u200b\\ufeff");
+        check("\u{e0041}", "\\udb40\\udc41");
+        // Joiners belong to many scripts and pictures; in ASCII they only hide.
+        check("می\u{200c}خواهم 👩\u{200d}🔬", "می\u{200c}خواهم 👩\u{200d}🔬");
+        check("pay\u{200d}pal", "pay\\u200dpal");
+        check("naïve “quotes” 東京 🍋", "naïve “quotes” 東京 🍋");
+    }
+
+    #[test]
+    fn json_stays_the_same_json() {
+        let value = serde_json::json!({"reply": "\u{1b}[31m \u{9b}2J \u{202e} \u{e0041} \\ \u{200b}\u{7f}"});
+        let shown = visible(&value.to_string()).into_owned();
+        assert!(!shown.chars().any(may_harm), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 }

@@ -1,14 +1,14 @@
 //! `lemon run`: one task, many tasks, or one taken up again.
 
 use super::tasks;
-use crate::args::{Cli, RunArgs, WorkerKind};
+use crate::args::{Cli, Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config};
 use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
 use crate::workers::choose;
-use crate::{cut_off, in_the_box, println, runtime, setup, to_json};
-use lemon_exec::store::{RunMeta, Store};
+use crate::{cut_off, in_the_box, print_data, println, runtime, setup, started, to_json};
+use lemon_exec::store::{RunMeta, StartedWith, Store};
 use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::{Language, diagnostic};
@@ -62,6 +62,7 @@ pub struct Before {
     pub workers: Option<String>,
     pub worker_file: Option<PathBuf>,
     pub form: Option<lemon_exec::Form>,
+    pub started_with: Option<StartedWith>,
 }
 
 /// Everything a run needs, from configuration, flags, and what it was begun with.
@@ -80,8 +81,18 @@ pub async fn prepare(
         _ => setup::worker_kind(config, args)?,
     };
     let (quiet, max_tokens) = (args.quiet, args.max_tokens);
-    let mut chosen = choose(config, &args.endpoints, kind, questions, quiet).await?;
+    let recorded = before.started_with.as_ref().map(|with| started::again(config, args, with)).transpose()?.flatten();
+    let recorded = recorded.map(|capacity| Config { capacity, ..config.clone() });
+    let (config, endpoints) = match &recorded {
+        Some(recorded) => (recorded, Endpoints::default()),
+        None => (config, args.endpoints.clone()),
+    };
+    let mut chosen = choose(config, &endpoints, kind, questions, quiet).await?;
     let kind = chosen.kind;
+    let started_with = started::record(kind, &chosen.levels);
+    if let Some(with) = before.started_with.as_ref().filter(|_| !args.anyway) {
+        started::check(with, &started_with)?;
+    }
     let cassette = args.cassette.as_ref().or(before.worker_file.as_ref());
     let is_of_the_box = |path| recorded_workers(path) == WorkerKind::InTheBox.name();
     if kind == WorkerKind::Replay && chosen.levels.is_empty() && cassette.is_some_and(|path| is_of_the_box(path)) {
@@ -118,7 +129,9 @@ pub async fn prepare(
     }
     let settings = setup::settings(config, &args, kind)?;
     let orchestrator = setup::orchestrator(config, spec.as_deref(), &language, kind)?;
-    let meta = RunMeta { spec, budget: settings.budget, worker_file, form: args.form, ..RunMeta::default() };
+    let started_with = Some(started_with);
+    let form = args.form;
+    let meta = RunMeta { spec, budget: settings.budget, worker_file, started_with, form, ..RunMeta::default() };
     // Last, so that a run that cannot begin leaves no store behind.
     let store = store()?;
     let runner = Runner {
@@ -130,8 +143,12 @@ pub async fn prepare(
         settings,
         on_delta: None,
     };
-    if chosen.configured && !quiet {
-        eprintln!("what is configured answers: {}", chosen.names());
+    match &meta.started_with {
+        Some(with) if recorded.is_some() && !quiet => {
+            eprintln!("it goes on with what it was started with: {}", started::told(&with.capacities));
+        }
+        _ if chosen.configured && !quiet => eprintln!("what is configured answers: {}", chosen.names()),
+        _ => {}
     }
     Ok(Prepared { runner, store, language, levels: chosen.levels, kind, meta })
 }
@@ -153,7 +170,7 @@ async fn one(
         seed: args.seed.or(config.run.seed).unwrap_or(0),
         meta: prepared.meta.clone(),
     };
-    let talk = Talk::start(args.quiet, &prepared);
+    let talk = Talk::start(args.quiet, &prepared, Some(question));
     let trace = prepared.runner.run(&job, cancel, talk.observer()).await;
     talk.finish();
     conclude(args, &prepared, &trace?)
@@ -176,13 +193,14 @@ async fn resume(
     let before = Before {
         spec: meta.spec,
         budget: meta.budget,
-        workers: Some(trace.header.workers.clone()),
+        workers: Some(meta.started_with.as_ref().map_or(&trace.header.workers, |with| &with.kind).clone()),
         worker_file: meta.worker_file,
         form: meta.form,
+        started_with: meta.started_with,
     };
     let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
-    let talk = Talk::start(args.quiet, &prepared);
+    let talk = Talk::start(args.quiet, &prepared, None);
     talk.catch_up(&trace);
     let trace = match args.go_on {
         true => prepared.runner.go_on(trace, &meta, cancel, talk.observer()).await,
@@ -194,8 +212,14 @@ async fn resume(
 
 /// Prints the result: the answer to standard output, the rest to standard error.
 fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fault> {
-    let result = RunResult::new(trace, &prepared.language, &prepared.levels);
+    let mut result = RunResult::new(trace, &prepared.language, &prepared.levels);
+    if args.replies {
+        result = result.with_replies(trace);
+    }
     if !args.quiet {
+        if let Some(warning) = result.failures() {
+            eprintln!("warning: {warning}");
+        }
         let sure = result.confidence.map(|it| format!("confidence {:.0} % · ", it * 100.0)).unwrap_or_default();
         // The answer was paid for: it is told whether or not there is room for a page.
         match write_page(prepared.store.path(), trace) {
@@ -207,9 +231,12 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
     if args.json {
         println(&to_json(&result))?;
     } else {
+        if args.replies {
+            eprintln!("{}", trace.replies().trim_end());
+        }
         explain_rejection(trace, args.spec.as_deref());
         if let Some(response) = &result.response {
-            println(response)?;
+            print_data(&format!("{response}\n"))?;
         }
     }
     let summary = trace.summary();

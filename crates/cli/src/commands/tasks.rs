@@ -5,10 +5,10 @@ use crate::args::{Cli, RunArgs};
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::result::RunResult;
-use crate::setup;
+use crate::{one_line, setup};
 use futures::stream::{self, StreamExt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lemon_exec::store::{BatchRow, BatchTask, RunMeta, Store};
+use lemon_exec::store::{BatchRow, BatchTask, RunMeta, StartedWith, Store};
 use lemon_exec::{Budget, Job, fresh_id, unix_ms};
 use lemon_trace::{StopReason, Trace};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ struct BatchMeta {
     budget: Budget,
     workers: String,
     worker_file: Option<PathBuf>,
+    #[serde(default)]
+    started_with: Option<StartedWith>,
     seed: u64,
     width: usize,
 }
@@ -55,12 +57,14 @@ pub async fn run(
         budget: prepared.meta.budget,
         workers: prepared.kind.name().to_owned(),
         worker_file: prepared.meta.worker_file.clone(),
+        started_with: prepared.meta.started_with.clone(),
         seed: args.seed.or(config.run.seed).unwrap_or(0),
         width: args.width.or(config.run.width).unwrap_or(WIDTH),
     };
     let batch = format!("b-{}", fresh_id());
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
     let record = serde_json::to_string(&meta).unwrap_or_default();
+    prepared.store.claim_batch(&batch)?.wait().await?;
     prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
     work(args, prepared, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
 }
@@ -76,6 +80,8 @@ pub async fn resume(
         return Err(Fault::new(format!("`{}` is an evaluation", batch.batch))
             .hint(format!("`lemon eval --resume {}` goes on with it", batch.batch)));
     }
+    // Before anything is read of its runs: two processes at work on a batch would run its tasks twice.
+    store.claim_batch(&batch.batch)?.wait().await?;
     let meta: BatchMeta = serde_json::from_str(&batch.meta)
         .map_err(|error| Fault::new(format!("the record of batch `{}` cannot be read: {error}", batch.batch)))?;
     let before = Before {
@@ -84,6 +90,7 @@ pub async fn resume(
         workers: Some(meta.workers),
         worker_file: meta.worker_file,
         form: None,
+        started_with: meta.started_with,
     };
     let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
@@ -99,12 +106,16 @@ async fn work(
 ) -> Result<u8, Fault> {
     let progress = Progress::start(args.quiet, batch);
     let prepared = Arc::new(prepared);
+    let replies = args.replies;
     let one = |(position, task): (usize, &BatchTask)| {
         let (prepared, batch, task, cancel) = (prepared.clone(), batch.batch.clone(), task.clone(), cancel.clone());
         // A task of its own for the runtime: woken alone, not with all the others.
         let run = tokio::spawn(async move {
             let trace = run_task(&prepared, &batch, position, &task, seed, &cancel).await?;
-            Ok(trace.map(|trace| RunResult::new(&trace, &prepared.language, &prepared.levels)))
+            Ok(trace.map(|trace| {
+                let result = RunResult::new(&trace, &prepared.language, &prepared.levels);
+                if replies { result.with_replies(&trace) } else { result }
+            }))
         });
         async move { (position, run.await.unwrap_or_else(|error| Err(Fault::new(format!("a run broke off: {error}"))))) }
     };
@@ -132,7 +143,8 @@ fn print_result(args: &RunArgs, result: &RunResult) -> Result<u8, Fault> {
     if args.json {
         return crate::println(&serde_json::to_string(result).unwrap_or_default());
     }
-    crate::println(&format!("{}\t{}", result.task_id, crate::one_line(result.answer.as_deref().unwrap_or("-"))))
+    let (id, answer) = (one_line(&result.task_id), one_line(result.answer.as_deref().unwrap_or("-")));
+    crate::println(&format!("{id}\t{answer}"))
 }
 
 /// What became of the tasks so far.
@@ -274,6 +286,13 @@ impl Progress {
     }
 
     fn add(&self, result: &RunResult, totals: &Totals) {
+        if let (Some(warning), false) = (result.failures(), matches!(self, Progress::Silent)) {
+            let warn = || eprintln!("warning: {}: {warning}", one_line(&result.task_id));
+            match self {
+                Progress::Bar(bar) => bar.suspend(warn),
+                _ => warn(),
+            }
+        }
         match self {
             Progress::Silent => {}
             Progress::Lines { all } => {
@@ -281,7 +300,7 @@ impl Progress {
                 eprintln!(
                     "{} of {all} · {}: {reason}, {} tokens, {:.1} s",
                     totals.ended(),
-                    result.task_id,
+                    one_line(&result.task_id),
                     result.tokens.total,
                     result.wall_s
                 );

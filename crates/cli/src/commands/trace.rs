@@ -4,7 +4,7 @@ use crate::args::{Cli, Endpoints, Format, TraceCommand};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::result::RunResult;
-use crate::{one_line, print, println, runtime, setup, to_json};
+use crate::{one_line, print, print_data, println, runtime, setup, to_json};
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::{http_client, http_error};
 use lemon_trace::Trace;
@@ -22,21 +22,22 @@ pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
     match command {
         TraceCommand::List { limit, json } => {
             // No store yet is no run yet.
-            let runs = if path.exists() { Store::open_existing(&path)?.runs(*limit)? } else { Vec::new() };
+            let runs = if path.exists() { Store::open_to_look(&path)?.runs(*limit)? } else { Vec::new() };
             match json {
                 true => println(&to_json(&runs)),
                 false => list(&runs),
             }
         }
-        TraceCommand::Show { run, json } => {
-            let trace = load(&Store::open_existing(&path)?, run)?;
+        TraceCommand::Show { run, replies, json } => {
+            let trace = load(&Store::open_to_look(&path)?, run)?;
             match json {
-                true => println(&to_json(&shown(&trace, &config)?)),
+                true => println(&to_json(&shown(&trace, &config, *replies)?)),
+                false if *replies => print(&format!("{}\n{}", trace.show(), trace.replies())),
                 false => print(&trace.show()),
             }
         }
         TraceCommand::Export { run, format, out, send, content } => {
-            let trace = load(&Store::open_existing(&path)?, run)?;
+            let trace = load(&Store::open_to_look(&path)?, run)?;
             match send {
                 Some(url) if *format == Format::Otlp => runtime()?.block_on(post(&trace, url)),
                 Some(_) => Err(Fault::new("only the format otlp can be sent").hint("add --format otlp")),
@@ -44,7 +45,7 @@ pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
             }
         }
         TraceCommand::Diff { a, b, json } => {
-            let store = Store::open_existing(&path)?;
+            let store = Store::open_to_look(&path)?;
             let diff = lemon_trace::diff(&load(&store, a)?, &load(&store, b)?);
             match json {
                 true => println(&to_json(&diff)),
@@ -77,10 +78,13 @@ fn list(runs: &[RunRow]) -> Result<u8, Fault> {
     Ok(0)
 }
 
-fn shown(trace: &Trace, config: &Config) -> Result<serde_json::Value, Fault> {
+fn shown(trace: &Trace, config: &Config, replies: bool) -> Result<serde_json::Value, Fault> {
     let endpoints = Endpoints::default();
     let language = setup::language(config, &endpoints)?;
-    let result = RunResult::new(trace, &language, &setup::capacities(config, &endpoints));
+    let mut result = RunResult::new(trace, &language, &setup::capacities(config, &endpoints));
+    if replies {
+        result = result.with_replies(trace);
+    }
     let mut value = serde_json::to_value(&result).unwrap_or_default();
     value["question"] = serde_json::json!(trace.header.question);
     value["metrics"] = serde_json::json!(trace.metrics(None));
@@ -102,7 +106,7 @@ fn write(trace: &Trace, format: Format, content: bool, out: Option<&Path>) -> Re
         Format::Svg => svg(trace),
         Format::Html => html(trace),
     };
-    let Some(path) = out else { return print(&text) };
+    let Some(path) = out else { return print_data(&text) };
     let written = std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
     eprintln!("wrote {}", path.display());

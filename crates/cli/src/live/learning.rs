@@ -1,5 +1,6 @@
 //! What is said while a model learns: a bar where somebody watches, and lines for whatever is worth one.
 
+use crate::say::harmless;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -22,7 +23,7 @@ impl LearningTalk {
     /// A line of its own.
     pub fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.println(line),
+            Some(bar) => bar.println(harmless(line, true)),
             None if !self.quiet => eprintln!("{line}"),
             None => {}
         }

@@ -3,8 +3,13 @@
 use crate::one_line;
 use lemon_trace::{AgentStatus, Event, EventKind, ORCHESTRATOR};
 
-/// The line for an event, if it is worth one.
-pub fn line(event: &Event) -> Option<String> {
+/// That a team is being written.
+pub fn writing(t: f64) -> String {
+    format!("{t:8.2} s  writing the team…")
+}
+
+/// The line for an event, if it is worth one: that a team is being written is said once.
+pub fn line(event: &Event, was_writing: bool) -> Option<String> {
     let t = event.t;
     let agent = &event.agent;
     let text = match &event.kind {
@@ -22,7 +27,8 @@ pub fn line(event: &Event) -> Option<String> {
             let reads = if after.is_empty() { String::new() } else { format!(", reads {}", after.join(", ")) };
             format!("{to}: {} ({capacity}){reads}", one_line(role))
         }
-        EventKind::Delegate { to, .. } if to != ORCHESTRATOR => format!("{to} begins"),
+        EventKind::Delegate { to, .. } if to == ORCHESTRATOR => return (!was_writing).then(|| writing(t)),
+        EventKind::Delegate { to, .. } => format!("{to} begins"),
         EventKind::Retry { attempt, failure, wait_s } => {
             format!("{agent}: attempt {attempt} failed: {}; again in {wait_s:.1} s", failure.message)
         }

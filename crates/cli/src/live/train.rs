@@ -1,6 +1,7 @@
 //! What a person sees while an orchestrator trains: the last step on a terminal, drawn over and over in place; elsewhere a line
 //! for each look at the held-out tasks.
 
+use crate::say::harmless;
 use console::{Style, Term};
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use lemon_credit::economy::FamilyReport;
@@ -55,7 +56,7 @@ impl TrainView {
     pub fn say(&self, line: &str) {
         match &self.screen {
             // A terminal that cannot be drawn on does not stop the run.
-            Some(screen) => drop(screen.all.println(line)),
+            Some(screen) => drop(screen.all.println(harmless(line, true))),
             None if !self.quiet => eprintln!("{line}"),
             None => {}
         }

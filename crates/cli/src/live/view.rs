@@ -53,10 +53,21 @@ impl TeamView {
         }
     }
 
+    /// A team is being written for this question, before there is an event that says so.
+    pub fn write(&mut self, question: &str) {
+        self.question = one_line(question);
+        self.writing = true;
+    }
+
+    /// Whether a team is being written.
+    pub fn is_writing(&self) -> bool {
+        self.writing
+    }
+
     /// Takes in an event.
     pub fn note(&mut self, header: &Header, event: &Event) {
         if self.run_id.is_empty() {
-            self.run_id.clone_from(&header.run_id);
+            self.run_id = one_line(&header.run_id);
             self.question = one_line(&header.question);
         }
         self.spent += event.spend;
@@ -65,9 +76,9 @@ impl TeamView {
             EventKind::Decision { .. } | EventKind::Rejection { .. } => self.writing = false,
             EventKind::Delegate { to, .. } if to == ORCHESTRATOR => self.writing = true,
             EventKind::Spawn { to, role, capacity, level, .. } => self.agents.push(AgentView {
-                id: to.clone(),
-                role: role.clone(),
-                capacity: capacity.clone(),
+                id: one_line(to),
+                role: one_line(role),
+                capacity: one_line(capacity),
                 level: *level,
                 standing: Standing::Waits,
                 began: 0.0,
@@ -90,11 +101,14 @@ impl TeamView {
                 agent.tokens += event.spend.tokens();
                 let said = answer.as_ref().or(reply.as_ref());
                 let said = said.map(|text| one_line(text));
-                let why = failure.as_ref().map(|failure| failure.message.clone());
+                let why = failure.as_ref().map(|failure| one_line(&failure.message));
                 let reused = if *reused { "(reused) " } else { "" };
                 agent.note = format!("{reused}{}", why.or(said).unwrap_or_default());
             }),
-            EventKind::Stop { reason, .. } => self.stop = Some(*reason),
+            EventKind::Stop { reason, .. } => {
+                self.stop = Some(*reason);
+                self.writing = false;
+            }
             EventKind::Resume { lost_tokens, .. } => {
                 self.spent.tokens_in += lost_tokens;
                 self.stop = None;
@@ -104,6 +118,7 @@ impl TeamView {
     }
 
     fn update(&mut self, id: &str, change: impl FnOnce(&mut AgentView)) {
+        let id = one_line(id);
         if let Some(agent) = self.agents.iter_mut().find(|agent| agent.id == id) {
             change(agent);
         }
@@ -124,7 +139,7 @@ impl TeamView {
         }
         if self.writing {
             let spinner = SPINNER.get(tick % SPINNER.len()).copied().unwrap_or_default();
-            lines.push(format!("  {} writing the team", Style::new().for_stderr().yellow().apply_to(spinner)));
+            lines.push(format!("  {} writing the team…", Style::new().for_stderr().yellow().apply_to(spinner)));
         }
         lines.push(self.totals_at(if self.stop.is_some() { self.t } else { self.t.max(now) }));
         lines.into_iter().map(|line| truncate_str(&line, columns.saturating_sub(1).max(20), "…").into_owned()).collect()

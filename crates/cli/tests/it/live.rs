@@ -1,10 +1,10 @@
 //! What a person sees: the team, drawn in place on a terminal.
 
-use crate::common::{Folder, finish, spawn};
+use crate::common::{Folder, Ran, finish, spawn};
 use std::process::Command;
 
 /// Runs a command on a pseudo-terminal; `None` where there is no `script` that gives one.
-fn on_a_terminal(folder: &Folder, args: &str) -> Option<String> {
+pub fn on_a_terminal(folder: &Folder, args: &str) -> Option<Ran> {
     let usable = Command::new("script")
         .arg("--version")
         .output()
@@ -20,7 +20,11 @@ fn on_a_terminal(folder: &Folder, args: &str) -> Option<String> {
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env_clear().env("TERM", "xterm");
     command.current_dir(prepared.get_current_dir()?).stdin(std::process::Stdio::null());
     command.envs(prepared.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Some(finish(&[args], spawn(&mut command)).ok().stdout)
+    Some(finish(&[args], spawn(&mut command)))
+}
+
+fn seen(folder: &Folder, args: &str) -> Option<String> {
+    Some(on_a_terminal(folder, args)?.ok().stdout)
 }
 
 #[test]
@@ -28,7 +32,7 @@ fn the_team_is_drawn() {
     let script = "[[reply]]\ntext = \"Scripted.\\nAnswer: sixty-eight\"\ndelay_ms = 250\n";
     let folder = Folder::with_pair().file("script.toml", script);
     let args = "run 'What is it?' --workers scripted --script script.toml --spec pair.yaml";
-    let Some(text) = on_a_terminal(&folder, args) else { return };
+    let Some(text) = seen(&folder, args) else { return };
     for word in ["one", "two", "small", "What is it?", "✓", "answered"] {
         assert!(text.contains(word), "no {word:?} in {text:?}");
     }
@@ -41,7 +45,7 @@ fn a_batch_shows_its_progress() {
     let folder = Folder::with_pair()
         .file("tasks.jsonl", "{\"id\": \"a\", \"question\": \"Q?\"}\n{\"id\": \"b\", \"question\": \"R?\"}\n");
     let args = "run --tasks tasks.jsonl --workers scripted --script script.toml --spec pair.yaml";
-    let Some(text) = on_a_terminal(&folder, args) else { return };
+    let Some(text) = seen(&folder, args) else { return };
     assert!(text.contains("a\t68") && text.contains("b\t68"), "{text:?}");
     assert!(text.contains("2 answered"), "{text:?}");
 }
@@ -50,6 +54,6 @@ fn a_batch_shows_its_progress() {
 fn quiet_is_quiet() {
     let folder = Folder::with_pair();
     let args = "run 'What is it?' --workers scripted --script script.toml --spec pair.yaml --quiet";
-    let Some(text) = on_a_terminal(&folder, args) else { return };
+    let Some(text) = seen(&folder, args) else { return };
     assert_eq!(text.trim(), "Scripted.\r\nAnswer: 68");
 }

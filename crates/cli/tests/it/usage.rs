@@ -155,7 +155,7 @@ fn a_file_that_is_no_store() {
         Folder::with_pair().file("no.db", "This is not a database, and long enough to be sure of it.".repeat(40));
     for args in [&["trace", "list"][..], &["trace", "show"], &["run", "task", "--workers", "scripted"]] {
         let args = [args, &["--store", "no.db"]].concat();
-        folder.lemon(&args).code(2).complains(&["the store failed"]);
+        folder.lemon(&args).code(2).complains(&["no.db is not a store of runs", "hint: "]);
     }
     assert!(folder.read("no.db").starts_with("This is not a database"), "it is left as it is");
 }

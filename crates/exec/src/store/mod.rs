@@ -5,6 +5,7 @@
 //! transaction. With `sync: normal` a committed event survives the death of the process; with `full`, of the machine.
 
 mod checkpoint;
+mod file;
 mod owner;
 mod read;
 mod replies;
@@ -17,6 +18,7 @@ pub use writer::Durable;
 
 use crate::worker::Reply;
 use checkpoint::Checkpointer;
+use file::{APPLICATION, connect};
 use lemon_trace::{Event, EventKind, Header, ORCHESTRATOR, Spend, Summary, Trace};
 use owner::Owner;
 use replies::KnownReplies;
@@ -54,6 +56,14 @@ pub enum StoreError {
     /// There is none.
     #[error("there is no store at {0}")]
     Missing(PathBuf),
+    /// The file is something else.
+    #[error("{path} is not a store of runs: {why}")]
+    NoStore {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        why: &'static str,
+    },
     /// It is somebody else's.
     #[error("{0} is a database of another program")]
     Foreign(PathBuf),
@@ -68,9 +78,17 @@ pub enum StoreError {
         /// How many it fits.
         count: usize,
     },
-    /// Another process is working on it.
-    #[error("run `{0}` is being run by another process")]
-    Busy(String),
+    /// Another process is working on a run or a batch.
+    #[error("`{name}` is being run by another process{}", .process.map(|id| format!(" (process {id})")).unwrap_or_default())]
+    Busy {
+        /// The run or the batch.
+        name: String,
+        /// The other process, where it is known.
+        process: Option<u32>,
+    },
+    /// A run went on in another process after this one had read it.
+    #[error("run `{0}` went on in another process since this one read it")]
+    WentOn(String),
     /// It was written by a newer version of the program.
     #[error("{path} has version {found}, this program knows {known}")]
     Newer {
@@ -117,11 +135,43 @@ pub struct RunMeta {
     /// The form of the answer, where it was given and not read off the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<crate::form::Form>,
+    /// Who answered when it was started; `None`: the program that started it did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_with: Option<StartedWith>,
+}
+
+/// Who answers in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StartedWith {
+    /// The kind of workers.
+    pub kind: String,
+    /// What serves each capacity, weakest first; nothing where the kind says it all.
+    pub capacities: Vec<ServedBy>,
+}
+
+/// What serves a capacity. It holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ServedBy {
+    /// The capacity.
+    pub name: String,
+    /// The address of the endpoint, without credentials and query.
+    pub base_url: String,
+    /// Whether the address had credentials or a query.
+    #[serde(default)]
+    pub had_secret: bool,
+    /// The model there.
+    pub model: String,
+    /// Instead of both: the folder of a model that runs in the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<String>,
+    /// The environment variable that holds the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
 }
 
 const SCHEMA_VERSION: i64 = 1;
-/// What tells our files from other databases: `LEMN`.
-const APPLICATION: i64 = 0x4c45_4d4e;
+/// How long to wait while another process writes.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 // Rows are appended, and runs are numbered in the order they begin: what many runs write at the same time lies on the same
 // few pages. Keyed by the runs' random names, every event would dirty a page of its own.
@@ -136,6 +186,7 @@ const SCHEMA: &str = "
     CREATE UNIQUE INDEX IF NOT EXISTS events_by_run ON events (run, id);
     CREATE TABLE IF NOT EXISTS replies (key BLOB NOT NULL UNIQUE, reply TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS batches (batch TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, meta TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS claims (batch TEXT PRIMARY KEY, owner TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS tasks (
         batch TEXT NOT NULL, position INTEGER NOT NULL, task_id TEXT NOT NULL, question TEXT NOT NULL,
         PRIMARY KEY (batch, position)
@@ -152,21 +203,26 @@ impl Store {
             std::fs::create_dir_all(folder)
                 .map_err(|error| StoreError::Database(format!("{}: {error}", folder.display())))?;
         }
+        file::check(path)?;
         let mut connection = connect(path)?;
-        check_ours(&connection, path)?;
+        file::check_ours(&connection, path)?;
         let level = match sync {
             Sync::Normal => "NORMAL",
             Sync::Full => "FULL",
         };
-        connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", level)?;
         // The checkpointer's work, not the writer's.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        for (name, value) in [("application_id", APPLICATION), ("user_version", SCHEMA_VERSION)] {
+            if transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0))? != value {
+                transaction.pragma_update(None, name, value)?;
+            }
+        }
         transaction.commit()?;
+        // After the file says whose it is: what is written from now on goes to the log first.
+        connection.pragma_update(None, "journal_mode", "WAL")?;
         Ok(Store {
             path: path.to_owned(),
             writer: Writer::start(connection, Checkpointer::start(connect(path)?)?)?,
@@ -187,20 +243,61 @@ impl Store {
         Store::open(path, Sync::Normal)
     }
 
+    /// Opens a store to look at it. Nothing is written, so that it may lie on a read-only disk.
+    ///
+    /// # Errors
+    /// There is none, it cannot be read, is no store, or is a newer one.
+    pub fn open_to_look(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing(path.to_owned()));
+        }
+        file::check(path)?;
+        let mut reader = file::connect_to_look(path)?;
+        file::check_ours(&reader, path)?;
+        if file::is_empty(&reader)? {
+            // Another process has just made it, or died when it had.
+            reader = Connection::open_in_memory()?;
+            reader.execute_batch(SCHEMA)?;
+        }
+        Ok(Store {
+            path: path.to_owned(),
+            writer: Writer::none(),
+            reader: Mutex::new(reader),
+            replies: KnownReplies::default(),
+            owner: OnceLock::new(),
+        })
+    }
+
     /// Enters a run, or takes one over that was entered before.
     ///
     /// # Errors
     /// No lock file can be written beside the store.
     pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<(), StoreError> {
-        self.writer.send_and_forget(Op::BeginRun {
+        self.writer.send_and_forget(self.beginning(header, meta, None)?);
+        Ok(())
+    }
+
+    /// Takes a run over that was entered before, where this trace of it ends. Of several processes that try, one succeeds:
+    /// looking who has the run and taking it are one transaction. The caller must wait for the result before it does anything.
+    ///
+    /// # Errors
+    /// No lock file can be written beside the store. The result says whether another process has the run, or has gone on
+    /// with it since the trace was read.
+    pub fn take_up(&self, trace: &Trace, meta: &RunMeta) -> Result<Durable, StoreError> {
+        let last = trace.events.iter().map(|event| event.id).max().unwrap_or(0);
+        Ok(self.writer.send(self.beginning(&trace.header, meta, Some(last))?))
+    }
+
+    fn beginning(&self, header: &Header, meta: &RunMeta, after: Option<u32>) -> Result<Op, StoreError> {
+        Ok(Op::BeginRun {
             run_id: header.run_id.clone(),
             started_at_ms: header.started_at_ms,
             owner: self.owner()?.id().to_owned(),
             header: to_json(header),
             meta: to_json(meta),
             batch: meta.batch.clone(),
-        });
-        Ok(())
+            after: after.map(|last| (self.path.clone(), last)),
+        })
     }
 
     /// Enters events, by number and as JSON.
@@ -257,6 +354,15 @@ impl Store {
         serde_json::from_str(&reply).ok()
     }
 
+    /// Takes a batch over. Of several processes that try, one succeeds, and keeps it as long as it lives.
+    ///
+    /// # Errors
+    /// No lock file can be written beside the store. The result says whether another process has the batch.
+    pub fn claim_batch(&self, batch: &str) -> Result<Durable, StoreError> {
+        let (batch, owner, store) = (batch.to_owned(), self.owner()?.id().to_owned(), self.path.clone());
+        Ok(self.writer.send(Op::ClaimBatch { batch, owner, store }))
+    }
+
     /// Enters a batch of tasks (`id`, `question`) and what is needed to take it up again.
     pub fn begin_batch(&self, batch: &str, started_at_ms: u64, meta: String, tasks: Vec<(String, String)>) -> Durable {
         self.writer.send(Op::BeginBatch { batch: batch.to_owned(), started_at_ms, meta, tasks })
@@ -269,30 +375,6 @@ impl Store {
         let fresh = Owner::new(&self.path)?;
         Ok(self.owner.get_or_init(|| fresh))
     }
-}
-
-/// Looks into the file before anything is written to it.
-fn check_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let number = |query: &str| {
-        let found = connection.query_row(query, [], |row| row.get::<_, i64>(0));
-        found.map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))
-    };
-    let tables = number("SELECT count(*) FROM sqlite_master")?;
-    if tables > 0 && number("PRAGMA application_id")? != APPLICATION {
-        return Err(StoreError::Foreign(path.to_owned()));
-    }
-    let found = number("PRAGMA user_version")?;
-    if found > SCHEMA_VERSION {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
-    }
-    Ok(())
-}
-
-fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let connection =
-        Connection::open(path).map_err(|error| StoreError::Database(format!("{}: {error}", path.display())))?;
-    connection.busy_timeout(std::time::Duration::from_secs(30))?;
-    Ok(connection)
 }
 
 pub(crate) fn to_json(value: &impl Serialize) -> String {

@@ -129,8 +129,11 @@ impl Store {
             })
             .optional()?;
         let (meta, owner, stop_reason) = row.ok_or_else(|| StoreError::NoSuchRun(run_id.to_owned()))?;
-        if stop_reason.is_none() && !self.owns(&owner) && owner::is_alive(&self.path, &owner) {
-            return Err(StoreError::Busy(run_id.to_owned()));
+        if stop_reason.is_none()
+            && !self.owns(&owner)
+            && let Some(other) = owner::alive(&self.path, &owner)
+        {
+            return Err(StoreError::Busy { name: run_id.to_owned(), process: other.process });
         }
         from_json(&meta)
     }
@@ -175,7 +178,7 @@ impl Store {
             workers: header.as_ref().map(|header| header.workers.clone()).unwrap_or_default(),
             seed: header.as_ref().map(|header| header.seed).unwrap_or_default(),
             started_at_ms: row.get::<_, i64>(2)?.max(0) as u64,
-            running: stop_reason.is_none() && (self.owns(&owner) || owner::is_alive(&self.path, &owner)),
+            running: stop_reason.is_none() && (self.owns(&owner) || owner::alive(&self.path, &owner).is_some()),
             stop_reason,
             answer: row.get(4)?,
             tokens: row.get::<_, Option<i64>>(5)?.map(|tokens| tokens.max(0) as u64),

@@ -1,9 +1,10 @@
 //! The one thread that writes. Whatever waits is committed together.
 
-use super::StoreError;
 use super::checkpoint::Checkpointer;
-use rusqlite::{Connection, TransactionBehavior, params};
+use super::{StoreError, owner};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +26,13 @@ pub(super) enum Op {
         header: String,
         meta: String,
         batch: Option<(String, usize)>,
+        /// The store, and the number of the last event the run must have: one that went on meanwhile is not taken over.
+        after: Option<(PathBuf, u32)>,
+    },
+    ClaimBatch {
+        batch: String,
+        owner: String,
+        store: PathBuf,
     },
     Events {
         run_id: String,
@@ -65,7 +73,7 @@ impl Op {
             }
             Op::Reply { reply, .. } => reply.len(),
             Op::BeginRun { header, meta, .. } => header.len() + meta.len(),
-            Op::FinishRun { .. } | Op::BeginBatch { .. } => 0,
+            Op::FinishRun { .. } | Op::BeginBatch { .. } | Op::ClaimBatch { .. } => 0,
         }
     }
 }
@@ -105,7 +113,7 @@ impl Durable {
 }
 
 fn gone() -> StoreError {
-    StoreError::Database("the writing thread has ended".into())
+    StoreError::Database("it is open for reading only, or the thread that writes has ended".into())
 }
 
 pub(super) struct Writer {
@@ -121,6 +129,11 @@ impl Writer {
             .name("store".into())
             .spawn(move || write_all(connection, &receiver, checkpointer))?;
         Ok(Writer { sender: Some(sender), thread: Some(thread) })
+    }
+
+    /// One that writes nothing: whoever waits is told so.
+    pub fn none() -> Self {
+        Writer { sender: None, thread: None }
     }
 
     pub fn send(&self, op: Op) -> Durable {
@@ -207,7 +220,10 @@ fn commit(connection: &mut Connection, ops: &[Op], numbers: &mut Numbers) -> Res
 
 fn write(connection: &Connection, op: &Op, numbers: &mut Numbers) -> Result<(), StoreError> {
     match op {
-        Op::BeginRun { run_id, started_at_ms, owner, header, meta, batch } => {
+        Op::BeginRun { run_id, started_at_ms, owner, header, meta, batch, after } => {
+            if let Some((store, last)) = after {
+                check_free(connection, store, owner, run_id, *last)?;
+            }
             let (batch, position) = batch.as_ref().map(|(batch, position)| (batch, *position as i64)).unzip();
             let number = connection
                 .prepare_cached(
@@ -220,6 +236,13 @@ fn write(connection: &Connection, op: &Op, numbers: &mut Numbers) -> Result<(), 
                     row.get(0)
                 })?;
             numbers.insert(run_id.clone(), Ok(number));
+        }
+        Op::ClaimBatch { batch, owner, store } => {
+            let held: Option<String> = connection
+                .query_row("SELECT owner FROM claims WHERE batch = ?1", [batch], |row| row.get(0))
+                .optional()?;
+            check_gone(store, owner, batch, held.as_deref())?;
+            connection.execute("INSERT OR REPLACE INTO claims (batch, owner) VALUES (?1, ?2)", [batch, owner])?;
         }
         Op::Events { run_id, events } => {
             let number = numbers.get(run_id).cloned().unwrap_or_else(|| Err(StoreError::NoSuchRun(run_id.clone())))?;
@@ -263,4 +286,31 @@ fn write(connection: &Connection, op: &Op, numbers: &mut Numbers) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// That no other process has a run, or has gone on with it after its event number `last`. In the transaction that takes the run
+/// over, nothing can come between this look and the taking.
+fn check_free(connection: &Connection, store: &Path, own: &str, run_id: &str, last: u32) -> Result<(), StoreError> {
+    let row: Option<(i64, String, Option<String>)> = connection
+        .prepare_cached("SELECT run, owner, stop_reason FROM runs WHERE run_id = ?1")?
+        .query_row([run_id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((run, owner, stop_reason)) = row else { return Ok(()) };
+    if stop_reason.is_none() {
+        check_gone(store, own, run_id, Some(&owner))?;
+    }
+    let newest: Option<u32> =
+        connection.prepare_cached("SELECT max(id) FROM events WHERE run = ?1")?.query_row([run], |row| row.get(0))?;
+    if newest.unwrap_or(0) != last {
+        return Err(StoreError::WentOn(run_id.to_owned()));
+    }
+    Ok(())
+}
+
+/// That the process that held this run or batch is this one, or is gone.
+fn check_gone(store: &Path, own: &str, name: &str, holder: Option<&str>) -> Result<(), StoreError> {
+    match holder.filter(|holder| *holder != own).and_then(|holder| owner::alive(store, holder)) {
+        Some(other) => Err(StoreError::Busy { name: name.to_owned(), process: other.process }),
+        None => Ok(()),
+    }
 }

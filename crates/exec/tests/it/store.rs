@@ -91,7 +91,10 @@ fn a_run_of_a_living_process_is_refused() {
     enter(&first, "run1");
     assert!(first.meta("run1").is_ok(), "its own");
     let refused = second.meta("run1").unwrap_err();
-    assert!(matches!(&refused, StoreError::Busy(run) if run == "run1"), "{refused}");
+    assert!(
+        matches!(&refused, StoreError::Busy { name, process } if name == "run1" && *process == Some(std::process::id())),
+        "{refused}"
+    );
     assert!(second.runs(1).unwrap()[0].running && first.runs(1).unwrap()[0].running);
     drop(first);
     assert!(second.meta("run1").is_ok(), "its process is gone");
@@ -114,7 +117,12 @@ fn a_run_that_has_ended_may_be_taken_up_by_anyone() {
 #[test]
 fn looking_leaves_no_lock_files_behind() {
     let (path, folder) = place();
-    let locks = || std::fs::read_dir(path.with_extension("owners")).map_or(0, Iterator::count);
+    let locks_in = folder.path().join("lemon.db.lemon-locks");
+    let is_lock = |name: std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("owner-"));
+    let locks = || {
+        let entries = std::fs::read_dir(&locks_in).into_iter().flatten();
+        entries.filter(|entry| is_lock(entry.as_ref().unwrap().file_name())).count()
+    };
     drop(Store::open(&path, Sync::Full).unwrap().runs(9));
     assert_eq!(locks(), 0);
     let store = Store::open(&path, Sync::Full).unwrap();
@@ -123,7 +131,7 @@ fn looking_leaves_no_lock_files_behind() {
     drop(store);
     assert_eq!(locks(), 0, "{:?}", folder.path());
     // One that a process left behind when it died is cleared away.
-    std::fs::write(path.with_extension("owners").join("deadbeef"), "").unwrap();
+    std::fs::write(locks_in.join("owner-deadbeef.lock"), "").unwrap();
     let store = Store::open(&path, Sync::Full).unwrap();
     enter(&store, "run2");
     assert_eq!(locks(), 1);
@@ -224,4 +232,74 @@ fn a_batch_is_kept_in_order() {
     enter_with(&store, "run1", &meta);
     assert_eq!(store.run_of_task("batch1", 3).unwrap().as_deref(), Some("run1"));
     assert_eq!(store.run_of_task("batch1", 4).unwrap(), None);
+}
+
+/// A folder of the user's that happens to be called as lock files once were is not ours to empty.
+#[test]
+fn a_folder_beside_the_store_is_left_alone() {
+    let (path, folder) = place();
+    let owners = folder.path().join("lemon.owners");
+    std::fs::create_dir(&owners).unwrap();
+    std::fs::write(owners.join("list.csv"), "Ann, Ben").unwrap();
+    let store = Store::open(&path, Sync::Normal).unwrap();
+    enter(&store, "run1");
+    drop(store);
+    assert_eq!(std::fs::read_to_string(owners.join("list.csv")).unwrap(), "Ann, Ben");
+}
+
+/// Many at the same time: one takes the run over, the others are told who has it.
+#[test]
+fn of_many_that_take_up_a_dead_run_one_succeeds() {
+    let (path, _folder) = place();
+    for round in 0..20 {
+        let run_id = format!("run{round}");
+        enter(&Store::open(&path, Sync::Normal).unwrap(), &run_id);
+        let stores: Vec<Store> = (0..4).map(|_| Store::open(&path, Sync::Normal).unwrap()).collect();
+        let barrier = std::sync::Barrier::new(stores.len());
+        let take = |store: &Store| {
+            let trace = store.trace(&run_id).unwrap();
+            let meta = store.meta(&run_id).unwrap();
+            barrier.wait();
+            store.take_up(&trace, &meta).unwrap().wait_blocking()
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = stores.iter().map(|store| scope.spawn(move || take(store))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+        let told = |error: &StoreError| matches!(error, StoreError::Busy { process: Some(_), .. });
+        assert!(results.iter().all(|result| result.as_ref().err().is_none_or(told)), "{results:?}");
+    }
+}
+
+/// Read by one process, taken up, worked on and given back by another: what was read is no longer so.
+#[test]
+fn a_run_that_went_on_meanwhile_is_not_taken_up() {
+    let (path, _folder) = place();
+    let slow = Store::open(&path, Sync::Normal).unwrap();
+    enter(&Store::open(&path, Sync::Normal).unwrap(), "run1");
+    let read = slow.trace("run1").unwrap();
+    let quick = Store::open(&path, Sync::Normal).unwrap();
+    quick.take_up(&read, &RunMeta::default()).unwrap().wait_blocking().unwrap();
+    let score = EventKind::Score { right: Some(true), rewards: Default::default() };
+    quick.annotate(&mut quick.trace("run1").unwrap(), [score]).wait_blocking().unwrap();
+    drop(quick);
+    let refused = slow.take_up(&read, &RunMeta::default()).unwrap().wait_blocking();
+    assert!(matches!(&refused, Err(StoreError::WentOn(run)) if run == "run1"), "{refused:?}");
+    let read = slow.trace("run1").unwrap();
+    slow.take_up(&read, &RunMeta::default()).unwrap().wait_blocking().unwrap();
+}
+
+#[test]
+fn a_batch_belongs_to_one_process() {
+    let (path, _folder) = place();
+    let first = Store::open(&path, Sync::Normal).unwrap();
+    let second = Store::open(&path, Sync::Normal).unwrap();
+    let claim = |store: &Store| store.claim_batch("b-1").unwrap().wait_blocking();
+    claim(&first).unwrap();
+    claim(&first).unwrap();
+    let refused = claim(&second);
+    assert!(matches!(&refused, Err(StoreError::Busy { name, .. }) if name == "b-1"), "{refused:?}");
+    drop(first);
+    claim(&second).unwrap();
 }
