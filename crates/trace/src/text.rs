@@ -57,6 +57,20 @@ fn significant(x: f64, digits: i32) -> String {
     format!("{x:.places$}")
 }
 
+/// The minute of a Unix time in UTC: `2026-03-09 14:05 UTC`.
+pub fn date(ms: u64) -> String {
+    // Years from March on, in eras of 400 years, so that leap days come last.
+    let days = ms / 86_400_000 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let minutes = ms / 60_000 % 1_440;
+    format!("{:04}-{month:02}-{day:02} {:02}:{:02} UTC", era * 400 + year + carry, minutes / 60, minutes % 60)
+}
+
 /// What was run, in one line. A task without a name of its own goes by the run's.
 pub fn heading(header: &Header) -> String {
     let task = Some(&header.task_id).filter(|task| **task != header.run_id);
@@ -188,6 +202,15 @@ mod tests {
         check(0.000_012_3, "$0.000012");
         check(0.0456, "$0.046");
         check(12.345, "$12.35");
+    }
+
+    #[test]
+    fn dates() {
+        let check = |ms, expected: &str| assert_eq!(date(ms), expected);
+        check(0, "1970-01-01 00:00 UTC");
+        check(951_868_799_999, "2000-02-29 23:59 UTC");
+        check(1_767_225_660_000, "2026-01-01 00:01 UTC");
+        assert!(!date(u64::MAX).is_empty());
     }
 
     #[test]

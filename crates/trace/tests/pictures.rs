@@ -1,10 +1,11 @@
 //! The picture and the page: what they contain, and that nothing untrusted becomes markup.
 
-use lemon_trace::export::{html::html, svg::svg};
-use lemon_trace::{EventKind, Trace, sample};
+use lemon_trace::export::html::{html, html_linked};
+use lemon_trace::export::svg::svg;
+use lemon_trace::{EventKind, Failure, FailureKind, Trace, sample};
 use proptest::prelude::*;
 
-const ATTACKS: [&str; 7] = [
+const ATTACKS: [&str; 12] = [
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
     "</title></style></pre><img src=x onerror=alert(1)>",
@@ -12,6 +13,11 @@ const ATTACKS: [&str; 7] = [
     "' onfocus='alert(1)' autofocus='",
     "]]><!--</svg><svg onload=alert(1)>",
     "&lt;script&gt;javascript:alert(1)&#x3c;",
+    "[click](javascript:alert(1)) ![x](https://evil.example/x.png)",
+    "```\n</code></pre></article><script>alert(1)</script>\n```",
+    "| <script> | </td> |\n|---|---|\n| a | onload=x |",
+    "# <img src=x onerror=alert(1)>\n- **<svg onload=alert(1)>**",
+    "</article></details><script>alert(1)</script>",
 ];
 
 /// Puts a text everywhere a stranger's text can be.
@@ -91,11 +97,65 @@ fn skeleton(markup: &str) -> Vec<String> {
     names
 }
 
-/// A text makes the same markup as a plain one with the same words: some metrics exist only where words are enough.
+/// The page without what is rendered from Markdown, and that. The answer is shown large or rendered, by what it is.
+fn apart(page: &str) -> (String, String) {
+    let (mut outside, mut rendered) = (String::new(), String::new());
+    let mut rest = page;
+    for (begin, end) in std::iter::once(("<div class=\"answer", "<dl class=\"facts\">"))
+        .chain(std::iter::repeat(("<article", "</article>")))
+    {
+        let Some((before, after)) = rest.split_once(begin) else { break };
+        let (inside, after) = after.split_once(end).expect("what begins ends");
+        outside.push_str(before);
+        rendered.push_str(begin);
+        rendered.push_str(inside);
+        rest = after;
+    }
+    (outside + rest, rendered)
+}
+
+/// A text makes the same markup as a plain one with the same words: some metrics exist only where words are enough. Where
+/// it is rendered it makes what Markdown makes of it, and that from a short list of tags.
 fn check_harmless(text: &str) {
+    const RENDERED: [&str; 26] = [
+        "article",
+        "p",
+        "br",
+        "hr",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "em",
+        "strong",
+        "s",
+        "code",
+        "pre",
+        "ul",
+        "ol",
+        "li",
+        "blockquote",
+        "div",
+        "span",
+        "button",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ];
     let (plain, attacked) = (with(&text.replace(|char: char| !char.is_whitespace(), "x")), with(text));
     assert_eq!(skeleton(&svg(&plain)), skeleton(&svg(&attacked)), "{text}");
-    assert_eq!(skeleton(&html(&plain)), skeleton(&html(&attacked)), "{text}");
+    let ((plain, _), (attacked, rendered)) = (apart(&html(&plain)), apart(&html(&attacked)));
+    assert_eq!(skeleton(&plain), skeleton(&attacked), "{text}");
+    for tag in skeleton(&rendered) {
+        let name = tag.trim_start_matches('/').split(' ').next().unwrap_or_default();
+        let is_plain = !tag.contains("on")
+            || ["button type= class=", "/button", "span", "/span", "strong", "/strong"].contains(&tag.as_str());
+        let is_link = tag == "a href= rel=" || tag == "/a" || tag == "small" || tag == "/small" || tag == "a href=";
+        assert!(is_link || is_plain && RENDERED.contains(&name), "<{tag}> of {text}");
+    }
 }
 
 #[test]
@@ -200,4 +260,93 @@ fn absurd_times_are_drawn_all_the_same() {
         event.spend.seconds = -1.0;
     }
     assert!(html(&trace).ends_with("</html>\n"));
+}
+
+/// A run of one agent that says this.
+fn saying(text: &str) -> Trace {
+    let mut trace = sample::three();
+    for event in &mut trace.events {
+        match &mut event.kind {
+            EventKind::Return { reply, answer, .. } => (*reply, *answer) = (Some(text.into()), Some(text.into())),
+            EventKind::Aggregate { answer, .. } | EventKind::Stop { answer, .. } => *answer = Some(text.into()),
+            _ => {}
+        }
+    }
+    trace
+}
+
+#[test]
+fn the_answer_comes_first_and_is_rendered() {
+    let text = "# Plan\n\n1. **Pack**\n2. Go\n\n```python\nprint(1 < 2)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n";
+    let page = html(&saying(text));
+    let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing"));
+    assert!(place("<h3>Plan</h3>") < place("<dl class=\"facts\">"), "the answer comes before the numbers");
+    for part in ["<li><strong>Pack</strong></li>", "<pre><code>print(1 &lt; 2)</code></pre>", "<td>1</td>"] {
+        assert!(place(part) < place("<section id=\"replies\">"), "{part}");
+    }
+    let sections =
+        ["replies", "team", "timeline", "messages", "costs"].map(|id| place(&format!("<section id=\"{id}\">")));
+    assert!(sections.is_sorted());
+    // The button copies what the model wrote, not what it looks like.
+    assert!(page.contains("<pre class=\"source\" hidden># Plan\n\n1. **Pack**"));
+    let short = html(&saying("42"));
+    assert!(short.contains("<p class=\"short\">42</p>") && short.contains("<pre class=\"source\" hidden>42</pre>"));
+}
+
+#[test]
+fn failed_agents_say_why_without_being_opened() {
+    let page = html(&sample::eight());
+    let summaries: String =
+        page.split("<summary>").skip(1).filter_map(|rest| rest.split("</summary>").next()).collect();
+    assert!(summaries.contains("server error: 503: the model is overloaded"), "{summaries}");
+    assert!(summaries.contains("parent failed: an agent it reads has failed"), "{summaries}");
+    let (head, _) = page.split_once("<dl class=\"facts\">").unwrap();
+    assert!(head.contains("2 of 9 agents gave no result."), "{head}");
+    assert!(!html(&sample::three()).contains("gave no result"));
+}
+
+#[test]
+fn a_reply_that_was_cut_off_is_marked() {
+    let mut trace = saying("Day 1: arrive.\n\nDay 2: see the");
+    for event in &mut trace.events {
+        if let EventKind::Return { failure, .. } = &mut event.kind {
+            *failure = Some(Failure { kind: FailureKind::Truncated, message: "it reached 64 tokens".into() });
+        }
+    }
+    let page = html(&trace);
+    assert!(page.contains("The answer is cut off") && page.contains("<code>max_tokens</code>"));
+    assert_eq!(page.matches("<small class=\"status failed\">cut off</small>").count(), 3);
+    assert!(page.contains("<p>Day 2: see the</p>"));
+    assert!(!html(&sample::eight()).contains("cut off"));
+}
+
+#[test]
+fn long_replies_are_closed_and_say_how_they_begin() {
+    let long = format!("First words.\n\n{}", "and more words ".repeat(100));
+    let page = html(&saying(&long));
+    assert_eq!(page.matches("<details class=\"agent\"").count(), 3);
+    assert!(!page.contains("<details class=\"agent\" data-agent=\"solve\" open>"));
+    assert!(page.contains("<span class=\"begins\">First words.</span>"));
+    assert!(html(&saying("short")).contains("<details class=\"agent\" data-agent=\"solve\" open>"));
+}
+
+/// The phone's picture has every agent, too, and is no wider than its widest layer.
+#[test]
+fn a_second_picture_for_phones() {
+    let page = html(&sample::three());
+    let (_, down) = page.split_once("<div class=\"graph down\"").unwrap();
+    let (down, _) = down.split_once("</svg>").unwrap();
+    for agent in ["solve", "check", "report"] {
+        assert_eq!(down.matches(&format!("data-agent=\"{agent}\"")).count(), 1);
+    }
+    let width = down.split("viewBox=\"0 0 ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(width.parse::<f64>().unwrap() <= 400.0, "{width}");
+    assert!(!down.contains("url(#lemon-tip)"), "tips have names of their own");
+}
+
+#[test]
+fn the_list_of_runs_is_linked_where_there_is_one() {
+    let trace = sample::three();
+    assert!(!html(&trace).contains("All runs"));
+    assert!(html_linked(&trace, "index.html", "All runs").contains("<a href=\"index.html\">All runs</a>"));
 }

@@ -3,50 +3,83 @@
 //! Everything in it that came from a model, a task or a file is untrusted text. It reaches the page only through
 //! `markup::escape`, never inside a script; the script works on what the page already shows.
 
+mod replies;
+
 use super::credit::credit;
+use super::markdown::{COPY_JS, MARKDOWN_CSS, is_short, markdown};
 use super::markup::escape;
-use super::svg::{Picture, level_colour, picture};
+use super::svg::{Direction, Picture, level_colour, picture};
 use super::timeline::timeline;
-use crate::{AgentSummary, Event, EventKind, Failure, Metrics, StopReason, Summary, Trace, text};
+use crate::{AgentStatus, AgentSummary, Event, EventKind, Failure, Metrics, StopReason, Summary, Trace, text};
 use lemon_spec::Diagnostic;
+use replies::{is_truncated, messages, replies, why};
 use std::fmt::Write;
 
 /// The page.
 pub fn html(trace: &Trace) -> String {
+    page(trace, None)
+}
+
+/// The page with a link to where it belongs, such as the list of runs: its address from where the page lies, and its name.
+pub fn html_linked(trace: &Trace, address: &str, name: &str) -> String {
+    page(trace, Some((address, name)))
+}
+
+fn page(trace: &Trace, link: Option<(&str, &str)>) -> String {
     let summary = trace.summary();
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} – {}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-        escape(&trace.header.run_id),
-        escape(&text::line(&trace.header.question, 80)),
-        include_str!("page.css"),
-    );
+    let title = format!("{} – {}", trace.header.run_id, text::line(&trace.header.question, 80));
+    let mut page = head(&title, Script::Own);
     let sections = sections(trace, &summary);
-    headline(&mut page, trace, &summary);
+    headline(&mut page, trace, &summary, link);
     navigation(&mut page, &sections);
     page.push_str("<main>\n");
     for (id, title, body) in &sections {
         let _ = write!(page, "<section id=\"{id}\">\n<h2>{title}</h2>\n{body}</section>\n");
     }
-    let _ = write!(page, "</main>\n<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js"));
+    let _ = write!(page, "</main>\n<script>\n{}{COPY_JS}</script>\n</body>\n</html>\n", include_str!("page.js"));
     page
+}
+
+/// What a page may run.
+#[derive(Clone, Copy)]
+pub(super) enum Script {
+    /// The script that is written in it.
+    Own,
+    /// Nothing.
+    None,
+}
+
+/// A page up to the beginning of its body. It loads nothing.
+pub(super) fn head(title: &str, script: Script) -> String {
+    let script = match script {
+        Script::Own => "script-src 'unsafe-inline'; ",
+        Script::None => "",
+    };
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         {script}base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}{MARKDOWN_CSS}</style>\n\
+         </head>\n<body>\n",
+        escape(title),
+        include_str!("page.css"),
+    )
 }
 
 /// The parts of the page: id, title and content.
 fn sections(trace: &Trace, summary: &Summary) -> Vec<(&'static str, &'static str, String)> {
     let mut sections = vec![
+        ("replies", "Replies", replies(trace, summary)),
         ("team", "Team", team(trace)),
         ("timeline", "Timeline", timeline(trace, summary)),
-        ("agents", "Agents", agent_table(summary)),
+        ("messages", "Messages", messages(trace)),
+        ("costs", "Costs", agent_table(summary)),
     ];
     let measured = trace.credit();
     let title = if measured.parts.is_empty() { "Rewards" } else { "Credit" };
     sections.extend(credit(&measured).map(|credit| ("credit", title, credit)));
     sections.extend([
-        ("said", "What was said", said(trace, summary)),
         ("specification", "Specification", specification(&trace.events)),
         ("metrics", "Metrics", metrics(&trace.metrics(None))),
         ("events", "Events", events(&trace.events)),
@@ -54,22 +87,19 @@ fn sections(trace: &Trace, summary: &Summary) -> Vec<(&'static str, &'static str
     sections
 }
 
-fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
+fn headline(page: &mut String, trace: &Trace, summary: &Summary, link: Option<(&str, &str)>) {
     let header = &trace.header;
-    let reason = summary.stop_reason.map_or("no end on record", StopReason::as_str);
-    let class = if summary.stop_reason == Some(StopReason::Answered) { "good" } else { "odd" };
-    let answer = summary
-        .answer
-        .as_deref()
-        .map_or_else(|| "<p class=\"none\">no answer</p>".to_owned(), |answer| format!("<p>{}</p>", escape(answer)));
+    let link = link.map(|(address, name)| format!("<a href=\"{}\">{}</a> ", escape(address), escape(name)));
+    let link = link.unwrap_or_default();
     let _ = write!(
         page,
-        "<header>\n<p class=\"run\"><b>LEMON</b> {}</p>\n<h1>{}</h1>\n\
-         <div class=\"answer\">{answer}<span class=\"reason {class}\">{}</span></div>\n<dl class=\"facts\">",
+        "<header>\n<p class=\"run\">{link}<b>LEMON</b> {}</p>\n<h1>{}</h1>\n",
         escape(&text::heading(header)),
         escape(&header.question),
-        reason.replace('_', " "),
     );
+    answer(page, summary);
+    warnings(page, trace, summary);
+    page.push_str("<dl class=\"facts\">");
     let tokens = summary.tokens;
     let share = format!("{} by the orchestrator", text::count(tokens.orchestrator));
     let failed = format!("{} in failed attempts", text::count(tokens.failed));
@@ -85,6 +115,67 @@ fn headline(page: &mut String, trace: &Trace, summary: &Summary) {
     page.push_str("</dl>\n</header>\n");
 }
 
+/// A short answer stands large; a longer one is rendered.
+fn answer(page: &mut String, summary: &Summary) {
+    let reason = summary.stop_reason.map_or_else(|| "no end on record".to_owned(), stop_reason);
+    let class = if summary.stop_reason == Some(StopReason::Answered) { "good" } else { "odd" };
+    let reason = format!("<span class=\"reason {class}\">{reason}</span>");
+    let Some(answer) = &summary.answer else {
+        let _ = writeln!(page, "<div class=\"answer\"><p class=\"none\">no answer</p>{reason}</div>");
+        return;
+    };
+    // The source comes first: the button copies the first one it finds.
+    let source = format!("<pre class=\"source\" hidden>{}</pre>", escape(answer));
+    let button = "<button type=\"button\" class=\"copy\">Copy</button>";
+    let _ = match is_short(answer) {
+        true => writeln!(
+            page,
+            "<div class=\"answer copied\">{source}<p class=\"short\">{}</p>{reason}{button}</div>",
+            escape(answer)
+        ),
+        false => writeln!(
+            page,
+            "<div class=\"answer long copied\">{source}<p class=\"bar\">{reason}{button}</p>\n{}</div>",
+            markdown(answer)
+        ),
+    };
+}
+
+/// A stop reason as words.
+pub(super) fn stop_reason(reason: StopReason) -> String {
+    reason.as_str().replace('_', " ")
+}
+
+/// What a reader of the answer has to know about it: that it was cut off, and which agents have no part in it.
+fn warnings(page: &mut String, trace: &Trace, summary: &Summary) {
+    let chosen = trace.events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Aggregate { chosen, .. } => Some(chosen.as_deref()),
+        _ => None,
+    });
+    let chosen = chosen.flatten().and_then(|id| summary.agent(id));
+    if summary.answer.is_some() && chosen.is_some_and(is_truncated) {
+        page.push_str(
+            "<p class=\"warning\">The answer is cut off: the reply reached its limit, <code>max_tokens</code>.</p>\n",
+        );
+    }
+    let failed: Vec<&AgentSummary> = summary
+        .agents
+        .iter()
+        .filter(|agent| {
+            matches!(agent.status, Some(AgentStatus::Failed | AgentStatus::Skipped | AgentStatus::Cancelled))
+        })
+        .collect();
+    let Some(first) = failed.first() else { return };
+    let _ = writeln!(
+        page,
+        "<p class=\"warning\">{} of {} gave no result. <a href=\"#replies\">{}</a>: {}</p>",
+        text::count(failed.len() as u64),
+        text::plural(summary.agents.len() as u64, "agent"),
+        escape(&first.id),
+        escape(&text::line(&why(first), 200)),
+    );
+}
+
 fn navigation(page: &mut String, sections: &[(&str, &str, String)]) {
     page.push_str("<nav><div>");
     for (id, title, _) in sections {
@@ -93,12 +184,18 @@ fn navigation(page: &mut String, sections: &[(&str, &str, String)]) {
     page.push_str("</div></nav>\n");
 }
 
+/// Twice: across for a desk, down for a phone; the style shows one.
 fn team(trace: &Trace) -> String {
-    let Picture { svg, width } = picture(trace);
-    format!(
-        "<div class=\"graph\" style=\"--width:{width:.0}px\">{svg}</div>\n<p class=\"hint\">Choose an agent to read what it was told and what it said.</p>\n\
-         <aside id=\"detail\" hidden><button type=\"button\" aria-label=\"Close\">×</button><div></div></aside>\n"
-    )
+    let mut html = String::new();
+    for (direction, class) in [(Direction::Across, "across"), (Direction::Down, "down")] {
+        let Picture { svg, width } = picture(trace, direction);
+        let _ = writeln!(html, "<div class=\"graph {class}\" style=\"--width:{width:.0}px\">{svg}</div>");
+    }
+    html.push_str(
+        "<p class=\"hint\">Choose an agent to read what it was told and what it said.</p>\n\
+         <aside id=\"detail\" hidden><button type=\"button\" aria-label=\"Close\">×</button><div></div></aside>\n",
+    );
+    html
 }
 
 fn agent_table(summary: &Summary) -> String {
@@ -174,82 +271,6 @@ fn meter(percent: f64) -> String {
     format!(
         "<span class=\"meter\"><i style=\"width:{width:.1}%\"></i></span><span class=\"percent\">{percent:.0} %</span>"
     )
-}
-
-/// One block for each agent: what it was told, what it read, what it replied.
-fn said(trace: &Trace, summary: &Summary) -> String {
-    let mut html = String::from(
-        "<p class=\"search\"><input type=\"search\" placeholder=\"Search duties, messages and replies\" \
-         aria-label=\"Search duties, messages and replies\"><output></output></p>\n",
-    );
-    for agent in &summary.agents {
-        let _ = write!(
-            html,
-            "<details class=\"agent\" data-agent=\"{}\"><summary><i class=\"dot\" style=\"background:{}\"></i><b>{}</b> \
-             <span>{}</span> <small class=\"status {status}\">{status}</small></summary>\n<div class=\"body\">",
-            escape(&agent.id),
-            level_colour(agent.level),
-            escape(&agent.id),
-            escape(&agent.role),
-            status = text::status(agent),
-        );
-        agent_facts(&mut html, agent);
-        if let Some(duty) = &agent.duty {
-            let _ = write!(html, "<h4>Duty</h4><p class=\"text\">{}</p>", escape(duty));
-        }
-        messages_to(&mut html, trace, &agent.id);
-        reply(&mut html, agent);
-        html.push_str("</div></details>\n");
-    }
-    html
-}
-
-fn agent_facts(html: &mut String, agent: &AgentSummary) {
-    let mut facts = vec![agent.base.clone(), agent.capacity.clone()];
-    facts.extend(agent.model.clone());
-    facts.push(text::plural(agent.tokens(), "token"));
-    facts.push(text::seconds(agent.seconds));
-    if agent.usd > 0.0 {
-        facts.push(text::usd(agent.usd));
-    }
-    if agent.attempts > 1 {
-        facts.push(text::plural(agent.attempts.into(), "attempt"));
-    }
-    if agent.reused {
-        facts.push("reused".to_owned());
-    }
-    let _ = write!(html, "<p class=\"meta\">{}</p>", escape(&facts.join(" · ")));
-}
-
-fn messages_to(html: &mut String, trace: &Trace, reader: &str) {
-    for event in &trace.events {
-        let EventKind::Message { from, to, share, content, tokens, delivered } = &event.kind else { continue };
-        if to != reader {
-            continue;
-        }
-        let fate = if *delivered { "" } else { " <small class=\"status failed\">withheld</small>" };
-        let share = format!("{share:?}").to_lowercase();
-        let _ = write!(
-            html,
-            "<details class=\"message\"><summary>Read from <b>{}</b> <small>its {share}, {}</small>{fate}</summary>\
-             <pre>{}</pre></details>",
-            escape(from),
-            text::plural(*tokens, "token"),
-            escape(content)
-        );
-    }
-}
-
-fn reply(html: &mut String, agent: &AgentSummary) {
-    if let Some(reply) = &agent.reply {
-        let _ = write!(html, "<h4>Reply</h4><pre class=\"reply\">{}</pre>", escape(reply));
-    }
-    if let Some(answer) = &agent.answer {
-        let _ = write!(html, "<h4>Extracted answer</h4><p class=\"text\"><mark>{}</mark></p>", escape(answer));
-    }
-    if let Some(failure) = &agent.failure {
-        let _ = write!(html, "<h4>Failure</h4><p class=\"text\">{}: {}</p>", failure.kind, escape(&failure.message));
-    }
 }
 
 /// Every text the orchestrator wrote; those that ran are open.

@@ -3,12 +3,15 @@
 
 mod credit;
 pub mod html;
+pub mod index;
 pub mod jsonl;
 mod layout;
+mod markdown;
 mod markup;
 pub mod otlp;
 pub mod schema;
 pub mod svg;
 mod timeline;
 
+pub use markdown::{COPY_JS, MARKDOWN_CSS, markdown};
 pub use markup::escape;

@@ -60,19 +60,21 @@ for (const table of all("table.sortable")) {
   }));
 }
 
-const search = document.querySelector("#said input");
-const found = document.querySelector("#said output");
-search.addEventListener("input", () => {
+const search = document.querySelector("#replies input");
+search?.addEventListener("input", () => {
   const wanted = search.value.trim().toLowerCase();
+  const has = (element) => element.textContent.toLowerCase().includes(wanted);
   let count = 0;
-  for (const block of all("#said details.agent")) {
-    const hit = block.textContent.toLowerCase().includes(wanted);
-    block.hidden = !hit;
-    block.open = hit && wanted !== "";
-    for (const message of all("details.message", block)) {
-      message.open = wanted !== "" && message.textContent.toLowerCase().includes(wanted);
-    }
-    count += hit;
+  for (const block of all("#replies details.agent")) {
+    block.hidden = !has(block);
+    block.open = !block.hidden && wanted !== "";
+    count += !block.hidden;
   }
-  found.textContent = wanted === "" ? "" : `${count} of ${all("#said details.agent").length} agents`;
+  let read = 0;
+  for (const message of all("#messages details.message")) {
+    message.hidden = !has(message);
+    message.open = !message.hidden && wanted !== "";
+    read += !message.hidden;
+  }
+  document.querySelector("#replies output").textContent = wanted === "" ? "" : `${count} agents, ${read} messages`;
 });

@@ -17,6 +17,8 @@ const CARD_WIDTH: f64 = 176.0;
 const CARD_HEIGHT: f64 = 64.0;
 /// Room between two layers, for the arrows.
 const GUTTER: f64 = 62.0;
+/// The same where layers lie one below the other.
+const GUTTER_DOWN: f64 = 44.0;
 /// Room between two cards of a layer.
 const GAP: f64 = 12.0;
 const MARGIN: f64 = 20.0;
@@ -29,7 +31,16 @@ const LEVELS: [&str; 5] = ["#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"
 
 /// The picture as a complete SVG document.
 pub fn svg(trace: &Trace) -> String {
-    picture(trace).svg
+    picture(trace, Direction::Across).svg
+}
+
+/// Where the arrows lead.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Direction {
+    /// To the right: a picture for a desk.
+    Across,
+    /// Downwards: a picture for a phone. It stands on a page that has the other one, and takes its style from there.
+    Down,
 }
 
 /// A picture and how wide it is meant to be.
@@ -38,10 +49,11 @@ pub(super) struct Picture {
     pub width: f64,
 }
 
-pub(super) fn picture(trace: &Trace) -> Picture {
+pub(super) fn picture(trace: &Trace, direction: Direction) -> Picture {
     let summary = trace.summary();
     let credit = trace.credit();
-    let rounds: Vec<Round> = (1..=summary.rounds).map(|round| Round::new(trace, &summary, &credit, round)).collect();
+    let rounds: Vec<Round> =
+        (1..=summary.rounds).map(|round| Round::new(trace, &summary, &credit, round, direction)).collect();
     let titled = rounds.len() > 1;
     let widest = rounds.iter().map(Round::width).fold(0.0, f64::max);
     let legend = legend(&summary, trace, &credit, widest.max(2.0 * CARD_WIDTH));
@@ -53,30 +65,36 @@ pub(super) fn picture(trace: &Trace) -> Picture {
             round_title(&mut body, number, y, width);
             y += TITLE_HEIGHT;
         }
-        round.draw(&mut body, y);
-        y += round.layout.height + MARGIN;
+        round.draw(&mut body, y, width);
+        y += round.height() + MARGIN;
     }
     let height = y + legend.height;
     let legend = translated(MARGIN, y, "", &legend.body);
+    let style = match direction {
+        Direction::Across => {
+            let worth = if credit.parts.is_empty() { "" } else { include_str!("credit.css") };
+            format!("<style>{}{worth}</style>\n", include_str!("graph.css"))
+        }
+        Direction::Down => String::new(),
+    };
     let svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lemon-graph\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"The team of {}\">\n\
-         <style>{}{}</style>\n{}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}{legend}</svg>\n",
+         {style}{}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}{legend}</svg>\n",
         escape(&trace.header.run_id),
-        include_str!("graph.css"),
-        if credit.parts.is_empty() { "" } else { include_str!("credit.css") },
-        markers(&credit),
+        markers(&credit, direction),
     );
     Picture { svg, width }
 }
 
 /// The tips of the arrows. They do not take the colour of their line, so that there is one for each.
-fn markers(credit: &Credit) -> String {
+fn markers(credit: &Credit, direction: Direction) -> String {
+    let name = direction.tip();
     let tips = if credit.parts.is_empty() { &[""][..] } else { &["", "above", "below"] };
     let marker = |class: &&str| {
         let (id, space) = if class.is_empty() { ("", "") } else { ("-", " ") };
         format!(
-            "<marker id=\"lemon-tip{id}{class}\" markerUnits=\"userSpaceOnUse\" markerWidth=\"8\" markerHeight=\"8\" \
+            "<marker id=\"{name}{id}{class}\" markerUnits=\"userSpaceOnUse\" markerWidth=\"8\" markerHeight=\"8\" \
              refX=\"0.5\" refY=\"4\" orient=\"auto\"><path class=\"tip{space}{class}\" d=\"M0 .5 7.5 4 0 7.5z\"/></marker>"
         )
     };
@@ -111,10 +129,11 @@ struct Round<'a> {
     arrows: Vec<Arrow<'a>>,
     layout: Layout,
     most_tokens: u64,
+    direction: Direction,
 }
 
 impl<'a> Round<'a> {
-    fn new(trace: &'a Trace, summary: &'a Summary, credit: &Credit, number: u32) -> Self {
+    fn new(trace: &'a Trace, summary: &'a Summary, credit: &Credit, number: u32, direction: Direction) -> Self {
         let messages = messages(trace);
         let agents: Vec<&AgentSummary> = summary.agents.iter().filter(|agent| agent.round == number).collect();
         let mut cards: Vec<Card> = Vec::new();
@@ -146,17 +165,30 @@ impl<'a> Round<'a> {
             arrows.extend(places.get(candidate).map(arrow));
         }
         cards.push(Card::Answer(answer));
-        let heights: Vec<f64> = cards.iter().map(Card::height).collect();
+        // How much of its layer a card takes.
+        let extent = |card: &Card| if direction == Direction::Across { card.height() } else { CARD_WIDTH };
+        let extents: Vec<f64> = cards.iter().map(extent).collect();
         let edges: Vec<(usize, usize)> = arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
         let most_tokens = messages.values().map(|passage| passage.tokens()).max().unwrap_or(0).max(1);
-        Round { layout: layout(&heights, &edges, GAP), cards, arrows, most_tokens }
+        Round { layout: layout(&extents, &edges, GAP), cards, arrows, most_tokens, direction }
     }
 
     fn width(&self) -> f64 {
-        left_of(self.layout.layers) - MARGIN - GUTTER
+        match self.direction {
+            Direction::Across => left_of(self.layout.layers) - MARGIN - GUTTER,
+            Direction::Down => self.layout.height,
+        }
     }
 
-    fn draw(&self, out: &mut String, y: f64) {
+    fn height(&self) -> f64 {
+        match self.direction {
+            Direction::Across => self.layout.height,
+            Direction::Down => top_of(self.layout.layers) - GUTTER_DOWN,
+        }
+    }
+
+    /// Draws the round at a height of a picture of this width.
+    fn draw(&self, out: &mut String, y: f64, width: f64) {
         let mut body = String::new();
         // The chosen arrow last, so that none covers it.
         let mut arrows: Vec<_> = self.arrows.iter().zip(&self.layout.lanes).collect();
@@ -164,24 +196,55 @@ impl<'a> Round<'a> {
         for (arrow, lanes) in arrows {
             self.draw_arrow(&mut body, arrow, lanes);
         }
-        for (card, (layer, top)) in self.cards.iter().zip(&self.layout.boxes) {
-            card.draw(&mut body, left_of(*layer), *top);
+        for (card, (layer, place)) in self.cards.iter().zip(&self.layout.boxes) {
+            match self.direction {
+                Direction::Across => card.draw(&mut body, left_of(*layer), *place),
+                Direction::Down => card.draw(&mut body, *place, top_of(*layer)),
+            }
         }
-        out.push_str(&translated(0.0, y, "", &body));
+        let x = match self.direction {
+            Direction::Across => 0.0,
+            Direction::Down => (width - self.width()) / 2.0,
+        };
+        out.push_str(&translated(x, y, "", &body));
+    }
+
+    /// The way of an arrow, through its lanes.
+    fn path(&self, source: (usize, f64), target: (usize, f64), height: f64, lanes: &[f64]) -> String {
+        let layers = (source.0 + 1..).zip(lanes);
+        let mut path;
+        match self.direction {
+            Direction::Across => {
+                let (mut x, mut y) = (left_of(source.0) + CARD_WIDTH, source.1);
+                path = format!("M{x:.1} {y:.1}");
+                for (layer, lane) in layers {
+                    let next = left_of(layer);
+                    curve(&mut path, (x, y), (next, *lane));
+                    let _ = write!(path, "H{:.1}", next + CARD_WIDTH);
+                    (x, y) = (next + CARD_WIDTH, *lane);
+                }
+                curve(&mut path, (x, y), (left_of(target.0) - TIP, target.1));
+            }
+            Direction::Down => {
+                let (mut x, mut y) = (source.1, top_of(source.0) + height);
+                path = format!("M{x:.1} {y:.1}");
+                for (layer, lane) in layers {
+                    let next = top_of(layer);
+                    curve_down(&mut path, (x, y), (*lane, next));
+                    let _ = write!(path, "V{:.1}", next + CARD_HEIGHT);
+                    (x, y) = (*lane, next + CARD_HEIGHT);
+                }
+                curve_down(&mut path, (x, y), (target.1, top_of(target.0) - TIP));
+            }
+        }
+        path
     }
 
     fn draw_arrow(&self, out: &mut String, arrow: &Arrow, lanes: &[f64]) {
         let (Some(source), Some(target)) = (self.side(arrow.from), self.side(arrow.to)) else { return };
         let passage = arrow.passage;
-        let (mut x, mut y) = (left_of(source.0) + CARD_WIDTH, source.1);
-        let mut path = format!("M{x:.1} {y:.1}");
-        for (layer, lane) in (source.0 + 1..).zip(lanes) {
-            let next = left_of(layer);
-            curve(&mut path, (x, y), (next, *lane));
-            let _ = write!(path, "H{:.1}", next + CARD_WIDTH);
-            (x, y) = (next + CARD_WIDTH, *lane);
-        }
-        curve(&mut path, (x, y), (left_of(target.0) - TIP, target.1));
+        let height = self.cards.get(arrow.from).map_or(CARD_HEIGHT, Card::height);
+        let path = self.path(source, target, height, lanes);
         let share = passage.tokens() as f64 / self.most_tokens as f64;
         let width = match passage {
             Passage::Read(_) => 1.0 + 3.0 * share.sqrt(),
@@ -191,20 +254,24 @@ impl<'a> Round<'a> {
         let class = passage.class();
         let Some((from, to, worth)) = arrow.worth else {
             let _ = write!(out, "<path class=\"edge {class}\" stroke-width=\"{width:.1}\" d=\"{path}\"");
-            out.push_str(" marker-end=\"url(#lemon-tip)\"/>\n");
+            let _ = writeln!(out, " marker-end=\"url(#{})\"/>", self.direction.tip());
             return;
         };
         let (sign, words) = (worth.sign().class(), worth.told());
         let tip = if matches!(worth.sign(), Sign::Above | Sign::Below) { format!("-{sign}") } else { String::new() };
         let title = escape(&format!("{from} → {to}: {words}"));
         let _ = write!(out, "<path class=\"edge {class} {sign}\" stroke-width=\"{width:.1}\" d=\"{path}\"");
-        let _ = writeln!(out, " marker-end=\"url(#lemon-tip{tip})\"><title>{title}</title></path>");
+        let _ = writeln!(out, " marker-end=\"url(#{}{tip})\"><title>{title}</title></path>", self.direction.tip());
     }
 
-    /// The layer of a card and the middle of its height.
+    /// The layer of a card and the middle of its place in it.
     fn side(&self, place: usize) -> Option<(usize, f64)> {
-        let (layer, top) = self.layout.boxes.get(place)?;
-        Some((*layer, top + self.cards.get(place)?.height() / 2.0))
+        let (layer, begin) = self.layout.boxes.get(place)?;
+        let extent = match self.direction {
+            Direction::Across => self.cards.get(place)?.height(),
+            Direction::Down => CARD_WIDTH,
+        };
+        Some((*layer, begin + extent / 2.0))
     }
 }
 
@@ -236,6 +303,16 @@ fn answer_of<'a>(trace: &'a Trace, summary: &Summary, number: u32) -> (Vec<&'a s
         _ => None,
     });
     aggregate.unwrap_or_else(|| (Vec::new(), AnswerCard { is_final, ..AnswerCard::default() }))
+}
+
+impl Direction {
+    /// The name of the tips of its arrows: two pictures on a page must not share one.
+    fn tip(self) -> &'static str {
+        match self {
+            Direction::Across => "lemon-tip",
+            Direction::Down => "lemon-tip-down",
+        }
+    }
 }
 
 impl Passage {
@@ -274,6 +351,15 @@ pub(super) fn level_colour(level: usize) -> &'static str {
 
 fn left_of(layer: usize) -> f64 {
     MARGIN + layer as f64 * (CARD_WIDTH + GUTTER)
+}
+
+fn top_of(layer: usize) -> f64 {
+    layer as f64 * (CARD_HEIGHT + GUTTER_DOWN)
+}
+
+fn curve_down(path: &mut String, from: (f64, f64), to: (f64, f64)) {
+    let middle = (from.1 + to.1) / 2.0;
+    let _ = write!(path, "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", from.0, to.0, to.0, to.1);
 }
 
 fn curve(path: &mut String, from: (f64, f64), to: (f64, f64)) {
