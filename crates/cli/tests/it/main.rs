@@ -14,6 +14,7 @@ mod eval;
 mod eval_faults;
 mod export;
 mod grading;
+mod hostile_hub;
 mod in_the_box;
 mod interrupted;
 mod key;
