@@ -1,8 +1,10 @@
 //! Checkpoints in the cache of the Hugging Face hub, whoever put them there: `lemon models pull` or another program.
 
+pub mod cache;
+
 use crate::discover::makes_embeddings;
 use crate::fault::Fault;
-use hf_hub::Cache;
+use cache::Cache;
 use lemon_policy::ModelConfig;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -57,11 +59,9 @@ pub fn pulled() -> Vec<Pulled> {
 /// # Errors
 /// The user has no folder.
 pub fn cache() -> Result<Cache, Fault> {
-    // The crate panics where neither is known.
-    if std::env::var_os("HF_HOME").is_none() && std::env::home_dir().is_none() {
-        return Err(Fault::new("there is no place for checkpoints").hint("say where they should be: export HF_HOME=…"));
-    }
-    Ok(Cache::from_env())
+    Cache::from_env().ok_or_else(|| {
+        Fault::new("there is no place for checkpoints").hint("say where they should be: export HF_HOME=…")
+    })
 }
 
 /// A snapshot of a repository in the cache.
@@ -175,7 +175,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a text is a name that means the same in a path, in an address and on a screen.
-fn is_plain(text: &str) -> bool {
+pub fn is_plain(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.len() <= 200 && text.bytes().all(allowed) && text.starts_with(|first: char| first.is_ascii_alphanumeric())
 }

@@ -28,7 +28,7 @@ impl Runner {
     ) -> Result<Trace, RunError> {
         let summary = trace.summary();
         match summary.answered_by.clone().filter(|_| summary.is_answer_truncated()) {
-            Some(agent) => self.run_from(trace, meta, cancel, observer, Some(&agent)).await,
+            Some(agent) => self.run_from(trace, true, meta, cancel, observer, Some(&agent)).await,
             None => Ok(trace),
         }
     }

@@ -22,8 +22,8 @@ mod tokens;
 pub mod worker;
 mod write;
 
-pub use form::Form;
 pub use driver::{Job, OnDelta, RunError, Runner};
+pub use form::Form;
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;

@@ -3,8 +3,9 @@
 use crate::server::Server;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use futures::{StreamExt, stream};
@@ -50,6 +51,40 @@ pub struct Sent {
     pub bytes: usize,
 }
 
+/// What a hub says that is not so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lie {
+    /// The checksum in the headers of this file (`ETag` and `X-Linked-Etag`).
+    Etag {
+        /// The file.
+        file: String,
+        /// What stands there in place of the checksum.
+        etag: String,
+    },
+    /// The commit in the headers of every file (`X-Repo-Commit`).
+    Commit(String),
+    /// The list of files has no checksums, as with some mirrors.
+    Unlisted,
+    /// Large files are at this address instead of the hub's own.
+    Elsewhere(String),
+    /// This request is sent on to that address before anything else.
+    Away {
+        /// What the path of the request contains.
+        path: String,
+        /// The address.
+        to: String,
+    },
+}
+
+/// A request that came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Its path.
+    pub path: String,
+    /// Its `Authorization`, if it had one.
+    pub authorization: Option<String>,
+}
+
 /// A hub with one repository, running on loopback; dropping it ends it.
 #[derive(Debug)]
 pub struct FakeHub {
@@ -71,7 +106,8 @@ struct Shared {
 struct Changing {
     token: Option<String>,
     troubles: HashMap<String, VecDeque<Trouble>>,
-    requests: usize,
+    lies: Vec<Lie>,
+    asked: Vec<Asked>,
     sent: Vec<Sent>,
 }
 
@@ -87,6 +123,7 @@ impl FakeHub {
             .route("/api/models/{owner}/{name}/revision/{revision}", get(info))
             .route("/{owner}/{name}/resolve/{revision}/{file}", get(resolve))
             .route("/elsewhere/{sum}", get(elsewhere))
+            .layer(middleware::from_fn_with_state(Arc::clone(&shared), note))
             .with_state(Arc::clone(&shared));
         Ok(FakeHub { shared, server: Server::start(0, router)? })
     }
@@ -106,9 +143,19 @@ impl FakeHub {
         self.shared.state().troubles.entry(file.to_owned()).or_default().push_back(trouble);
     }
 
+    /// From now on the hub tells this too.
+    pub fn lie(&self, lie: Lie) {
+        self.shared.state().lies.push(lie);
+    }
+
     /// How many requests came in, of any kind.
     pub fn requests(&self) -> usize {
-        self.shared.state().requests
+        self.shared.state().asked.len()
+    }
+
+    /// The requests so far, of any kind, in their order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.state().asked.clone()
     }
 
     /// The transfers so far, in the order they began. What is to be sent counts, whether or not the client waits for it.
@@ -127,6 +174,11 @@ impl Shared {
         self.repository == format!("{owner}/{name}") && ["main", &self.commit].contains(&revision)
     }
 
+    /// What the first lie that `find` knows says.
+    fn lie<T>(&self, find: impl Fn(&Lie) -> Option<T>) -> Option<T> {
+        self.state().lies.iter().find_map(find)
+    }
+
     fn admits(&self, headers: &HeaderMap) -> bool {
         let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
         self.state().token.as_ref().is_none_or(|token| shown == Some(format!("Bearer {token}").as_bytes()))
@@ -139,18 +191,34 @@ impl HubFile {
     }
 }
 
+/// Notes a request, and sends it away if that was asked for.
+async fn note(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    shared.state().asked.push(Asked { path: path.clone(), authorization: authorization.map(str::to_owned) });
+    let away = shared.lie(|lie| match lie {
+        Lie::Away { path: part, to } if path.contains(part) => Some(format!("{to}{path}")),
+        _ => None,
+    });
+    match away {
+        Some(address) => (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, address)]).into_response(),
+        None => next.run(request).await,
+    }
+}
+
 /// What the repository holds.
 async fn info(
     State(shared): State<Arc<Shared>>,
     Path((owner, name, revision)): Path<(String, String, String)>,
 ) -> Response {
-    shared.state().requests += 1;
     if !shared.has(&owner, &name, &revision) {
         return refusal(StatusCode::NOT_FOUND, "RepoNotFound");
     }
+    let is_unlisted = shared.lie(|lie| (*lie == Lie::Unlisted).then_some(())).is_some();
     let sibling = |file: &HubFile| {
         let (name, size) = (&file.name, file.content.len());
         match file.is_large() {
+            _ if is_unlisted => json!({"rfilename": name}),
             true => json!({"rfilename": name, "size": size, "lfs": {"sha256": file.sum, "size": size}}),
             false => json!({"rfilename": name, "size": size, "blobId": file.sum}),
         }
@@ -165,7 +233,6 @@ async fn resolve(
     Path((owner, name, revision, file)): Path<(String, String, String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    shared.state().requests += 1;
     if !shared.has(&owner, &name, &revision) {
         return refusal(StatusCode::NOT_FOUND, "RepoNotFound");
     }
@@ -176,21 +243,31 @@ async fn resolve(
         return refusal(StatusCode::NOT_FOUND, "EntryNotFound");
     };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let other = shared.lie(|lie| match lie {
+        Lie::Elsewhere(address) => Some(address.clone()),
+        _ => None,
+    });
+    let store = other.unwrap_or_else(|| format!("http://{host}"));
     let mut response = match file.is_large() {
-        true => {
-            (StatusCode::FOUND, [(header::LOCATION, format!("http://{host}/elsewhere/{}", file.sum))]).into_response()
-        }
+        true => (StatusCode::FOUND, [(header::LOCATION, format!("{store}/elsewhere/{}", file.sum))]).into_response(),
         false => transfer(&shared, file, &headers),
     };
-    let quoted = format!("\"{}\"", file.sum);
-    put(&mut response, "x-repo-commit", &shared.commit);
+    let etag = shared.lie(|lie| match lie {
+        Lie::Etag { file: name, etag } if *name == file.name => Some(etag.clone()),
+        _ => None,
+    });
+    let commit = shared.lie(|lie| match lie {
+        Lie::Commit(commit) => Some(commit.clone()),
+        _ => None,
+    });
+    let quoted = format!("\"{}\"", etag.as_ref().unwrap_or(&file.sum));
+    put(&mut response, "x-repo-commit", commit.as_ref().unwrap_or(&shared.commit));
     put(&mut response, if file.is_large() { "x-linked-etag" } else { "etag" }, &quoted);
     response
 }
 
 /// A large file. The address is not guarded: it is known only to those who were sent there.
 async fn elsewhere(State(shared): State<Arc<Shared>>, Path(sum): Path<String>, headers: HeaderMap) -> Response {
-    shared.state().requests += 1;
     let Some(file) = shared.files.iter().find(|file| file.sum == sum) else {
         return refusal(StatusCode::NOT_FOUND, "EntryNotFound");
     };

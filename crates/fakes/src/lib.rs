@@ -29,6 +29,6 @@ mod wire;
 
 pub use behaviour::{Behaviour, FakeReply, Faults, Replies, ReplyFn};
 pub use endpoint::{FakeEndpoint, run_forever};
-pub use hub::{FakeHub, HubFile, Sent, Trouble};
+pub use hub::{Asked, FakeHub, HubFile, Lie, Sent, Trouble};
 pub use request::{ChatRequest, Message};
 pub use seen::SeenRequest;

@@ -2,6 +2,7 @@
 
 mod hub;
 mod sum;
+mod transport;
 
 use crate::args::models::{ModelsCommand, PullArgs};
 use crate::commands::data::progress::Progress;
@@ -123,7 +124,7 @@ impl Pull<'_> {
         let files: Vec<_> = files.iter().zip(ends).map(file).collect();
         println(&to_json(&json!({
             "name": args.checkpoint.name,
-            "revision": listing.commit,
+            "revision": listing.commit.digits(),
             // A path need not be UTF-8, which JSON must be.
             "folder": folder.to_string_lossy(),
             "bytes": bytes,

@@ -16,6 +16,7 @@ mod export;
 mod grading;
 mod guard;
 mod hostile;
+mod hostile_hub;
 mod in_the_box;
 mod interrupted;
 mod key;

@@ -8,19 +8,20 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-const NAME: &str = "owner/name";
+pub const NAME: &str = "owner/name";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-const WEIGHTS: &str = "model.safetensors";
+pub const WEIGHTS: &str = "model.safetensors";
 
 /// Small files and what `git hash-object` says of them.
-const CONFIG: [&str; 3] = [
+pub const CONFIG: [&str; 3] = [
     "config.json",
     r#"{"model_type": "qwen2", "vocab_size": 100, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}"#,
     "246b4a6277a107861a8d30bca693a632b4dafc97",
 ];
 const GPT2: [&str; 3] =
     ["config.json", r#"{"model_type": "gpt2", "vocab_size": 100}"#, "96f9650b28b0017f1c3e81f60b05ac75fdc3ddd0"];
-const TOKENIZER: [&str; 3] = ["tokenizer.json", r#"{"version": "1.0"}"#, "fdef94443aef6c464d438c4654540cb4245f8f1e"];
+pub const TOKENIZER: [&str; 3] =
+    ["tokenizer.json", r#"{"version": "1.0"}"#, "fdef94443aef6c464d438c4654540cb4245f8f1e"];
 const GENERATION: [&str; 3] = ["generation_config.json", "{}\n", "0967ef424bce6791893e9a57bb952f80fd536e93"];
 const README: [&str; 3] = ["README.md", "not for us", "cf1f8d109dd38a4c8b421368676ac5598eb0bd2e"];
 const INDEX: [&str; 3] = [
@@ -28,30 +29,30 @@ const INDEX: [&str; 3] = [
     r#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#,
     "875ba650e96a1dbc4a3e2cb050f5d3304fccb582",
 ];
-const ESCAPE: [&str; 3] = [
+pub const ESCAPE: [&str; 3] = [
     "model.safetensors.index.json",
     r#"{"weight_map": {"a": "../../../escaped.safetensors"}}"#,
     "53853183a8fcddcb4a7a31c792a056588ee5509e",
 ];
 const SHARDS: [&str; 2] = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
 
-fn small([name, content, sum]: [&str; 3]) -> HubFile {
+pub fn small([name, content, sum]: [&str; 3]) -> HubFile {
     HubFile { name: name.into(), content: content.into(), sum: sum.into() }
 }
 
 /// Three hundred thousand bytes that are its own.
-fn large(name: &str) -> HubFile {
+pub fn large(name: &str) -> HubFile {
     let content: Vec<u8> = name.bytes().cycle().zip(0..300_000_u32).map(|(byte, at)| byte ^ (at / 7) as u8).collect();
     let sum = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
     HubFile { name: name.into(), content, sum }
 }
 
-fn hub_of(commit: &str, files: Vec<HubFile>) -> FakeHub {
+pub fn hub_of(commit: &str, files: Vec<HubFile>) -> FakeHub {
     FakeHub::start(NAME, commit, files).unwrap()
 }
 
 /// A hub with a whole checkpoint.
-fn hub() -> FakeHub {
+pub fn hub() -> FakeHub {
     hub_of(COMMIT, vec![small(README), small(CONFIG), small(TOKENIZER), small(GENERATION), large(WEIGHTS)])
 }
 
@@ -69,7 +70,7 @@ fn statuses(folder: &Folder, hub: &FakeHub) -> Vec<(String, String)> {
 }
 
 /// Where a file of the checkpoint lies.
-fn place(folder: &Folder, name: &str) -> PathBuf {
+pub fn place(folder: &Folder, name: &str) -> PathBuf {
     folder.path(&format!("hf/hub/models--owner--name/snapshots/{COMMIT}/{name}"))
 }
 

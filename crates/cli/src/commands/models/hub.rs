@@ -1,30 +1,32 @@
-//! A repository on the Hugging Face hub. The crate `hf-hub` speaks its protocol, keeps its cache and goes on with half a
-//! file; what it lacks is here: checksums, another attempt, an end to silence, and no second download of what is here.
+//! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`Commit`], a [`Sum`] or a
+//! plain name; every file has a checksum, or is refused; and it gets its place by a rename, after it was checked.
 
 use super::sum::Sum;
+use super::transport::{Answer, Failure, Transport};
 use crate::commands::data::progress::{Attempt, Progress};
 use crate::fault::Fault;
-use crate::models::{Reference, cache};
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
-use hf_hub::{Cache, CacheRepo, Repo, RepoType};
+use crate::models::cache::{Cache, Commit, Repository, remove_if_there};
+use crate::models::{Reference, cache, is_plain};
 use lemon_exec::Retry;
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
 
-/// How long the hub may be silent.
-const SILENCE: Duration = Duration::from_secs(30);
+/// The hub that is asked where no other is named.
+const ADDRESS: &str = "https://huggingface.co";
 /// What is here of a file is not fetched again.
 const GOES_ON: &str = "the same command goes on from here";
+/// The most bytes of a file that is read whole: everything but weights.
+const MOST_TEXT: u64 = 256 << 20;
 
 /// A repository on the hub.
 pub struct Hub {
-    api: Api,
+    transport: Transport,
     cache: Cache,
+    repository: Repository,
     reference: Reference,
     has_token: bool,
 }
@@ -32,7 +34,7 @@ pub struct Hub {
 /// What a repository holds.
 pub struct Listing {
     /// The commit that the revision stands for.
-    pub commit: String,
+    pub commit: Commit,
     pub files: Vec<RemoteFile>,
 }
 
@@ -40,7 +42,27 @@ pub struct Listing {
 pub struct RemoteFile {
     pub name: String,
     pub bytes: Option<u64>,
-    sum: Option<Sum>,
+    sum: Stated,
+}
+
+/// The checksum that a list of files states.
+enum Stated {
+    Sum(Sum),
+    /// None. A mirror may leave it to the headers of the file.
+    Nothing,
+    /// Something else, which no file can be checked against.
+    Nonsense(String),
+}
+
+/// A file that can be checked: its name is plain, its length and its checksum are known.
+struct Known<'a> {
+    name: &'a str,
+    bytes: u64,
+    sum: Sum,
+    /// Where its content belongs.
+    blob: PathBuf,
+    /// Where the file belongs.
+    place: PathBuf,
 }
 
 /// What became of a file.
@@ -62,14 +84,6 @@ impl End {
     }
 }
 
-/// Why an attempt came to nothing.
-struct Failure {
-    fact: String,
-    hint: Option<String>,
-    /// Whether another attempt may do better.
-    passing: bool,
-}
-
 impl Hub {
     /// A repository at this address, or at the hub's own.
     ///
@@ -79,13 +93,13 @@ impl Hub {
         let cache = cache()?;
         let given = std::env::var("HF_TOKEN").ok().map(|token| token.trim().to_owned());
         let token = given.filter(|token| !token.is_empty()).or_else(|| cache.token());
-        let has_token = token.is_some();
-        let mut builder = ApiBuilder::from_cache(cache.clone()).with_progress(false).with_token(token);
-        if let Some(address) = address {
-            builder = builder.with_endpoint(address.trim_end_matches('/').to_owned());
-        }
-        let api = builder.build().map_err(|error| Fault::new(format!("no client for the hub: {error}")))?;
-        Ok(Hub { api, cache, reference: reference.clone(), has_token })
+        Ok(Hub {
+            transport: Transport::new(address.unwrap_or(ADDRESS), token.as_deref())?,
+            repository: cache.repository(&reference.name),
+            cache,
+            reference: reference.clone(),
+            has_token: token.is_some(),
+        })
     }
 
     /// Asks what the repository holds.
@@ -97,95 +111,123 @@ impl Hub {
     }
 
     fn ask(&self) -> Result<Listing, Failure> {
-        let repository = self.api.repo(self.repo(&self.reference.revision));
-        let ask = move |_| {
-            // The sizes and checksums of all files, in one answer.
-            let request = repository.info_request().query("blobs", "true");
-            let mut reply = request.config().http_status_as_error(false).build().call()?;
-            let status = reply.status().as_u16();
-            // At most 10 MB, by the client's own limit.
-            reply.body_mut().read_to_vec().map(|body| (status, body))
-        };
-        let answered = on_a_thread(ask, |_| {})?;
-        let (status, body) =
-            answered.map_err(|error| Failure::passing(format!("the hub cannot be reached: {error}")))?;
-        match status {
-            200 => {
-                Listing::parse(&body).map_err(|fact| Failure::lasting(format!("the hub sent no list of files: {fact}")))
-            }
-            _ => Err(self.refusal(status, &format!("{}", self.reference))),
+        let parts: Vec<&str> = ["api", "models"].into_iter().chain(self.reference.name.split('/')).collect();
+        let parts = [parts.as_slice(), &["revision", &self.reference.revision]].concat();
+        // The sizes and checksums of all files, in one answer.
+        let answer = self.transport.get(self.transport.address(&parts, Some("blobs=true")), None)?;
+        if answer.status() != 200 {
+            return Err(self.refusal(answer.status(), &format!("{}", self.reference)));
         }
+        let body = self.transport.list(answer)?;
+        Listing::parse(&body).map_err(|fact| Failure::lasting(format!("the hub sent no list of files: {fact}")))
     }
 
     /// Where the files of a commit lie.
-    pub fn folder(&self, commit: &str) -> PathBuf {
-        self.cached(commit).pointer_path(commit)
+    pub fn folder(&self, commit: &Commit) -> PathBuf {
+        self.repository.snapshot(commit)
     }
 
     /// Sees to it that a file is in its place, and right.
     ///
     /// # Errors
-    /// It cannot be had, or is not what the hub says it is. Then nothing lies in its place.
-    pub fn settle(&self, commit: &str, file: &RemoteFile, progress: &Progress) -> Result<End, Fault> {
-        let place = self.folder(commit).join(&file.name);
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", place.display()));
-        self.adopt(commit, file, &place).map_err(unusable)?;
-        if place.exists() {
-            match file.difference(&place).map_err(unusable)? {
+    /// It cannot be had, has no checksum, or is not what the hub says it is. Then nothing lies in its place.
+    pub fn settle(&self, commit: &Commit, file: &RemoteFile, progress: &Progress) -> Result<End, Fault> {
+        let file = &patiently(|text| progress.note(text), || false, || self.identify(commit, file))?;
+        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", file.place.display()));
+        self.repository.make_room(commit).map_err(unusable)?;
+        self.adopt(file).map_err(unusable)?;
+        if file.place.exists() {
+            match file.difference(&file.place).map_err(unusable)? {
                 None => return Ok(End::Kept),
                 Some(difference) => {
                     progress.note(&format!("{} is damaged: {difference}; fetching it again", file.name))
                 }
             }
-            self.discard(commit, file, &place);
+            self.discard(file).map_err(unusable)?;
         }
         self.fetch(commit, file, progress)?;
-        let Some(difference) = file.difference(&place).map_err(unusable)? else { return Ok(End::Fetched) };
-        self.discard(commit, file, &place);
-        let fact = format!("the hub sent something else as {}: {difference}", file.name);
-        Err(Fault::new(fact).hint("it was removed; try again, or ask another mirror with --endpoint").code(1))
+        Ok(End::Fetched)
     }
 
     /// Gives the revision's name to the commit, as other programs expect it in the cache.
     ///
     /// # Errors
     /// The cache cannot be written.
-    pub fn name(&self, commit: &str) -> Result<(), Fault> {
+    pub fn name(&self, commit: &Commit) -> Result<(), Fault> {
         let unusable = |error| Fault::new(format!("{} cannot be used: {error}", self.cache.path().display()));
-        self.cached(&self.reference.revision).create_ref(commit).map_err(unusable)
+        self.repository.refer(&self.reference.revision, commit).map_err(unusable)
+    }
+
+    /// What a file is to be checked against: what the list states, or else the headers of the file.
+    fn identify<'a>(&self, commit: &Commit, file: &'a RemoteFile) -> Result<Known<'a>, Failure> {
+        let name = file.name.as_str();
+        if !is_plain(name) {
+            return Err(Failure::lasting(format!("the hub names a file {}, which is no plain name", shown(name))));
+        }
+        let unchecked = |found: &str| Failure {
+            hint: Some("ask the hub itself, or another mirror with --endpoint".into()),
+            ..Failure::lasting(format!(
+                "{name} cannot be checked: the hub names it by {found}; a SHA-256 or git's name of the blob is needed"
+            ))
+        };
+        let listed = match &file.sum {
+            Stated::Nonsense(text) => return Err(unchecked(&shown(text))),
+            Stated::Sum(sum) => Some(sum.clone()),
+            Stated::Nothing => None,
+        };
+        let (sum, bytes) = match (listed, file.bytes) {
+            (Some(sum), Some(bytes)) => (sum, bytes),
+            (listed, bytes) => {
+                let answer = self.transport.get(self.address(commit, name), Some((0, Some(0))))?;
+                let empty = answer.status() == 416;
+                if !empty {
+                    self.accept(&answer, commit, name)?;
+                }
+                // Quoted, and marked as weak where a server may have packed it.
+                let etag = answer.etag.as_deref().map(|etag| etag.trim_start_matches("W/").trim_matches('"'));
+                let stated =
+                    || etag.and_then(Sum::parse).ok_or_else(|| unchecked(&etag.map_or("nothing".into(), shown)));
+                let length = if empty { Some(0) } else { answer.whole_length() };
+                let bytes = bytes.or(length);
+                let bytes = bytes.ok_or_else(|| Failure::senseless(&format!("{name} has no length")))?;
+                (listed.map_or_else(stated, Ok)?, bytes)
+            }
+        };
+        if bytes > MOST_TEXT && !name.ends_with(".safetensors") {
+            return Err(Failure::lasting(format!("{name} has {bytes} bytes; at most {MOST_TEXT} make sense")));
+        }
+        let blob = self.repository.blobs().join(sum.digits());
+        Ok(Known { name, bytes, sum, blob, place: self.repository.snapshot(commit).join(name) })
     }
 
     /// A file of another commit with the same content is the same file.
-    fn adopt(&self, commit: &str, file: &RemoteFile, place: &Path) -> io::Result<()> {
-        if place.exists() {
+    fn adopt(&self, file: &Known<'_>) -> io::Result<()> {
+        if file.place.exists() {
             return Ok(());
         }
         // A link to nothing would be in the way.
-        match fs::remove_file(place) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        match self.blob(commit, file).filter(|blob| blob.exists()) {
-            Some(blob) => {
-                fs::create_dir_all(self.folder(commit))?;
-                fs::hard_link(blob, place)
-            }
-            None => Ok(()),
+        remove_if_there(&file.place)?;
+        // Not a link to somewhere else.
+        match fs::symlink_metadata(&file.blob) {
+            Ok(blob) if blob.is_file() => self.repository.link(file.sum.digits(), &file.place),
+            _ => Ok(()),
         }
     }
 
     /// Removes a file, and the content that it links to in the cache.
-    fn discard(&self, commit: &str, file: &RemoteFile, place: &Path) {
+    fn discard(&self, file: &Known<'_>) -> io::Result<()> {
         let ours = |path: &PathBuf| fs::canonicalize(self.cache.path()).is_ok_and(|cache| path.starts_with(cache));
-        let target = fs::canonicalize(place).ok().filter(ours);
-        let all = [target, self.blob(commit, file), Some(place.to_owned())];
-        // What cannot be removed is found damaged again the next time.
-        all.into_iter().flatten().for_each(|path| drop(fs::remove_file(path)));
+        let target = fs::canonicalize(&file.place).ok().filter(ours);
+        let all = [target.as_deref(), Some(file.blob.as_path()), Some(file.place.as_path())];
+        all.into_iter().flatten().try_for_each(remove_if_there)
     }
 
-    fn fetch(&self, commit: &str, file: &RemoteFile, progress: &Progress) -> Result<(), Fault> {
-        let part = self.blob(commit, file).map(|blob| blob.with_extension("part"));
-        let length = || part.as_ref().and_then(|part| fs::metadata(part).ok()).map_or(0, |part| part.len());
+    /// Fetches the content, checks it, and puts it in its place.
+    fn fetch(&self, commit: &Commit, file: &Known<'_>, progress: &Progress) -> Result<(), Fault> {
+        let _lock = file.lock()?;
+        let part = file.part();
+        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", part.display()));
+        let length = || fs::metadata(&part).map_or(0, |part| part.len());
         let mut before = length();
         // An attempt that brought something is a new beginning.
         let brought = || {
@@ -196,39 +238,77 @@ impl Hub {
             |text| progress.note(text),
             brought,
             || {
-                part.iter().for_each(|part| leave_a_rest(part, file.bytes));
                 let mut count = progress.attempt();
                 self.attempt(commit, file, &mut count)?;
                 count.keep();
                 Ok(())
             },
-        )
-    }
-
-    fn attempt(&self, commit: &str, file: &RemoteFile, count: &mut Attempt<'_>) -> Result<(), Failure> {
-        let (repository, name) = (self.api.repo(self.repo(commit)), file.name.clone());
-        let download = move |counter| repository.download_with_progress(&name, counter).map(drop);
-        on_a_thread(download, |bytes| count.receive(bytes))?.map_err(|error| self.failure(&file.name, error))
-    }
-
-    fn failure(&self, file: &str, error: ApiError) -> Failure {
-        if let Some(status) = status(&error) {
-            return self.refusal(status, &format!("{file} in {}", self.reference));
+        )?;
+        if let Some(difference) = file.difference(&part).map_err(unusable)? {
+            remove_if_there(&part).map_err(unusable)?;
+            let fact = format!("the hub sent something else as {}: {difference}", file.name);
+            return Err(Fault::new(fact)
+                .hint("it was removed; try again, or ask another mirror with --endpoint")
+                .code(1));
         }
-        match error {
-            ApiError::RequestError(error) => Failure::passing(format!("the hub cannot be reached: {error}")),
-            ApiError::LockAcquisition(_) => Failure {
-                hint: Some("wait for that process, or end it, and try again".into()),
-                ..Failure::lasting(format!("another process is fetching {file}"))
-            },
-            ApiError::IoError(error) => Failure {
-                passing: !matches!(
-                    error.kind(),
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::PermissionDenied
-                ),
-                ..Failure::lasting(format!("{file} broke off: {error}"))
-            },
-            other => Failure::lasting(format!("the hub does not speak its protocol: {file}: {other}")),
+        fs::rename(&part, &file.blob).map_err(unusable)?;
+        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", file.place.display()));
+        self.repository.link(file.sum.digits(), &file.place).map_err(unusable)
+    }
+
+    fn attempt(&self, commit: &Commit, file: &Known<'_>, count: &mut Attempt<'_>) -> Result<(), Failure> {
+        let name = file.name;
+        let unwritable = |error: io::Error| Failure::lasting(format!("{} cannot be written: {error}", name));
+        let (mut part, mut from) = file.open_part().map_err(unwritable)?;
+        if file.bytes == 0 {
+            return part.sync_all().map_err(unwritable);
+        }
+        let range = (from > 0).then_some((from, None));
+        let mut answer = self.transport.get(self.address(commit, name), range)?;
+        self.accept(&answer, commit, name)?;
+        match answer.status() {
+            206 if answer.begins_at() != Some(from) => {
+                return Err(Failure::senseless(&format!("another part of {name} than was asked for")));
+            }
+            206 => {}
+            // It sends the whole.
+            _ => from = 0,
+        }
+        part.set_len(from).and_then(|()| part.seek(SeekFrom::Start(from))).map_err(unwritable)?;
+        count.receive(from);
+        let mut length = from;
+        let received = self.transport.receive(&mut answer, |piece| {
+            length += piece.len() as u64;
+            if length > file.bytes {
+                let fact = format!("the hub sent something else as {name}: more than {} bytes", file.bytes);
+                return Err(Failure::lasting(fact));
+            }
+            part.write_all(piece).map_err(unwritable)?;
+            count.receive(piece.len() as u64);
+            Ok(())
+        });
+        received.map_err(|failure| match failure.passing {
+            true => Failure { fact: format!("{name} broke off: {}", failure.fact), ..failure },
+            false => failure,
+        })?;
+        if length < file.bytes {
+            return Err(Failure::passing(format!("{name} broke off: {length} of {} bytes came", file.bytes)));
+        }
+        // On the disk first: a name must never stand for half a file, not even after a crash of the machine.
+        part.sync_all().map_err(unwritable)
+    }
+
+    /// Whether an answer is the file that was asked for.
+    fn accept(&self, answer: &Answer, commit: &Commit, name: &str) -> Result<(), Failure> {
+        if !matches!(answer.status(), 200 | 206) {
+            return Err(self.refusal(answer.status(), &format!("{name} in {}", self.reference)));
+        }
+        match &answer.commit {
+            Some(other) if Commit::parse(other).as_ref() != Some(commit) => {
+                let fact = format!("{name} of commit {commit} was asked for, the hub sent that of {}", shown(other));
+                Err(Failure::lasting(fact))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -249,32 +329,28 @@ impl Hub {
         }
     }
 
-    /// Where the cache keeps the content of a file.
-    fn blob(&self, commit: &str, file: &RemoteFile) -> Option<PathBuf> {
-        file.sum.as_ref().map(|sum| self.cached(commit).blob_path(sum.digits()))
-    }
-
-    fn cached(&self, revision: &str) -> CacheRepo {
-        self.cache.repo(self.repo(revision))
-    }
-
-    fn repo(&self, revision: &str) -> Repo {
-        Repo::with_revision(self.reference.name.clone(), RepoType::Model, revision.to_owned())
+    /// Where the hub has a file.
+    fn address(&self, commit: &Commit, name: &str) -> Url {
+        let parts: Vec<&str> = self.reference.name.split('/').chain(["resolve", commit.digits(), name]).collect();
+        self.transport.address(&parts, None)
     }
 }
 
 impl Listing {
     fn parse(body: &[u8]) -> Result<Self, String> {
         let Info { sha, siblings } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        // It becomes part of a path.
-        if !matches!(Sum::parse(&sha), Some(Sum::Git(_))) {
-            return Err(format!("`{sha}` is no commit"));
-        }
+        let commit = Commit::parse(&sha).ok_or_else(|| format!("{} is no commit", shown(&sha)))?;
         let file = |Sibling { rfilename, size, blob_id, lfs }| {
-            let digits = lfs.map_or(blob_id, |lfs| Some(lfs.sha256));
-            RemoteFile { name: rfilename, bytes: size, sum: digits.and_then(|digits| Sum::parse(&digits)) }
+            // A large file has both, and git's name is then that of a note about it.
+            let stated = lfs.map(|lfs| (lfs.sha256, true)).or(blob_id.map(|id| (id, false)));
+            let sum = match stated.map(|(digits, is_large)| (Sum::parse(&digits), is_large, digits)) {
+                None => Stated::Nothing,
+                Some((Some(sum @ Sum::Sha256(_)), true, _) | (Some(sum @ Sum::Git(_)), false, _)) => Stated::Sum(sum),
+                Some((_, _, text)) => Stated::Nonsense(text),
+            };
+            RemoteFile { name: rfilename, bytes: size, sum }
         };
-        Ok(Listing { commit: sha, files: siblings.into_iter().map(file).collect() })
+        Ok(Listing { commit, files: siblings.into_iter().map(file).collect() })
     }
 
     pub fn file(&self, name: &str) -> Option<&RemoteFile> {
@@ -303,29 +379,66 @@ struct Lfs {
     sha256: String,
 }
 
-impl RemoteFile {
-    /// How the file that lies there differs from the one on the hub.
-    fn difference(&self, place: &Path) -> io::Result<Option<String>> {
-        let length = fs::metadata(place)?.len();
-        if let Some(bytes) = self.bytes.filter(|bytes| *bytes != length) {
-            return Ok(Some(format!("{length} bytes instead of {bytes}")));
+impl Known<'_> {
+    /// How a file that lies here differs from the one on the hub.
+    fn difference(&self, path: &Path) -> io::Result<Option<String>> {
+        let length = fs::metadata(path)?.len();
+        if length != self.bytes {
+            return Ok(Some(format!("{length} bytes instead of {}", self.bytes)));
         }
-        // A mirror may not list checksums; then the cache has named the content by the one that came with it.
-        let named = || Sum::parse(fs::canonicalize(place).ok()?.file_name()?.to_str()?);
-        let Some(stated) = self.sum.clone().or_else(named) else { return Ok(None) };
-        let found = stated.of_file(place)?;
-        Ok((found != stated).then(|| format!("its checksum is {} instead of {}", found.digits(), stated.digits())))
+        let found = self.sum.of_file(path)?;
+        Ok((found != self.sum).then(|| format!("its checksum is {} instead of {}", found.digits(), self.sum.digits())))
+    }
+
+    /// Where the content lies while it is not whole. Always the same name, so that the next run finds what a killed one has left.
+    fn part(&self) -> PathBuf {
+        self.blob.with_extension("part")
+    }
+
+    /// Opens what is here of the content, less the last byte if all of it is: the answer to a request for the rest shows that
+    /// the hub still has the file. The second value is its length.
+    fn open_part(&self) -> io::Result<(File, u64)> {
+        let path = self.part();
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.is_file() => {
+                let fact = format!("{} is no plain file", path.display());
+                return Err(io::Error::new(ErrorKind::InvalidInput, fact));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let length = file.metadata()?.len().min(self.bytes.saturating_sub(1));
+        file.set_len(length)?;
+        Ok((file, length))
+    }
+
+    /// Two processes would write into each other's files. The system gives the lock free however a process dies; one that
+    /// cannot lock files goes without.
+    fn lock(&self) -> Result<Option<File>, Fault> {
+        let path = self.blob.with_extension("lock");
+        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", path.display()));
+        // A link would be followed.
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(unusable(io::Error::new(ErrorKind::InvalidInput, "it is no plain file")));
+        }
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(unusable)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let fact = format!("another process is fetching {}", self.name);
+                Err(Fault::new(fact).hint("wait for that process, or end it, and try again").code(1))
+            }
+            _ => Ok(Some(file)),
+        }
     }
 }
 
-impl Failure {
-    fn lasting(fact: String) -> Self {
-        Failure { fact, hint: None, passing: false }
-    }
-
-    fn passing(fact: String) -> Self {
-        Failure { passing: true, ..Failure::lasting(fact) }
-    }
+/// A text of the hub's for a message: short, in one line, and nothing that a terminal would obey.
+fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let short: String = text.chars().take(MOST).collect();
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("`{}{more}`", short.escape_debug())
 }
 
 /// Tries again what may pass; attempts that brought something do not count.
@@ -351,69 +464,5 @@ fn patiently<T>(
         note(&format!("{fact}; again in {} s", wait.as_secs_f64()));
         thread::sleep(wait);
         attempts += 1;
-    }
-}
-
-/// The crate asks for the rest of a file, and takes it for a fault if there is none: what a process that was killed at the
-/// very end has left. A byte of rest is left for it; the checksum is taken of the whole.
-fn leave_a_rest(part: &Path, bytes: Option<u64>) {
-    let length = fs::metadata(part).map_or(0, |part| part.len());
-    if let Some(bytes) = bytes.filter(|bytes| length >= *bytes)
-        && let Ok(file) = OpenOptions::new().write(true).open(part)
-    {
-        // If it fails, so will the download, and say so.
-        let _ = file.set_len(bytes.saturating_sub(1));
-    }
-}
-
-/// The status of an answer. The crate hands its client's error on, but not the type to take it apart with.
-fn status(error: &ApiError) -> Option<u16> {
-    error.to_string().rsplit_once("http status: ")?.1.parse().ok()
-}
-
-/// What a thread says.
-enum News<T> {
-    Received(u64),
-    Done(T),
-}
-
-/// Tells how many bytes came.
-struct Counter<T>(Sender<News<T>>);
-
-impl<T> hf_hub::api::Progress for Counter<T> {
-    fn init(&mut self, _size: usize, _filename: &str) {}
-
-    fn update(&mut self, size: usize) {
-        // Whoever waited may have given up.
-        let _ = self.0.send(News::Received(size as u64));
-    }
-
-    fn finish(&mut self) {}
-}
-
-/// Waits for what the crate does. It knows no time limit, and panics at some answers that no hub should give; a thread can
-/// be left behind, and outlived.
-fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce(Counter<T>) -> T + Send + 'static,
-    mut receive: impl FnMut(u64),
-) -> Result<T, Failure> {
-    let (sender, news) = mpsc::channel();
-    thread::spawn(move || {
-        let done = work(Counter(sender.clone()));
-        let _ = sender.send(News::Done(done));
-    });
-    loop {
-        match news.recv_timeout(SILENCE) {
-            Ok(News::Received(bytes)) => receive(bytes),
-            Ok(News::Done(value)) => return Ok(value),
-            // Not tried again: the thread may still hold the file.
-            Err(RecvTimeoutError::Timeout) => {
-                let fact = format!("the hub was silent for {} s", SILENCE.as_secs());
-                return Err(Failure { hint: Some(GOES_ON.into()), ..Failure::lasting(fact) });
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::lasting("the hub sent an answer that makes no sense".into()));
-            }
-        }
     }
 }
