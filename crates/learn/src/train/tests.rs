@@ -232,7 +232,7 @@ async fn shared_draws_save_tokens_and_change_no_price() {
 
 #[tokio::test]
 async fn it_learns() {
-    let mut recipe = Recipe { steps: 1_000, worker_tokens: Some(6_000_000), ..small() };
+    let mut recipe = Recipe { steps: 2_000, worker_tokens: Some(6_000_000), ..small() };
     recipe.tasks.train = 100;
     recipe.tasks.held_out = 60;
     (recipe.rollouts.tasks, recipe.rollouts.group) = (4, 4);
