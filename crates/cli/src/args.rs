@@ -159,7 +159,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
     /// With --resume: an answer that was cut off at `max_tokens` goes on where it stopped
-    #[arg(long = "continue", requires = "resume")]
+    #[arg(long = "continue", requires = "resume", conflicts_with_all = ["task", "tasks"])]
     pub go_on: bool,
     /// Tokens the run may spend
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
