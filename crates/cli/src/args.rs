@@ -162,7 +162,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
     /// With --resume: an answer that was cut off at `max_tokens` goes on where it stopped
-    #[arg(long = "continue", requires = "resume")]
+    #[arg(long = "continue", requires = "resume", conflicts_with_all = ["task", "tasks"])]
     pub go_on: bool,
     /// Go on with other models than the run was started with (with --resume)
     #[arg(long, requires = "resume")]
@@ -179,7 +179,7 @@ pub struct RunArgs {
     /// Seconds the run may take
     #[arg(long, env = "LEMON_TIMEOUT", value_name = "S", value_parser = not_negative)]
     pub timeout: Option<f64>,
-    /// Tokens a reply may have, for every capacity level [default: `max_tokens` of the level, 1024 unless it says otherwise]
+    /// Tokens a reply may have at most [default: `max_tokens` of each capacity level]
     #[arg(long, env = "LEMON_MAX_TOKENS", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_tokens: Option<u64>,
     /// Tasks at a time [default: 8]
