@@ -52,7 +52,8 @@ fn check_looking(folder: &Folder) {
     assert!(shown.ok().stdout.contains("question  What is it?"));
     assert!(exported.ok().stdout.contains("\"question\""));
     assert!(same.ok().stdout.contains("did the same"));
-    run.code(2).complains(&["the store failed"]);
+    let run = run.code(2);
+    assert!(run.stderr.contains("error: the store failed"), "{}", run.stderr);
     assert_eq!(files(&store), before, "nothing is written");
 }
 
