@@ -6,6 +6,7 @@ mod bars;
 mod csv;
 mod data;
 mod findings;
+pub mod items;
 mod labels;
 mod markdown;
 pub mod markup;
@@ -16,7 +17,7 @@ pub mod words;
 
 pub use self::csv::{csv, quoted};
 pub use markdown::markdown;
-pub use page::html;
+pub use page::{html, html_with_items};
 
 #[cfg(doc)]
 use crate::Evaluation;

@@ -1,5 +1,6 @@
 //! `lemon eval`: methods side by side on the same tasks and workers.
 
+mod details;
 mod files;
 mod progress;
 pub mod request;
@@ -147,7 +148,8 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     files::in_order(&mut rows, &set_up);
     let evaluation = Evaluation { set_up, training, rows };
     let report = Report::new(&evaluation);
-    files::write(&folder, &evaluation, &report)?;
+    let details = details::details(&evaluation, &work.cases, &prepared.store, &folder);
+    files::write(&folder, &evaluation, &report, &details)?;
     match args.json {
         true => println(&report::json(&report))?,
         false => print(&table::table(&report))?,

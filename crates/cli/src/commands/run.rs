@@ -1,6 +1,6 @@
 //! `lemon run`: one task, many tasks, or one taken up again.
 
-use super::tasks;
+use super::{pages, tasks};
 use crate::args::{Cli, Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config};
 use crate::fault::Fault;
@@ -12,7 +12,6 @@ use lemon_exec::store::{RunMeta, StartedWith, Store};
 use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::{Language, diagnostic};
-use lemon_trace::export::html::html;
 use lemon_trace::{EventKind, StopReason, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -222,7 +221,7 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         }
         let sure = result.confidence.map(|it| format!("confidence {:.0} % · ", it * 100.0)).unwrap_or_default();
         // The answer was paid for: it is told whether or not there is room for a page.
-        match write_page(prepared.store.path(), trace) {
+        match pages::write(&prepared.store, trace) {
             Ok(path) => eprintln!("{sure}page: {}", path.display()),
             Err(fault) => eprintln!("warning: there is no page: {}", fault.fact),
         }
@@ -249,15 +248,6 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         Fault::new(fact).hint(hint).print();
     }
     Ok(u8::from(!result.answered()))
-}
-
-/// Writes the page of a run beside the store.
-fn write_page(store: &Path, trace: &Trace) -> Result<PathBuf, Fault> {
-    let folder = store.with_file_name("pages");
-    let path = folder.join(format!("{}.html", trace.header.run_id));
-    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, html(trace)));
-    written.map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
-    Ok(path)
 }
 
 /// Shows why no team could be had, as `lemon validate` would.

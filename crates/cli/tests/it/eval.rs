@@ -57,7 +57,7 @@ fn a_newcomer_in_an_empty_folder() {
     settings.bind(|| insta::assert_snapshot!("eval", first.exchange()));
 
     let id = first.stderr.split(':').next().unwrap();
-    let names = ["eval.json", "report.csv", "report.html", "report.json", "report.md"];
+    let names = ["eval.json", "report.csv", "report.html", "report.json", "report.md", "runs"];
     let file = |name: &str| folder.read(&format!(".lemon/evals/{id}/{name}"));
     let found: BTreeSet<String> = std::fs::read_dir(folder.path(&format!(".lemon/evals/{id}")))
         .unwrap()

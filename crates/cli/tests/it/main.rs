@@ -23,6 +23,7 @@ mod key;
 mod live;
 mod looking;
 mod models;
+mod pages;
 mod policy;
 mod pretrain;
 mod prompted;

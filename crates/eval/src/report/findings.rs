@@ -11,7 +11,7 @@ const MOST_TOLD: usize = 3;
 
 /// Plain sentences, not escaped.
 pub fn findings(report: &Report) -> Vec<String> {
-    let sentences = [front(report), differences(report), missing(report), training(report)];
+    let sentences = [partial(report), front(report), differences(report), training(report)];
     sentences.into_iter().flatten().collect()
 }
 
@@ -30,7 +30,10 @@ fn front(report: &Report) -> Option<String> {
     if report.methods.len() < 2 || names.is_empty() {
         return None;
     }
-    Some(format!("By the means alone, the front of accuracy against tokens is {}.", list(&names)))
+    Some(format!(
+        "On the front (no other method is as accurate for fewer tokens, by the means alone): {}.",
+        list(&names)
+    ))
 }
 
 fn differences(report: &Report) -> Option<String> {
@@ -75,8 +78,9 @@ fn difference(pair: &PairReport) -> String {
     format!("{better} over {worse} by {} points (95 % interval {interval})", points(difference).trim_start_matches('+'))
 }
 
-/// A method that did not run everything is not compared on the same items in the table.
-fn missing(report: &Report) -> Option<String> {
+/// How much of an evaluation is there, where that is not all of it. A method that did not run everything is not compared on
+/// the same items in the table.
+pub fn partial(report: &Report) -> Option<String> {
     let wanted = report.set_up.items.saturating_mul(report.set_up.seeds.len());
     let runs_of = |name: &String| report.methods.iter().find(|method| method.method == *name).map_or(0, |m| m.runs);
     let short: Vec<String> = report
@@ -90,7 +94,14 @@ fn missing(report: &Report) -> Option<String> {
     if short.is_empty() {
         return None;
     }
-    Some(format!("Not everything was run: of {}, {}.", plural(wanted, "run"), list(&short)))
+    let (done, all) = (report.methods.iter().map(|method| method.runs).sum::<usize>(), report.set_up.methods.len());
+    Some(format!(
+        "Partial: {} of {}. By method, of {}, {}.",
+        number(done as f64),
+        plural(wanted.saturating_mul(all), "run"),
+        plural(wanted, "run"),
+        list(&short)
+    ))
 }
 
 fn training(report: &Report) -> Option<String> {
@@ -102,5 +113,5 @@ fn training(report: &Report) -> Option<String> {
     if trained.is_empty() {
         return None;
     }
-    Some(format!("Tokens spent on learning beforehand, in no other number here: {}.", list(&trained)))
+    Some(format!("Tokens spent on learning beforehand, which no other number here includes: {}.", list(&trained)))
 }

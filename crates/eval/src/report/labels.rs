@@ -59,6 +59,7 @@ pub fn place(points: &[(f64, f64)], sizes: &[(f64, f64)], obstacles: &[Obstacle]
     let mut placed: Vec<Option<Area>> = Vec::with_capacity(points.len());
     for (point, size) in points.iter().zip(sizes) {
         let free = candidates(*point, *size)
+            .chain(shifted(*point, *size, bounds))
             .filter(|(_, area)| area.is_within(bounds) && placed.iter().flatten().all(|other| !area.meets(other)));
         let cost = |distance: f64, area: &Area| {
             let covered = obstacles.iter().filter(|obstacle| area.meets(&obstacle.area));
@@ -80,6 +81,18 @@ fn candidates((x, y): (f64, f64), (width, height): (f64, f64)) -> impl Iterator<
             let height_off = if right == 0.0 { f64::signum(down) } else { down };
             let middle = (x + right * distance + side * width / 2.0, y + down * distance + height_off * height / 2.0);
             (distance, Area::about(middle, width, height))
+        })
+    })
+}
+
+/// Above and below a point, moved sideways into the bounds: for names nearly as wide as the picture. They cost more than any
+/// place beside the point.
+fn shifted((x, y): (f64, f64), (width, height): (f64, f64), bounds: &Area) -> impl Iterator<Item = (f64, Area)> {
+    let (low, high) = (bounds.left + width / 2.0, bounds.right - width / 2.0);
+    let middle = if low <= high { x.clamp(low, high) } else { x };
+    DISTANCES.into_iter().flat_map(move |distance| {
+        [-1.0, 1.0].into_iter().map(move |down: f64| {
+            (distance + 20.0, Area::about((middle, y + down * (distance + height / 2.0)), width, height))
         })
     })
 }
@@ -106,6 +119,9 @@ mod tests {
         // Something in the way.
         let line = || Obstacle { area: Area { left: 100.0, top: 99.0, right: 300.0, bottom: 101.0 }, weight: 30.0 };
         check(&[(100.0, 100.0)], &[line()], &[Some((30.0, 93.0))]);
+        // A name that fits nowhere beside its point stands above it, within the picture.
+        let placed = place(&[(300.0, 100.0)], &[(690.0, 14.0)], &[], &BOUNDS);
+        assert_eq!(placed, [Some(Area { left: 0.0, top: 76.0, right: 690.0, bottom: 90.0 })]);
         // Not on the picture at all.
         check(&[(-500.0, -500.0)], &[], &[None]);
     }

@@ -5,86 +5,86 @@
 
 use super::bars::bars;
 use super::data;
-use super::findings::{findings, survives};
+use super::findings::{findings, partial, survives};
+use super::items::{self, ItemDetail};
 use super::markup::{clip, escape, fragment};
 use super::scatter::scatter;
 use super::tables::{self, Align, Cell, Table};
 use super::words::{self, p_value, plural, points, range};
 use crate::{Evaluation, PairReport, Report};
+use lemon_trace::export::{COPY_JS, MARKDOWN_CSS};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-const SECTIONS: [(&str, &str); 8] = [
-    ("methods", "Methods"),
-    ("front", "Front"),
-    ("sets", "Sets"),
-    ("pairs", "Pairs"),
-    ("compare", "Compare two"),
-    ("items", "Items"),
-    ("together", "Working together"),
-    ("ends", "Ends"),
-];
-
-/// The page.
+/// The page, without questions and replies.
 pub fn html(report: &Report, evaluation: &Evaluation) -> String {
+    html_with_items(report, evaluation, &[])
+}
+
+/// The page, with the question, the expected answer and the replies of some items.
+pub fn html_with_items(report: &Report, evaluation: &Evaluation, details: &[ItemDetail]) -> String {
     let title = words::title(&report.set_up);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}{MARKDOWN_CSS}</style>\n</head>\n<body>\n",
         escape(&clip(&format!("{} – {title}", report.set_up.eval_id), 200)),
         include_str!("page.css"),
     );
-    headline(&mut page, report, &title);
-    page.push_str("<main>\n");
-    let bodies = [
-        table(&tables::methods(&report.methods), "What each method came to"),
-        front(report),
-        sets(report),
-        pairs(report),
-        compare(),
-        items(evaluation),
-        table(&tables::bands(&report.methods), "How the agents worked together, by trace length"),
-        table(&tables::ends(&report.methods), "How the runs ended") + &learned(evaluation),
+    let together = "How the agents worked together, by trace length";
+    let mut sections = vec![
+        ("methods", "Methods", "Methods", table(&tables::methods(&report.methods), "What each method achieved")),
+        ("front", "Accuracy and tokens", "Accuracy against tokens", front(report)),
+        ("sets", "Sets", "Accuracy on each set", sets(report)),
+        ("pairs", "Pairs", "Methods against each other", pairs(report)),
     ];
-    for ((id, _), (title, body)) in SECTIONS.iter().zip(TITLES.iter().zip(bodies)) {
+    if !details.is_empty() {
+        let body = items::items(details, report.set_up.items);
+        sections.push(("replies", "Questions", "Questions, expected answers and replies", body));
+    }
+    sections.extend([
+        ("compare", "Compare two", "What one got right that the other did not", compare()),
+        ("items", "All runs", "All runs, by item", browse(evaluation)),
+        ("together", "Working together", together, table(&tables::bands(&report.methods), together)),
+        (
+            "ends",
+            "Ends",
+            "How the runs ended",
+            table(&tables::ends(&report.methods), "How the runs ended") + &learned(evaluation),
+        ),
+    ]);
+    let names: Vec<(&str, &str)> = sections.iter().map(|(id, name, ..)| (*id, *name)).collect();
+    headline(&mut page, report, &title, &names);
+    page.push_str("<main>\n");
+    for (id, _, title, body) in &sections {
         let _ = write!(page, "<section id=\"{id}\">\n<h2>{title}</h2>\n{body}</section>\n");
     }
     let _ = write!(
         page,
         "</main>\n<dialog id=\"run\" aria-labelledby=\"run-title\"><div></div></dialog>\n\
-         <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
+         <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{}{COPY_JS}</script>\n</body>\n</html>\n",
         data::json(evaluation),
         include_str!("page.js"),
     );
     page
 }
 
-const TITLES: [&str; SECTIONS.len()] = [
-    "Methods",
-    "Accuracy against tokens",
-    "Accuracy on each set",
-    "Pairs",
-    "What one got right that the other did not",
-    "Items",
-    "How the agents worked together, by trace length",
-    "How the runs ended",
-];
-
-fn headline(page: &mut String, report: &Report, title: &str) {
+fn headline(page: &mut String, report: &Report, title: &str, sections: &[(&str, &str)]) {
     let _ = write!(
         page,
         "<header>\n<p class=\"run\"><b>LEMON</b> {}</p>\n<h1>{}</h1>\n<div class=\"findings\">",
         escape(&words::set_up(&report.set_up).join(" · ")),
         escape(title)
     );
+    let partial = partial(report);
     for finding in findings(report) {
-        let _ = write!(page, "<p>{}</p>", escape(&finding));
+        let class = if Some(&finding) == partial.as_ref() { " class=\"partial\"" } else { "" };
+        let _ = write!(page, "<p{class}>{}</p>", escape(&finding));
     }
     page.push_str("</div>\n</header>\n<nav aria-label=\"Sections\"><div>");
-    for (id, name) in SECTIONS {
+    for (id, name) in sections {
         let _ = write!(page, "<a href=\"#{id}\">{name}</a>");
     }
     page.push_str("</div></nav>\n");
@@ -257,7 +257,7 @@ fn compare() -> String {
 }
 
 /// The script fills it in.
-fn items(evaluation: &Evaluation) -> String {
+fn browse(evaluation: &Evaluation) -> String {
     format!(
         "<noscript><p class=\"hint\">Browsing items needs JavaScript.</p></noscript>\n\
          <div class=\"live\"><p class=\"choose\"><label>Search <input type=\"search\" id=\"query\" \

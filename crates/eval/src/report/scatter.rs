@@ -28,7 +28,7 @@ pub fn scatter(methods: &[MethodReport], class: &str, wide: f64, high: f64) -> S
     let marks: Vec<Mark> = methods.iter().map(|method| Mark::new(method, &x, &y)).collect();
     let mut svg = format!(
         "<svg class=\"chart {class}\" viewBox=\"0 0 {wide:.0} {high:.0}\" width=\"{wide:.0}\" height=\"{high:.0}\" \
-         role=\"img\" aria-label=\"Accuracy against mean tokens a run; the numbers are in the table above\">\n"
+         role=\"img\" aria-label=\"Accuracy against mean tokens per run; the numbers are in the table above\">\n"
     );
     draw_axes(&mut svg, &x, &y, &plot);
     let stair = stair(&marks, plot.right);
@@ -234,7 +234,7 @@ fn draw_axes(svg: &mut String, x: &Axis, y: &Axis, plot: &Area) {
     let _ = writeln!(
         svg,
         "<path class=\"axis\" d=\"M{:.1} {:.1}H{:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
-         text-anchor=\"end\">mean tokens a run{scale}</text>",
+         text-anchor=\"end\">mean tokens per run{scale}</text>",
         plot.left,
         plot.bottom,
         plot.right,
@@ -244,7 +244,9 @@ fn draw_axes(svg: &mut String, x: &Axis, y: &Axis, plot: &Area) {
 }
 
 fn draw_names(svg: &mut String, marks: &[Mark], stair: &[(f64, f64)], plot: &Area) {
-    let names: Vec<String> = marks.iter().map(|mark| fit(&mark.method.method, 150.0, FONT)).collect();
+    // Only a name wider than the whole picture is cut.
+    let longest = (plot.right - plot.left) / 1.1;
+    let names: Vec<String> = marks.iter().map(|mark| fit(&mark.method.method, longest, FONT)).collect();
     // Names on the front are bold.
     let font = |mark: &Mark| if mark.method.on_front { FONT * 1.1 } else { FONT };
     let sizes: Vec<(f64, f64)> =

@@ -75,6 +75,20 @@ impl Store {
         Ok(rows)
     }
 
+    /// The newest runs that belong to no batch, newest first. Of a long answer only the beginning is read.
+    ///
+    /// # Errors
+    /// The database says no.
+    pub fn single_runs(&self, most: usize) -> Result<Vec<RunRow>, StoreError> {
+        let columns = RUN_COLUMNS.replace(" answer,", " substr(answer, 1, 1000),");
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statement =
+            reader.prepare(&format!("SELECT {columns} WHERE batch IS NULL ORDER BY run DESC LIMIT ?1"))?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let rows = statement.query_map([most], |row| self.run_row(row))?.collect::<Result<Vec<_>, _>>()?;
+        Ok(rows)
+    }
+
     /// The full name of the one run called `name`: its whole id, the beginning of it, or `last`.
     ///
     /// # Errors

@@ -22,9 +22,9 @@ pub fn page(title: &str, recipe_toml: &str, metrics: &[Metrics], timings: &[Timi
         metrics.iter().map(|it| it.step).max().unwrap_or(0) as f64,
     );
     let sections = [
-        ("outcomes", "What the teams came to", "Outcomes", curves::outcomes(metrics, steps)),
-        ("policy", "What happened to the policy", "Policy", curves::inner(metrics, steps)),
-        ("credit", "What the decisions were worth", "Credit", credit::families(metrics, steps)),
+        ("outcomes", "Results of the teams", "Results", curves::outcomes(metrics, steps)),
+        ("policy", "The policy: the model that writes the teams", "Policy", curves::inner(metrics, steps)),
+        ("credit", "Credit: what each kind of decision is worth", "Credit", credit::families(metrics, steps)),
         ("tokens", "Where the worker tokens went", "Tokens", credit::tokens(metrics)),
         ("time", "Where the time went", "Time", time(timings)),
         ("teams", "Teams for the same tasks, before and after", "Teams", teams::teams(teams)),
@@ -56,7 +56,9 @@ pub fn page(title: &str, recipe_toml: &str, metrics: &[Metrics], timings: &[Timi
 /// What came of it, in sentences.
 fn headline(metrics: &[Metrics]) -> String {
     let mut html = String::from("<div class=\"findings\">");
-    let _ = write!(html, "<p>{}</p>", held_out(metrics));
+    for sentence in held_out(metrics) {
+        let _ = write!(html, "<p>{sentence}</p>");
+    }
     if let Some(last) = metrics.last() {
         let _ = write!(html, "<p>{}</p>", spent(metrics, last));
     }
@@ -66,7 +68,7 @@ fn headline(metrics: &[Metrics]) -> String {
     }
     let unmeasured = metrics.iter().map(|it| it.unmeasured).sum();
     if unmeasured > 0 {
-        let _ = write!(html, "<p>{} left out because nobody could tell their reward.</p>", were(unmeasured, "run"));
+        let _ = write!(html, "<p>{} left out because their reward could not be measured.</p>", were(unmeasured, "run"));
     }
     html.push_str("</div>\n");
     html
@@ -76,32 +78,52 @@ fn were(count: usize, noun: &str) -> String {
     format!("{} {}", plural(count, noun), if count == 1 { "was" } else { "were" })
 }
 
-fn held_out(metrics: &[Metrics]) -> String {
+/// What the reward is, in words; the recipe has its weights.
+const REWARD: &str = "The reward is the number that training raises: 1 for a right answer, a little more for few tokens, \
+                      less for each agent, each reference between agents and each invalid specification \
+                      (weights: the recipe below and docs/reward.md).";
+
+/// What changed on held-out tasks: right answers and tokens first, then the reward and what that is.
+fn held_out(metrics: &[Metrics]) -> Vec<String> {
     let mut looks = metrics.iter().filter_map(|it| Some((it.step, it.look?)));
-    let Some((from, first)) = looks.next() else { return "Nobody has looked at held-out tasks yet.".to_owned() };
+    let Some((from, first)) = looks.next() else {
+        return vec!["There is no held-out evaluation yet.".to_owned()];
+    };
     let reward = |means: &Means| chart::written(means.reward, scale::Unit::Plain);
     let success = |means: &Means| percent(means.success);
     let tokens = |means: &Means| number(means.tokens);
     let Some((to, last)) = looks.next_back() else {
-        return format!(
-            "At step {from}, on held-out tasks: reward <b>{}</b>, <b>{}</b> of the answers right, <b>{}</b> tokens a run.",
-            reward(&first),
+        let measured = format!(
+            "At step {from}, on held-out tasks: <b>{}</b> of the answers are right, with <b>{}</b> tokens per run.",
             success(&first),
             tokens(&first)
         );
+        return vec![measured, format!("{REWARD} It is <b>{}</b>.", reward(&first))];
     };
-    let went = |of: &dyn Fn(&Means) -> String| format!("from {} to <b>{}</b>", of(&first), of(&last));
+    let went = |of: &dyn Fn(&Means) -> String, change: f64| {
+        let (before, after) = (of(&first), of(&last));
+        match before == after || !change.is_finite() || change == 0.0 {
+            true => format!("stayed at <b>{after}</b>"),
+            false => format!("{} from {before} to <b>{after}</b>", if change > 0.0 { "rose" } else { "fell" }),
+        }
+    };
     let change = 100.0 * (last.tokens / first.tokens - 1.0);
     let change = match change.round() {
         change if !change.is_finite() || change == 0.0 => String::new(),
         change => format!(" ({}{:.0} %)", if change < 0.0 { "−" } else { "+" }, change.abs()),
     };
-    format!(
-        "On held-out tasks, from step {from} to step {to}: the reward went {}, right answers {}, tokens a run {}{change}.",
-        went(&reward),
-        went(&success),
-        went(&tokens)
-    )
+    vec![
+        format!(
+            "On held-out tasks, from step {from} to step {to}: right answers {}; tokens per run {}{change}.",
+            went(&success, last.success - first.success),
+            went(&tokens, last.tokens - first.tokens)
+        ),
+        format!(
+            "{REWARD} It {}. Each number is a mean over {}.",
+            went(&reward, last.reward - first.reward),
+            plural(last.runs, "run")
+        ),
+    ]
 }
 
 fn spent(metrics: &[Metrics], last: &Metrics) -> String {
@@ -117,10 +139,7 @@ fn spent(metrics: &[Metrics], last: &Metrics) -> String {
     let steps = steps.count();
     let reused = match reused / steps as f64 {
         share if share > 0.0 => {
-            format!(
-                " In a mean step, {} of the tokens of all replies did not have to be paid for again.",
-                percent(share)
-            )
+            format!(" On average, {} of a step’s reply tokens came from the cache and cost nothing.", percent(share))
         }
         _ => String::new(),
     };
@@ -140,8 +159,8 @@ fn time(timings: &[Timing]) -> String {
         part("writing teams", "sampling", |it| it.sampling),
         part("running them", "running", |it| it.running),
         part("running counterfactuals", "credit", |it| it.credit),
-        part("moving weights", "update", |it| it.update),
-        part("looks and checkpoints", "other", |it| it.other),
+        part("updating weights", "update", |it| it.update),
+        part("held-out evaluations and checkpoints", "other", |it| it.other),
     ])
 }
 

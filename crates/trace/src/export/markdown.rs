@@ -97,7 +97,8 @@ fn program(source: &str) -> Option<&'static str> {
     // "From here on we count" and "Class A is better" are prose: a program has lines that only a program has.
     let marks = |line: &str| {
         let line = line.trim_end();
-        line.ends_with([':', '{', ';', '}', ')', '>']) || line.starts_with("import ") || line.contains(" = ")
+        let imports = line.starts_with("import ") && line.split_whitespace().count() <= 4;
+        imports || line.contains(" import ") || line.contains(" = ") || line.ends_with([':', '{', ';', '}', ')', '>'])
     };
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let first_is_code = lines.first().is_some_and(|line| marks(line));

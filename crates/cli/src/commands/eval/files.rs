@@ -1,6 +1,7 @@
 //! The folder of an evaluation: all its rows, and the report in four forms.
 
 use crate::fault::{Fault, read_file};
+use lemon_eval::report::items::ItemDetail;
 use lemon_eval::{Evaluation, Report, Row, SetUp, report};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn unwritable(folder: &Path, error: &std::io::Error) -> Fault {
 }
 
 /// Writes everything. Each file is written beside its place first: a cut-off write leaves the old one.
-pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report) -> Result<(), Fault> {
+pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report, details: &[ItemDetail]) -> Result<(), Fault> {
     let failed = |error: std::io::Error| unwritable(folder, &error);
     std::fs::create_dir_all(folder).map_err(failed)?;
     // Written piece by piece: the rows of a large evaluation are as large again as text.
@@ -69,7 +70,7 @@ pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report) -> Result<
     put("report.json", report::json(report))?;
     put("report.md", report::markdown(report))?;
     put("report.csv", report::csv(evaluation))?;
-    put("report.html", report::html(report, evaluation))?;
+    put("report.html", report::html_with_items(report, evaluation, details))?;
     Ok(())
 }
 

@@ -28,22 +28,25 @@ pub(super) fn families(metrics: &[Metrics], steps: (f64, f64)) -> String {
     let mut html = String::from("<div class=\"charts\">\n");
     for (family, sum) in &sums {
         let contrast = points(metrics, *family, |it| it.contrast);
-        let contrast =
-            chart(format!("Contrast of {family} over steps"), smooth(contrast, Style::Main), &[0.0, contrasts]);
+        let contrast = chart(
+            format!("Mean difference in reward of {family} over steps"),
+            smooth(contrast, Style::Main),
+            &[0.0, contrasts],
+        );
         let worth = points(metrics, *family, |it| it.worth);
         let worth = chart(
-            format!("Worth of {family} over steps"),
+            format!("Value per token of {family} over steps"),
             vec![Curve { style: Style::Second, points: worth }],
             &[worths.0, worths.1],
         );
         let worth = Chart { is_log: true, bounds: WORTHS, rule: Some(1.0), ..worth };
-        let count = format!("{} free, {} bought", number(sum.free as f64), number(sum.bought as f64));
+        let count = format!("{} free, {} purchased", number(sum.free as f64), number(sum.bought as f64));
         figure(&mut html, family.as_str(), &count, &format!("{}{}", contrast.svg(steps), worth.svg(steps)));
     }
     html.push_str(
-        "</div>\n<p class=\"hint\"><i class=\"main\"></i> contrast: the mean size of a difference in reward; \
-         <i class=\"second\"></i> what a counterfactual tells for its tokens, against a rollout (dashed: as much). \
-         All families have the same axes.</p>\n",
+        "</div>\n<p class=\"hint\"><i class=\"main\"></i> the mean size of the difference in reward that a change of this \
+         kind makes; <i class=\"second\"></i> value per token of a counterfactual (what it tells), relative to a rollout (dashed: \
+         equal). All families have the same axes.</p>\n",
     );
     html.push_str(&table(&sums));
     html
@@ -114,9 +117,18 @@ fn table(sums: &BTreeMap<Family, Sums>) -> String {
         "<div class=\"scroll\" tabindex=\"0\"><table aria-label=\"What became of each family\">\n<thead><tr>\
          <th scope=\"col\">family</th>",
     );
-    for name in
-        ["free", "bought", "declined", "capped", "tokens", "mean Δ", "mean |Δ|", "Var(Δ)", "exactly 0", "worth, last"]
-    {
+    for name in [
+        "free",
+        "purchased",
+        "declined",
+        "capped",
+        "tokens",
+        "mean Δ",
+        "mean |Δ|",
+        "Var(Δ)",
+        "exactly 0",
+        "value per token, last",
+    ] {
         let _ = write!(html, "<th scope=\"col\" class=\"n\">{name}</th>");
     }
     html.push_str("</tr></thead>\n<tbody>\n");
@@ -137,9 +149,9 @@ fn table(sums: &BTreeMap<Family, Sums>) -> String {
         html.push_str("</tr>\n");
     }
     html.push_str(
-        "</tbody></table></div>\n<p class=\"hint\">Counterfactuals by what became of them: free ones were answered from \
-         memory, declined ones would have told less than rollouts for their tokens, capped ones found no money left. Δ is the \
-         original’s reward less that of the changed team.</p>\n",
+        "</tbody></table></div>\n<p class=\"hint\">A counterfactual is the same run with one decision changed. Free: \
+         answered from the cache. Declined: it would have told less per token than a rollout. Capped: the token budget for \
+         counterfactuals was used up. Δ is the reward of the original team less that of the changed team.</p>\n",
     );
     html
 }

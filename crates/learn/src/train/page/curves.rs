@@ -20,10 +20,10 @@ struct Outcome {
 const OUTCOMES: [Outcome; 6] = [
     Outcome { name: "Reward", unit: Unit::Plain, bounds: ANY, of: |means| means.reward },
     Outcome { name: "Right answers", unit: Unit::Percent, bounds: SHARE, of: |means| means.success },
-    Outcome { name: "Tokens a run", unit: Unit::Plain, bounds: POSITIVE, of: |means| means.tokens },
+    Outcome { name: "Tokens per run", unit: Unit::Plain, bounds: POSITIVE, of: |means| means.tokens },
     Outcome { name: "Valid specifications", unit: Unit::Percent, bounds: SHARE, of: |means| means.valid },
-    Outcome { name: "Agents a run", unit: Unit::Plain, bounds: POSITIVE, of: |means| means.agents },
-    Outcome { name: "Runs with a review", unit: Unit::Percent, bounds: SHARE, of: |means| means.review },
+    Outcome { name: "Agents per run", unit: Unit::Plain, bounds: POSITIVE, of: |means| means.agents },
+    Outcome { name: "Runs with a second round", unit: Unit::Percent, bounds: SHARE, of: |means| means.review },
 ];
 
 /// Something that only a step has.
@@ -59,7 +59,8 @@ pub(super) fn outcomes(metrics: &[Metrics], steps: (f64, f64)) -> String {
     }
     html.push_str(
         "</div>\n<p class=\"hint\"><i class=\"dot\"></i> held-out tasks, and the number beside each title; \
-         <i class=\"main\"></i> rollouts, smooth; <i class=\"faint\"></i> rollouts of each step. Across: steps.</p>\n",
+         <i class=\"main\"></i> training runs, smoothed; <i class=\"faint\"></i> training runs of each step. Horizontal axis: \
+         steps.</p>\n",
     );
     html
 }

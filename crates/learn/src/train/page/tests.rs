@@ -20,15 +20,50 @@ fn pages_of_hardly_anything() {
         assert!(html.contains(expected), "{html}");
         assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
     };
-    check(&[], "Nobody has looked at held-out tasks yet.");
-    check(&run(1), "At step 0, on held-out tasks: reward <b>0.400</b>, <b>60.0 %</b> of the answers right");
+    check(&[], "There is no held-out evaluation yet.");
+    check(
+        &run(1),
+        "At step 0, on held-out tasks: <b>60.0 %</b> of the answers are right, with <b>900</b> tokens per run",
+    );
+    check(&run(1), "<p>The reward is the number that training raises: 1 for a right answer");
+    check(&run(1), "It is <b>0.400</b>.");
     check(&run(1), "0 steps took <b>0</b> worker tokens.");
     check(&run(2), "1 step took <b>3,300</b> worker tokens, <b>9.1 %</b> of them on counterfactuals.");
     let broken = Metrics { skipped: true, unmeasured: 2, loss: f64::NAN, gradient_norm: f64::INFINITY, ..step(1) };
     check(std::slice::from_ref(&broken), "1 step was left out because a number was not finite.");
-    check(&[broken], "2 runs were left out because nobody could tell their reward.");
+    check(&[broken], "2 runs were left out because their reward could not be measured.");
     let nothing = Means { runs: 1, reward: f64::NAN, success: f64::NAN, tokens: f64::NAN, ..Means::default() };
-    check(&[Metrics { look: Some(nothing), ..Metrics::default() }], "reward <b>–</b>, <b>–</b> of the answers right");
+    check(&[Metrics { look: Some(nothing), ..Metrics::default() }], "<b>–</b> of the answers are right");
+}
+
+/// The lead says what rose and what did not, and the reward is defined where it is first named.
+#[test]
+fn the_lead_says_what_rose() {
+    let check = |after: Means, expected: &[&str]| {
+        let first = Means { runs: 8, reward: 0.4, success: 0.6, tokens: 900.0, ..Means::default() };
+        let looks =
+            [Metrics { look: Some(first), ..Metrics::default() }, Metrics { look: Some(after), step: 9, ..step(1) }];
+        let html = page("", "", &looks, &[], &[]);
+        for part in expected {
+            assert!(html.contains(part), "{part}\n{html}");
+        }
+        let lead = html.split("<div class=\"findings\">").nth(1).and_then(|rest| rest.split("</div>").next()).unwrap();
+        assert!(lead.split("eward").nth(1).unwrap().starts_with(" is the number that training raises"), "{lead}");
+    };
+    let after = Means { runs: 8, reward: 0.6, success: 0.7, tokens: 700.0, ..Means::default() };
+    check(
+        after,
+        &["right answers rose from 60.0 % to <b>70.0 %</b>; tokens per run fell from 900 to <b>700</b> (−22 %)."],
+    );
+    check(after, &["It rose from 0.400 to <b>0.600</b>.", "a mean over 8 runs"]);
+    let cheaper = Means { success: 0.6, ..after };
+    check(cheaper, &["right answers stayed at <b>60.0 %</b>; tokens per run fell from 900 to <b>700</b>"]);
+    let worse = Means { success: 0.5, tokens: 1_800.0, reward: 0.2, ..after };
+    check(
+        worse,
+        &["right answers fell from 60.0 % to <b>50.0 %</b>; tokens per run rose from 900 to <b>1,800</b> (+100 %)."],
+    );
+    check(worse, &["It fell from 0.400 to <b>0.200</b>."]);
 }
 
 #[test]
