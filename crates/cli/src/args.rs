@@ -152,6 +152,9 @@ pub struct RunArgs {
     /// Many tasks: a file of JSON lines {"id", "question"}
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub tasks: Option<PathBuf>,
+    /// With --tasks: end with exit code 1 if a line of the file was skipped
+    #[arg(long)]
+    pub strict: bool,
     /// The team; without it the configured orchestrator writes one
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,

@@ -69,13 +69,30 @@ impl From<lemon_exec::RunError> for Fault {
     }
 }
 
-/// Reads a file of the user's.
+/// Refuses what is there but is no plain file: a folder cannot be read, a device may never end, and a pipe may never begin.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
+/// It is not there, or is no plain file.
+pub fn need_plain_file(path: &std::path::Path) -> Result<(), Fault> {
+    let found = std::fs::metadata(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    let kind = match found.file_type() {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a folder",
+        _ => "a device or a pipe",
+    };
+    let hint = "name a file; what a program writes can be put into one first";
+    Err(Fault::new(format!("{} is {kind}; a plain file was expected", path.display())).hint(hint))
+}
+
+/// Reads a file of the user's. A byte order mark at its beginning, as some editors write it, is no part of the text.
+///
+/// # Errors
+/// It is no plain file, cannot be read, or is not UTF-8.
 pub fn read_file(path: &std::path::Path) -> Result<String, Fault> {
+    need_plain_file(path)?;
     let bytes = std::fs::read(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         Fault::new(format!("{} is not UTF-8: byte {} is wrong", path.display(), error.utf8_error().valid_up_to()))
-    })
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }

@@ -17,6 +17,8 @@ pub struct Graded {
     pub legacy: bool,
     /// The answer found in it.
     pub extracted: Option<String>,
+    /// Why it is not right.
+    pub reason: Option<String>,
 }
 
 impl Grader {
@@ -41,9 +43,10 @@ impl Grader {
     /// The sandbox failed.
     pub fn grade(&self, item: &Item, reply: &str) -> Result<Graded, SandboxError> {
         let grade = grade(item, reply);
-        let right = self.decide(grade.verdict, || Program::new(item, reply))?;
-        let legacy = self.decide(grade.legacy, || Program::legacy(item, reply))?;
-        Ok(Graded { right, legacy, extracted: grade.extracted })
+        let wrong = || difference(item, grade.extracted.as_deref());
+        let reason = self.decide(grade.verdict, || Program::new(item, reply), wrong)?;
+        let legacy = self.decide(grade.legacy, || Program::legacy(item, reply), String::new)?.is_none();
+        Ok(Graded { right: reason.is_none(), legacy, extracted: grade.extracted, reason })
     }
 
     /// Whether an agent's answer is right, where that can be told without running code.
@@ -55,17 +58,44 @@ impl Grader {
         }
     }
 
-    fn decide(&self, verdict: Verdict, program: impl FnOnce() -> Option<Program>) -> Result<bool, SandboxError> {
+    /// Why a reply is not right; `None` if it is.
+    fn decide(
+        &self,
+        verdict: Verdict,
+        program: impl FnOnce() -> Option<Program>,
+        wrong: impl FnOnce() -> String,
+    ) -> Result<Option<String>, SandboxError> {
         match (verdict, &self.sandbox) {
-            (Verdict::Right, _) => Ok(true),
-            (Verdict::Wrong, _) | (Verdict::MustRun, None) => Ok(false),
-            (Verdict::MustRun, Some(sandbox)) => program().map_or(Ok(false), |program| run(sandbox, program)),
+            (Verdict::Right, _) => Ok(None),
+            (Verdict::Wrong, _) => Ok(Some(wrong())),
+            (Verdict::MustRun, None) => Ok(Some("programs are not run here".to_owned())),
+            (Verdict::MustRun, Some(sandbox)) => {
+                program().map_or_else(|| Ok(Some(wrong())), |program| run(sandbox, program))
+            }
         }
     }
 }
 
-fn run(sandbox: &Sandbox, program: Program) -> Result<bool, SandboxError> {
+/// What was expected, and what the reply says instead.
+fn difference(item: &Item, found: Option<&str>) -> String {
+    let expected = match item.key() {
+        Key::Number(number) => number,
+        // There are at most as many options as letters, or the reader would have refused the item.
+        Key::Choice { answer, .. } => char::from(b'A'.saturating_add(u8::try_from(answer).unwrap_or(25))).to_string(),
+        Key::Text(text) => format!("{text:?}"),
+        Key::Code { entry_point, .. } => format!("a program with `{entry_point}`"),
+    };
+    match found {
+        Some(found) => format!("expected {expected}, found {found:?}"),
+        None => format!("expected {expected}, found no answer in the reply"),
+    }
+}
+
+fn run(sandbox: &Sandbox, program: Program) -> Result<Option<String>, SandboxError> {
     let Program { entry_point, code, test, prompt } = program;
     let program = lemon_sandbox::Program { prompt_and_code: code, test, entry_point, prompt };
-    Ok(sandbox.run_python(&program, &Limits::default())?.passed())
+    Ok(match sandbox.run_python(&program, &Limits::default())? {
+        lemon_sandbox::Verdict::Passed => None,
+        lemon_sandbox::Verdict::Failed { detail, .. } => Some(detail),
+    })
 }

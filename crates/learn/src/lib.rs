@@ -19,7 +19,7 @@ pub mod train;
 pub mod trial;
 mod writer;
 
-pub use checkpoint::KeepError;
+pub use checkpoint::{KeepError, check_folder, damage};
 pub use probe::{ProbeError, probe};
 pub use small::small_model;
 pub use student::{Encoded, Scribe, Student};

@@ -112,10 +112,12 @@ pub fn read(reader: impl BufRead, language: &Language) -> Result<Vec<Pair>, Pair
             io::ErrorKind::InvalidData => fault("not UTF-8".to_owned()),
             _ => PairError::Io(error),
         })?;
+        // Some editors begin a file with a mark of its byte order.
+        let line = line.strip_prefix('\u{feff}').filter(|_| number == 0).unwrap_or(&line);
         if line.trim().is_empty() {
             continue;
         }
-        let pair: Pair = serde_json::from_str(&line).map_err(|error| fault(not_a_pair(&error)))?;
+        let pair: Pair = serde_json::from_str(line).map_err(|error| fault(not_a_pair(&error)))?;
         match pair.fault(language) {
             None => pairs.push(pair),
             Some(fact) => return Err(fault(fact)),

@@ -29,7 +29,7 @@ impl Folder<'_> {
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, PolicyError> {
         match self {
             Folder::Packed(files) => Ok(packed(files, name).map(Cow::Borrowed)),
-            Folder::Disk(folder) => match std::fs::read(folder.join(name)) {
+            Folder::Disk(folder) => match read_plain(&folder.join(name)) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(source) => Err(PolicyError::File { path: self.path(name), source }),
@@ -58,6 +58,22 @@ impl Folder<'_> {
         };
         Ok(Parts { path, bytes, size })
     }
+}
+
+/// The longest file that is read whole, in bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A whole file. A device or a pipe might never end.
+fn read_plain(path: &Path) -> std::io::Result<Vec<u8>> {
+    let refused = |fact: String| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, fact));
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        return refused("it is no plain file".to_owned());
+    }
+    if found.len() > MOST_BYTES {
+        return refused(format!("it has {} bytes; at most {MOST_BYTES} are read", found.len()));
+    }
+    std::fs::read(path)
 }
 
 fn packed(files: Packed, name: &str) -> Option<&'static [u8]> {

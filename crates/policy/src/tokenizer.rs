@@ -2,6 +2,8 @@
 
 mod bytes;
 mod files;
+mod guard;
+mod jinja;
 mod template;
 mod train;
 
@@ -44,6 +46,17 @@ pub enum Role {
     Assistant,
 }
 
+impl Role {
+    /// Its name in templates.
+    fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
 struct Inner {
     /// With its added tokens: for text of ours.
     trusting: Whole,
@@ -77,8 +90,19 @@ impl Tokenizer {
     pub(crate) fn read(folder: Folder<'_>) -> Result<Tokenizer, PolicyError> {
         let path = folder.path(files::TOKENIZER);
         let text = folder.need(files::TOKENIZER)?;
-        let whole = Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?;
-        Tokenizer::new(whole, Files::load(folder)?, &path)
+        guard::check(&text).map_err(|fact| files::malformed(&path, fact))?;
+        let files = Files::load(folder)?;
+        let made = guard::on_own_stack(|| {
+            let whole = Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?;
+            let tokenizer = Tokenizer::new(whole, files, &path)?;
+            // A fault that the first words of a user would bring out is found before anybody waits.
+            PROBES
+                .into_iter()
+                .try_for_each(|text| tokenizer.probe(text))
+                .map_err(|fact| files::malformed(&path, fact))?;
+            Ok(tokenizer)
+        });
+        made.unwrap_or_else(|fact| Err(files::malformed(&path, fact)))
     }
 
     /// A vocabulary of at most so many tokens for these texts: byte pairs, with single digits, and lines of YAML in few
@@ -139,12 +163,19 @@ impl Tokenizer {
         self.inner.files.save(folder)
     }
 
-    /// The tokens of a text of ours, in which special tokens may be written out. None is added.
+    /// Whether a text can be encoded without a panic.
+    fn probe(&self, text: &str) -> Result<(), String> {
+        let whole = [&self.inner.trusting, &self.inner.plain.whole];
+        // What it merely cannot encode is spelled byte by byte.
+        let encoded =
+            whole.into_iter().try_for_each(|whole| guard::caught(|| whole.encode_fast(text, false)).map(drop));
+        encoded.map_err(|fact| format!("it cannot encode {text:?}: {fact}"))
+    }
+
+    /// The tokens of a text of ours, in which special tokens may be written out. None is added. A text that the vocabulary's
+    /// own rules fail on is spelled byte by byte.
     pub fn encode(&self, text: &str) -> Vec<u32> {
-        match self.inner.trusting.encode_fast(text, false) {
-            Ok(encoding) => encoding.get_ids().to_vec(),
-            Err(_) => self.encode_plain(text),
-        }
+        encode(&self.inner.trusting, text).unwrap_or_else(|_| self.encode_plain(text))
     }
 
     /// The tokens of anybody's text: never a special or other added one, whatever the text holds.
@@ -224,12 +255,11 @@ impl fmt::Debug for Tokenizer {
 impl Plain {
     /// The tokens of a text, none of them added.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        let Ok(encoding) = self.whole.encode_fast(text, false) else { return self.spelling.spell(text.as_bytes()) };
-        let tokens = encoding.get_ids();
-        if !tokens.iter().any(|token| self.spelling.is_added(*token)) {
-            return tokens.to_vec();
+        match encode(&self.whole, text) {
+            Ok(tokens) if !tokens.iter().any(|token| self.spelling.is_added(*token)) => return tokens,
+            _ => {}
         }
-        // The merges of an odd vocabulary lead to one of its own special tokens.
+        // The rules of an odd vocabulary fail, or its merges lead to one of its own special tokens.
         self.spelling.spell(text.as_bytes())
     }
 
@@ -237,6 +267,21 @@ impl Plain {
     pub(crate) fn spelling(&self) -> &Spelling {
         &self.spelling
     }
+}
+
+/// Texts that every vocabulary has to encode.
+const PROBES: [&str; 5] = [
+    "",
+    " ",
+    "Hello, world! 1 + 2 = 3\n\n\tif x: y()",
+    "Größe naïve – Ελλάδα 漢字 العربية 👩‍🔬 e\u{301}",
+    "\0\u{feff}\u{fffd}",
+];
+
+/// The tokens of a text.
+fn encode(whole: &Whole, text: &str) -> Result<Vec<u32>, String> {
+    let encoding = guard::caught(|| whole.encode_fast(text, false))?.map_err(|error| error.to_string())?;
+    Ok(encoding.get_ids().to_vec())
 }
 
 /// The same vocabulary and rules, but no added tokens to be found in a text.

@@ -164,8 +164,12 @@ impl Source {
     }
 }
 
-/// Stops one byte behind the bound, so that a device file or a huge one does not fill the memory.
+/// Stops one byte behind the bound, so that a huge file does not fill the memory. A device may never end, and a pipe may never
+/// begin.
 fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+    }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -21,6 +21,15 @@ struct Graded {
     correct: bool,
     legacy: bool,
     extracted: Option<String>,
+    /// Why it is not right.
+    reason: Option<String>,
+}
+
+/// A line that is no reply to an item of the set.
+#[derive(Serialize)]
+struct Skipped {
+    line: usize,
+    reason: String,
 }
 
 #[derive(Default, Serialize)]
@@ -42,7 +51,7 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
     };
     let grader = Grader::new(sandbox);
     let name = args.replies.display();
-    let (mut items, mut totals) = (Vec::new(), Totals::default());
+    let (mut items, mut skipped, mut totals) = (Vec::new(), Vec::new(), Totals::default());
     for (at, line) in read_file(&args.replies)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match grade_line(&tasks, line, &grader)? {
             Ok(graded) => {
@@ -52,6 +61,7 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
             Err(fact) => {
                 eprintln!("warning: {name}, line {}: {fact}; skipped", at + 1);
                 totals.skipped += 1;
+                skipped.push(Skipped { line: at + 1, reason: fact });
             }
         }
     }
@@ -61,9 +71,9 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
         ));
     }
     if args.json {
-        return println(&to_json(&serde_json::json!({ "items": items, "totals": totals })));
+        return println(&to_json(&serde_json::json!({ "items": items, "skipped": skipped, "totals": totals })));
     }
-    for Graded { item, correct, legacy, extracted } in &items {
+    for Graded { item, correct, legacy, extracted, .. } in &items {
         let word = |right: &bool| if *right { "right" } else { "wrong" };
         let extracted = one_line(extracted.as_deref().unwrap_or("-"));
         let short: String = extracted.chars().take(60).collect();
@@ -81,7 +91,8 @@ fn grade_line(tasks: &TaskSet, line: &str, grader: &Grader) -> Result<Result<Gra
     };
     let Some(task) = tasks.at(item) else { return Ok(Err(format!("the split has no item {item}"))) };
     let graded = grader.grade(task, &reply).map_err(refusal)?;
-    Ok(Ok(Graded { item, correct: graded.right, legacy: graded.legacy, extracted: graded.extracted }))
+    let lemon_eval::Graded { right: correct, legacy, extracted, reason } = graded;
+    Ok(Ok(Graded { item, correct, legacy, extracted, reason }))
 }
 
 /// The sandbox that grading code needs.

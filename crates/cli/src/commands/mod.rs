@@ -21,6 +21,7 @@ mod tasks;
 pub mod teach;
 pub mod trace;
 pub mod train;
+mod training_folder;
 pub mod validate;
 pub mod world;
 

@@ -34,6 +34,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let (Some(size), Some(out)) = (args.size.map(Size::from), &args.out) else {
         return Err(Fault::new("a size and a folder are needed").hint("say --size small --out DIR"));
     };
+    super::training_folder::open(out)?;
     let begun = Instant::now();
     let talk = LearningTalk::new(args.quiet, args.tokens, "{human_pos} of {human_len} tokens");
     let settings = settings(args, size);
@@ -63,7 +64,10 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
         tell(&talk, begun, metrics);
         true
     });
-    let done = done.map_err(Fault::new)?;
+    let done = done.map_err(|error| match &error {
+        PretrainError::Keep(folder) => super::training_folder::fault(&error, folder),
+        _ => Fault::new(&error),
+    })?;
     conclude(&talk, &done);
     let best = LanguagePolicy::load(&out.join("best"), device, Learning::Nothing).map_err(Fault::new)?;
     let folder = out.join("model");

@@ -3,7 +3,7 @@
 use super::{pages, tasks};
 use crate::args::{Cli, Endpoints, RunArgs, WorkerKind};
 use crate::config::{Capacity, Config};
-use crate::fault::Fault;
+use crate::fault::{Fault, need_plain_file};
 use crate::live::Talk;
 use crate::result::RunResult;
 use crate::workers::choose;
@@ -93,6 +93,7 @@ pub async fn prepare(
         started::check(with, &started_with)?;
     }
     let cassette = args.cassette.as_ref().or(before.worker_file.as_ref());
+    cassette.filter(|path| path.exists()).map_or(Ok(()), |path| need_plain_file(path))?;
     let is_of_the_box = |path| recorded_workers(path) == WorkerKind::InTheBox.name();
     if kind == WorkerKind::Replay && chosen.levels.is_empty() && cassette.is_some_and(|path| is_of_the_box(path)) {
         // So that the same orchestrator writes as when it was recorded.

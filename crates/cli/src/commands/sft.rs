@@ -3,7 +3,7 @@
 use crate::args::Cli;
 use crate::args::policy::SftArgs;
 use crate::config::Config;
-use crate::fault::{Fault, read_file};
+use crate::fault::{Fault, need_plain_file, read_file};
 use crate::live::learning::LearningTalk;
 use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Evaluator, Grader};
@@ -30,6 +30,7 @@ const PROBE_SEED: u64 = 0x0070_726f_6265;
 pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let config = Config::load(cli.config.as_deref())?;
     let settings = settings(args)?;
+    super::training_folder::open(&args.out)?;
     let language = Arc::new(setup::language(&config, &Default::default())?);
     let pairs = pairs(&args.data, &language)?;
     let mut policy = model(args, &pairs, settings.seed)?;
@@ -51,7 +52,10 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
         tell(&talk, metrics);
         true
     });
-    let learned = learned.map_err(Fault::new)?;
+    let learned = learned.map_err(|error| match &error {
+        SftError::Keep(folder) => super::training_folder::fault(&error, folder),
+        _ => Fault::new(&error),
+    })?;
     talk.finish();
     let best =
         LanguagePolicy::load(&args.out.join("best"), args.device.into(), Learning::Nothing).map_err(Fault::new)?;
@@ -88,6 +92,7 @@ fn settings(args: &SftArgs) -> Result<SftSettings, Fault> {
 fn pairs(path: &Path, language: &Language) -> Result<Vec<Pair>, Fault> {
     let hint = "`lemon teach --out FILE` writes such a file, one pair to a line";
     let at = |error: &dyn std::fmt::Display| Fault::new(format!("{}: {error}", path.display())).hint(hint);
+    need_plain_file(path)?;
     let file = File::open(path).map_err(|error| at(&error))?;
     pair::read(BufReader::new(file), language).map_err(|error| at(&error))
 }

@@ -32,6 +32,9 @@ struct BatchMeta {
     started_with: Option<StartedWith>,
     seed: u64,
     width: usize,
+    /// Lines of the file that are no tasks.
+    #[serde(default)]
+    skipped: usize,
 }
 
 pub async fn run(
@@ -60,13 +63,26 @@ pub async fn run(
         started_with: prepared.meta.started_with.clone(),
         seed: args.seed.or(config.run.seed).unwrap_or(0),
         width: args.width.or(config.run.width).unwrap_or(WIDTH),
+        skipped: faults.len(),
     };
     let batch = format!("b-{}", fresh_id());
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
     let record = serde_json::to_string(&meta).unwrap_or_default();
     prepared.store.claim_batch(&batch)?.wait().await?;
     prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
-    work(args, prepared, &BatchRow { batch, meta: String::new(), tasks }, meta.seed, meta.width, cancel).await
+    let batch = BatchRow { batch, meta: String::new(), tasks };
+    let code = work(args, prepared, &batch, meta.seed, meta.width, cancel).await?;
+    Ok(strict(args, code, meta.skipped))
+}
+
+/// The exit code, where lines that were skipped count as failures if that was asked for.
+fn strict(args: &RunArgs, code: u8, skipped: usize) -> u8 {
+    if !args.strict || skipped == 0 {
+        return code;
+    }
+    let lines = if skipped == 1 { "line was" } else { "lines were" };
+    eprintln!("{skipped} {lines} skipped, which --strict counts as a failure");
+    code.max(1)
 }
 
 pub async fn resume(
@@ -93,7 +109,8 @@ pub async fn resume(
         started_with: meta.started_with,
     };
     let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
-    work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await
+    let code = work(args, prepared, &batch, meta.seed, args.width.unwrap_or(meta.width), cancel).await?;
+    Ok(strict(args, code, meta.skipped))
 }
 
 async fn work(

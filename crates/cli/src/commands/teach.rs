@@ -3,7 +3,7 @@
 use crate::args::policy::{AimName, TeachArgs, TeacherName};
 use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
 use crate::config::Config;
-use crate::fault::Fault;
+use crate::fault::{Fault, read_file};
 use crate::setup::Staff;
 use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
@@ -119,7 +119,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
 
 /// The team of a file, with the ids and the order of references that models learn.
 fn given_team(path: &Path, language: &Language) -> Result<Spec, Fault> {
-    let text = std::fs::read_to_string(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    let text = read_file(path)?;
     let plan = validate(&text, language).map_err(|rejection| {
         let faults = diagnostic::explain(&rejection.diagnostics, &text, &path.display().to_string(), false);
         Fault::new(format!("the team is not valid\n{}", faults.trim_end()))

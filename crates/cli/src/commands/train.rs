@@ -58,6 +58,7 @@ pub fn recipe(name: &str) -> Result<Recipe, Fault> {
 
 /// A folder with a run in it is taken up only by somebody who says so.
 fn folder(args: &TrainArgs) -> Result<(), Fault> {
+    super::training_folder::open(&args.out)?;
     let begun = args.out.join("run.json").exists();
     match (begun, args.resume) {
         (true, false) => Err(Fault::new(format!("{} holds a training already", args.out.display()))
@@ -130,6 +131,7 @@ async fn learn(
     view.finish();
     let trained = trained.map_err(|error| {
         let hint = match &error {
+            TrainError::Keep(error) if error.hint().is_some() => error.hint().unwrap_or_default(),
             TrainError::WorkersGone { .. } => {
                 "nothing is lost: when they are back, the same command with --resume goes on"
             }

@@ -39,6 +39,27 @@ fn code_is_graded_by_running_it() {
     let result = output.ok().json();
     let right: Vec<_> = result["items"].as_array().unwrap().iter().map(|item| item["correct"].clone()).collect();
     assert_eq!(right, [true, false, false, false]);
+    let reasons: Vec<_> = result["items"].as_array().unwrap().iter().map(|item| item["reason"].as_str()).collect();
+    assert_eq!(reasons[0], None);
+    assert!(reasons[1..].iter().all(|reason| reason.is_some_and(|reason| !reason.is_empty())), "{reasons:?}");
+    assert!(reasons[3].unwrap().contains("found no answer in the reply"), "{reasons:?}");
+}
+
+#[test]
+fn a_reason_says_what_is_wrong() {
+    let sample = include_str!("../../../task/samples/gsm8k/test.jsonl");
+    let problem: Value = serde_json::from_str(sample.lines().next().unwrap()).unwrap();
+    let gold = problem["answer"].as_str().unwrap().rsplit("#### ").next().unwrap().to_owned();
+    let replied = [format!("Answer: {gold}"), "Answer: 123456".to_owned(), "I do not know.".to_owned()];
+    let lines = replies(&replied.map(|reply| json!({"item": 0, "reply": reply}))) + "nonsense\n";
+    let folder = Folder::new().file("replies.jsonl", lines);
+    let result = folder.lemon(&["grade", "--set", "gsm8k", "--replies", "replies.jsonl", "--json"]).ok().json();
+    let reasons: Vec<_> = result["items"].as_array().unwrap().iter().map(|item| item["reason"].clone()).collect();
+    let wrong =
+        [format!("expected {gold}, found \"123456\""), format!("expected {gold}, found no answer in the reply")];
+    assert_eq!(reasons, [Value::Null, wrong[0].clone().into(), wrong[1].clone().into()]);
+    assert_eq!(result["skipped"][0]["line"], 4);
+    assert!(result["skipped"][0]["reason"].as_str().unwrap().starts_with("not {item, reply}"));
 }
 
 #[test]

@@ -110,3 +110,66 @@ fn a_budget_is_one_task_s() {
     assert!(lines.iter().all(|line| line["calls"] == 1 && line["stop_reason"] == "call_budget"), "{lines:?}");
     assert_eq!(endpoint.calls(), 2);
 }
+
+#[test]
+fn skipped_lines_are_a_failure_if_that_is_asked_for() {
+    let folder =
+        Folder::with_pair().file("tasks.jsonl", TASKS).file("good.jsonl", "{\"question\": \"What is 1 + 1?\"}\n");
+    let strict = [&SCRIPTED[..], &["--strict"]].concat();
+    folder.lemon(&SCRIPTED).ok();
+    let ran = folder.lemon(&strict).code(1);
+    assert!(ran.stderr.ends_with("6 lines were skipped, which --strict counts as a failure\n"), "{}", ran.stderr);
+    // The tasks that there are were run all the same.
+    assert_eq!(ran.stdout.lines().count(), 3);
+    let batch = ran.stderr.split("--resume ").nth(1).unwrap().split('`').next().unwrap();
+    folder.lemon(&["run", "--resume", batch, "--strict"]).code(1);
+    folder.lemon(&["run", "--resume", batch]).ok();
+    let good: Vec<&str> = strict.iter().map(|word| if *word == "tasks.jsonl" { "good.jsonl" } else { word }).collect();
+    folder.lemon(&good).ok();
+}
+
+/// Some editors begin a file with a mark of its byte order.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_task() {
+    let tasks = "\u{feff}{\"id\": \"first\", \"question\": \"What is 1 + 1?\"}\n{\"id\": \"second\", \"question\": \"And 2 + 2?\"}\n";
+    let folder = Folder::with_pair()
+        .file("tasks.jsonl", tasks)
+        .file("script.toml", format!("\u{feff}{}", crate::common::SCRIPT))
+        .file("pair.yaml", format!("\u{feff}{}", crate::common::PAIR));
+    let lines = folder.lemon(&[&SCRIPTED[..], &["--strict", "--json"]].concat()).ok().json_lines();
+    assert_eq!(lines.iter().map(|line| line["task_id"].clone()).collect::<Vec<_>>(), ["first", "second"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_plain_file_is_refused_at_once() {
+    let folder = Folder::with_pair().file("folder/x", "");
+    assert!(std::process::Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", folder.path("zero")).unwrap();
+    for (name, kind) in [
+        ("pipe", "a device or a pipe"),
+        ("zero", "a device or a pipe"),
+        ("/dev/zero", "a device"),
+        ("folder", "a folder"),
+    ] {
+        let words = format!("{name} is {kind}");
+        let refused = |args: &[&str]| {
+            let ran = folder.lemon(args).code(2);
+            let has = |word: &str| ran.stderr.contains(word);
+            assert!(has(&words) && has("a plain file was expected") && has("hint: name a file"), "{}", ran.stderr);
+        };
+        refused(&["run", "--tasks", name]);
+        refused(&["run", "--spec", name, "What is 1 + 1?"]);
+        refused(&["validate", name]);
+        refused(&["run", "--workers", "replay", "--cassette", name, "--spec", "pair.yaml", "What is 1 + 1?"]);
+        refused(&["--config", name, "run", "What is 1 + 1?"]);
+        refused(&["grade", "--set", "gsm8k", "--replies", name]);
+        refused(&["sft", "--data", name, "--model", "new", "--out", "taught"]);
+        refused(&["train", "--recipe", name, "--out", "trained"]);
+    }
+    // Sets of tasks.
+    std::fs::create_dir_all(folder.path("data/gsm8k")).unwrap();
+    std::fs::rename(folder.path("pipe"), folder.path("data/gsm8k/test.jsonl")).unwrap();
+    let ran = folder.lemon(&["grade", "--set", "gsm8k", "--data", "data", "--replies", "script.toml"]).code(2);
+    ran.complains(&["test.jsonl: it is no plain file"]);
+}

@@ -142,3 +142,57 @@ fn train_and_ablate_commands() {
     assert!(folder.read("rows.jsonl").lines().count() == 8);
     snapshot!("train_commands", text);
 }
+
+/// A second process is refused as long as the first lives, however that ends.
+#[test]
+fn one_process_at_a_time_trains_in_a_folder() {
+    let folder = Folder::new().file("table.toml", TABLE.replace("steps = 3", "steps = 100000"));
+    let train = ["train", "--recipe", "table.toml", "--out", "run", "--quiet"];
+    let mut first = folder.start(&train);
+    wait_until("a step is taken", || folder.path("run/checkpoint-00000001").exists());
+    let second = folder.lemon(&[&train[..], &["--resume"]].concat()).code(2);
+    second.complains(&["another process is training in run", "hint: wait for that process"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut third = folder.start(&[&train[..], &["--resume"]].concat());
+    let last = || {
+        let steps = std::fs::read_dir(folder.path("run")).unwrap().flatten();
+        steps.filter_map(|it| it.file_name().to_str()?.strip_prefix("checkpoint-")?.parse::<u64>().ok()).max()
+    };
+    let before = last();
+    wait_until("training goes on", || last() > before || third.try_wait().unwrap().is_some());
+    assert!(third.try_wait().unwrap().is_none());
+    third.kill().unwrap();
+    third.wait().unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_said_and_the_one_before_is_used() {
+    let folder = Folder::new().file("table.toml", TABLE);
+    let train = ["train", "--recipe", "table.toml", "--out"];
+    folder.lemon(&[&train[..], &["whole"]].concat()).ok();
+    folder.lemon(&[&train[..], &["run"]].concat()).ok();
+    let path = folder.path("run/checkpoint-00000003/fields.json");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let ran = folder.lemon(&[&train[..], &["run", "--resume"]].concat()).ok();
+    let words = "run/checkpoint-00000003 is damaged: fields.json is not what was written; it is put aside";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    for file in ["metrics.jsonl", "summary.json", "checkpoint-00000003/fields.json"] {
+        assert_eq!(folder.read(&format!("run/{file}")), folder.read(&format!("whole/{file}")), "{file}");
+    }
+}
+
+#[test]
+fn a_folder_of_others_is_not_trained_in() {
+    let folder = Folder::new().file("table.toml", TABLE).file("photos/cat.jpg", "meow").file("pairs.jsonl", "");
+    let ran = folder.lemon(&["train", "--recipe", "table.toml", "--out", "photos"]).code(2);
+    ran.complains(&["photos is no folder of a training run: it holds cat.jpg", "hint: name an empty folder"]);
+    folder
+        .lemon(&["sft", "--data", "pairs.jsonl", "--model", "new", "--out", "photos"])
+        .code(2)
+        .complains(&["it holds cat.jpg"]);
+    folder.lemon(&["pretrain", "--size", "small", "--out", "photos"]).code(2).complains(&["it holds cat.jpg"]);
+    assert_eq!(std::fs::read_dir(folder.path("photos")).unwrap().count(), 1);
+}

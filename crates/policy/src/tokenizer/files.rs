@@ -102,7 +102,9 @@ impl Files {
         let Some(source) = chat_template(&self.settings["chat_template"]) else { return Ok(None) };
         let word = |key: &str| self.special(key).unwrap_or_default().to_owned();
         let template = Template::new(source, word("bos_token"), word("eos_token"));
-        template.map(Some).map_err(|error| malformed(&self.folder.join(SETTINGS), format!("chat_template: {error:#}")))
+        template
+            .map(Some)
+            .map_err(|error| malformed(&self.folder.join(SETTINGS), format!("chat_template: {}", error.0)))
     }
 
     /// A special token by its role: written as a text, or as an object with its properties.

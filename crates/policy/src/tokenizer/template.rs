@@ -1,15 +1,18 @@
 //! How a conversation is written: the model's own template, which never sees what the messages say.
 
-use super::Message;
+use super::guard::on_own_stack;
+use super::jinja::{self, Objection, Variables};
+use super::{Message, Role};
 use crate::PolicyError;
-use minijinja::value::{Value, ValueKind, from_args};
-use minijinja::{Environment, Error, ErrorKind, State, context};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A template, ready to be rendered.
 pub(super) struct Template {
-    environment: Environment<'static>,
+    source: String,
     begin: String,
     end: String,
+    /// What it made of conversations so far. It sees their roles only, so that equal roles are written alike.
+    known: Mutex<Vec<(Vec<Role>, Arc<str>)>>,
 }
 
 /// A part of a conversation.
@@ -21,7 +24,8 @@ pub(super) enum Piece<'m> {
     Content(&'m str),
 }
 
-const NAME: &str = "chat";
+/// How many conversations of different roles are kept.
+const MOST_KNOWN: usize = 32;
 
 /// A message's place in the rendered text, by its number between these. They are of no alphabet, and the messages that
 /// could hold them are not rendered.
@@ -30,32 +34,43 @@ const CLOSE: char = '\u{e0f1}';
 
 impl Template {
     /// Reads a template; `begin` and `end` are the tokens it may want to write around a text.
-    pub(super) fn new(source: &str, begin: String, end: String) -> Result<Template, Error> {
-        let mut environment = Environment::new();
-        // As the `transformers` library sets up its own.
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment.set_unknown_method_callback(python_method);
-        environment.add_function("raise_exception", raise_exception);
-        environment.add_function("strftime_now", strftime_now);
-        environment.add_template_owned(NAME, source.to_owned())?;
-        Ok(Template { environment, begin, end })
+    pub(super) fn new(source: &str, begin: String, end: String) -> Result<Template, Objection> {
+        on_own_stack(|| jinja::check(source)).map_err(Objection).flatten()?;
+        Ok(Template { source: source.to_owned(), begin, end, known: Mutex::default() })
     }
 
     /// The conversation up to where the model speaks.
     pub(super) fn pieces<'m>(&self, messages: &'m [Message]) -> Result<Vec<Piece<'m>>, PolicyError> {
-        let shown = messages.iter().enumerate().map(|(number, message)| {
-            context! { role => message.role, content => format!("{OPEN}{number}{CLOSE}") }
-        });
-        let variables = context! {
-            messages => shown.collect::<Vec<_>>(),
-            add_generation_prompt => true,
-            bos_token => self.begin,
-            eos_token => self.end,
-        };
-        let rendered = self.environment.get_template(NAME).and_then(|template| template.render(variables));
-        let text = rendered.map_err(|error| PolicyError::Request(format!("the chat template failed: {error:#}")))?;
-        Ok(split(&text, messages))
+        let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+        let known = self.known().iter().find(|(other, _)| *other == roles).map(|(_, text)| text.clone());
+        if let Some(text) = known {
+            return Ok(split(&text, messages));
+        }
+        match on_own_stack(|| self.render(&roles)).map_err(Objection).flatten() {
+            Ok(text) => Ok(split(&self.keep(roles, text), messages)),
+            Err(Objection(fact)) => Err(PolicyError::Request(format!("the chat template failed: {fact}"))),
+        }
+    }
+
+    fn render(&self, roles: &[Role]) -> Result<String, Objection> {
+        let shown = |(number, role): (usize, &Role)| (role.name(), format!("{OPEN}{number}{CLOSE}"));
+        let messages: Vec<_> = roles.iter().enumerate().map(shown).collect();
+        jinja::render(&self.source, &Variables { messages: &messages, begin: &self.begin, end: &self.end })
+    }
+
+    fn keep(&self, roles: Vec<Role>, text: String) -> Arc<str> {
+        let text: Arc<str> = text.into();
+        let mut known = self.known();
+        if known.len() >= MOST_KNOWN {
+            known.remove(0);
+        }
+        known.push((roles, text.clone()));
+        text
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Vec<(Vec<Role>, Arc<str>)>> {
+        // A list of texts is whole whatever happened to another thread that held it.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,60 +88,4 @@ fn split<'m>(text: &str, messages: &'m [Message]) -> Vec<Piece<'m>> {
         }
     }
     pieces
-}
-
-fn raise_exception(fact: String) -> Result<String, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, fact))
-}
-
-/// A day that never changes: a prompt that depends on when it was made could not be made again.
-fn strftime_now(format: String) -> String {
-    let day = [("%Y", "2025"), ("%m", "01"), ("%d", "01"), ("%b", "Jan"), ("%B", "January"), ("%y", "25")];
-    day.iter().fold(format, |text, (field, value)| text.replace(field, value))
-}
-
-/// The methods of Python's strings and mappings that templates use.
-fn python_method(state: &State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    match value.kind() {
-        ValueKind::String => string_method(value.as_str().unwrap_or_default(), method, arguments),
-        ValueKind::Map => mapping_method(state, value, method, arguments),
-        _ => Err(ErrorKind::UnknownMethod.into()),
-    }
-}
-
-fn string_method(text: &str, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    let trimmed = |left: bool, right: bool| -> Result<Value, Error> {
-        let (characters,): (Option<String>,) = from_args(arguments)?;
-        let strip = |it: char| characters.as_ref().map_or(it.is_whitespace(), |characters| characters.contains(it));
-        let text = if left { text.trim_start_matches(strip) } else { text };
-        Ok(Value::from(if right { text.trim_end_matches(strip) } else { text }))
-    };
-    let one = || -> Result<&str, Error> { from_args::<(&str,)>(arguments).map(|(one,)| one) };
-    match method {
-        "strip" => trimmed(true, true),
-        "lstrip" => trimmed(true, false),
-        "rstrip" => trimmed(false, true),
-        "startswith" => Ok(Value::from(text.starts_with(one()?))),
-        "endswith" => Ok(Value::from(text.ends_with(one()?))),
-        "upper" => Ok(Value::from(text.to_uppercase())),
-        "lower" => Ok(Value::from(text.to_lowercase())),
-        "split" => Ok(text.split(one()?).map(Value::from).collect()),
-        "replace" => {
-            let (old, new): (&str, &str) = from_args(arguments)?;
-            Ok(Value::from(text.replace(old, new)))
-        }
-        _ => Err(ErrorKind::UnknownMethod.into()),
-    }
-}
-
-fn mapping_method(state: &State, mapping: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
-    match method {
-        "items" => state.apply_filter("items", std::slice::from_ref(mapping)),
-        "get" => {
-            let (key, default): (Value, Option<Value>) = from_args(arguments)?;
-            let found = mapping.get_item(&key)?;
-            Ok(if found.is_undefined() { default.unwrap_or(Value::from(())) } else { found })
-        }
-        _ => Err(ErrorKind::UnknownMethod.into()),
-    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 mod grammar;
+mod hostile;
 mod spans;
 mod table;
 mod tokenizer;
