@@ -448,7 +448,7 @@ pub enum BenchCommand {
         json: bool,
     },
     /// Compare answers with one plain call to the same model, question by question
-    Answers(AnswersArgs),
+    Answers(Box<AnswersArgs>),
     /// The fake endpoint, in a process of its own
     #[command(hide = true)]
     Serve {

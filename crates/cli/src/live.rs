@@ -1,15 +1,17 @@
 //! What a person sees while a run goes: the team live on a terminal, plain lines elsewhere.
 
+mod growing;
 pub mod learning;
 mod lines;
 pub mod train;
 mod view;
 
-use crate::args::WorkerKind;
+use crate::args::{RunArgs, WorkerKind};
 use crate::commands::run::Prepared;
 use console::Term;
-use lemon_exec::Observer;
+use lemon_exec::{Observer, OnDelta};
 use lemon_trace::{Event, Header, Trace};
+use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -38,8 +40,8 @@ pub struct Live {
 
 impl Talk {
     /// Begins to talk, in the way that suits whoever listens. A run that begins has a question.
-    pub fn start(quiet: bool, prepared: &Prepared, question: Option<&str>) -> Self {
-        if quiet {
+    pub fn start(args: &RunArgs, prepared: &Prepared, question: Option<&str>) -> Self {
+        if args.quiet {
             return Talk::Silent;
         }
         if prepared.kind == WorkerKind::Scripted {
@@ -54,6 +56,10 @@ impl Talk {
             if !attended {
                 eprintln!("{}", lines::writing(0.0));
             }
+        }
+        // Where the answer goes to a file or a program, nobody waits for it here.
+        if attended && !args.json && std::io::stdout().is_terminal() {
+            view.show_growing(prepared.language.clone());
         }
         let view = Arc::new(Mutex::new(view));
         if !attended {
@@ -107,6 +113,15 @@ impl Talk {
                 }))
             }
         }
+    }
+
+    /// What the run calls for each piece of a reply.
+    pub fn on_delta(&self) -> Option<OnDelta> {
+        let Talk::Live(live) = self else { return None };
+        let view = live.view.clone();
+        Some(Arc::new(move |_: &Header, agent: &str, piece: &str| {
+            view.lock().unwrap_or_else(PoisonError::into_inner).hear(agent, piece);
+        }))
     }
 
     /// Takes in what happened before this process.

@@ -161,7 +161,7 @@ async fn one(
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
     let store = || setup::store(config, cli.store.as_deref());
-    let prepared = prepare(config, args, Before::default(), &[question], store).await?;
+    let mut prepared = prepare(config, args, Before::default(), &[question], store).await?;
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
         task_id: run_id.clone(),
@@ -170,7 +170,8 @@ async fn one(
         seed: args.seed.or(config.run.seed).unwrap_or(0),
         meta: prepared.meta.clone(),
     };
-    let talk = Talk::start(args.quiet, &prepared, Some(question));
+    let talk = Talk::start(args, &prepared, Some(question));
+    prepared.runner.on_delta = talk.on_delta();
     let trace = prepared.runner.run(&job, cancel, talk.observer()).await;
     talk.finish();
     conclude(args, &prepared, &trace?)
@@ -198,9 +199,10 @@ async fn resume(
         form: meta.form,
         started_with: meta.started_with,
     };
-    let prepared = prepare(config, args, before, &[], || Ok(store)).await?;
+    let mut prepared = prepare(config, args, before, &[], || Ok(store)).await?;
     let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
-    let talk = Talk::start(args.quiet, &prepared, None);
+    let talk = Talk::start(args, &prepared, None);
+    prepared.runner.on_delta = talk.on_delta();
     talk.catch_up(&trace);
     let trace = match args.go_on {
         true => prepared.runner.go_on(trace, &meta, cancel, talk.observer()).await,

@@ -1,9 +1,12 @@
 //! The team as it stands, drawn as lines of text. Pure: events in, lines out.
 
+use super::growing::Growing;
 use crate::one_line;
 use console::{Style, measure_text_width, truncate_str};
 use lemon_exec::Budget;
+use lemon_spec::Language;
 use lemon_trace::{AgentStatus, Event, EventKind, Header, ORCHESTRATOR, Spend, StopReason};
+use std::sync::Arc;
 
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -17,6 +20,8 @@ pub struct TeamView {
     writing: bool,
     t: f64,
     stop: Option<StopReason>,
+    /// The reply that will be the answer, where it is shown.
+    growing: Option<Growing>,
 }
 
 struct AgentView {
@@ -50,7 +55,13 @@ impl TeamView {
             writing: false,
             t: 0.0,
             stop: None,
+            growing: None,
         }
+    }
+
+    /// Shows the reply that will be the answer while it is written.
+    pub fn show_growing(&mut self, language: Arc<Language>) {
+        self.growing = Some(Growing::new(language));
     }
 
     /// A team is being written for this question, before there is an event that says so.
@@ -64,6 +75,13 @@ impl TeamView {
         self.writing
     }
 
+    /// Takes in a piece of an agent's reply.
+    pub fn hear(&mut self, agent: &str, piece: &str) {
+        if let Some(growing) = &mut self.growing {
+            growing.hear(agent, piece);
+        }
+    }
+
     /// Takes in an event.
     pub fn note(&mut self, header: &Header, event: &Event) {
         if self.run_id.is_empty() {
@@ -72,6 +90,9 @@ impl TeamView {
         }
         self.spent += event.spend;
         self.t = event.t;
+        if let Some(growing) = &mut self.growing {
+            growing.note(event);
+        }
         match &event.kind {
             EventKind::Decision { .. } | EventKind::Rejection { .. } => self.writing = false,
             EventKind::Delegate { to, .. } if to == ORCHESTRATOR => self.writing = true,
@@ -140,6 +161,10 @@ impl TeamView {
         if self.writing {
             let spinner = SPINNER.get(tick % SPINNER.len()).copied().unwrap_or_default();
             lines.push(format!("  {} writing the team…", Style::new().for_stderr().yellow().apply_to(spinner)));
+        }
+        if let Some(growing) = self.growing.as_ref().filter(|_| !last) {
+            let room = rows.saturating_sub(lines.len() + 3);
+            lines.extend(growing.lines(room, columns).into_iter().map(|line| format!("  {line}")));
         }
         lines.push(self.totals_at(if self.stop.is_some() { self.t } else { self.t.max(now) }));
         lines.into_iter().map(|line| truncate_str(&line, columns.saturating_sub(1).max(20), "…").into_owned()).collect()
