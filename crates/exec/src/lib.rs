@@ -7,6 +7,7 @@
 pub mod answer;
 mod call;
 mod driver;
+mod forecast;
 mod ledger;
 mod memory;
 pub mod orchestrator;
@@ -14,6 +15,7 @@ mod prompt;
 mod recorder;
 mod resume;
 mod settings;
+mod shared;
 mod state;
 pub mod store;
 mod tokens;
@@ -21,11 +23,13 @@ pub mod worker;
 mod write;
 
 pub use driver::{Job, RunError, Runner};
+pub use forecast::{CallForecast, Fit, Forecast, LIKELY_REPLY, forecast_call};
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
 pub use settings::{OnParentFailure, Retry, Settings};
+pub use shared::{BudgetMet, Commit, SharedBudget};
 pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
 pub use worker::{Backend, Clock, Level, Worker};
 
