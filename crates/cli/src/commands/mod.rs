@@ -11,6 +11,7 @@ pub mod eval;
 pub mod grade;
 pub mod init;
 pub mod models;
+pub mod plan;
 pub mod policy;
 pub mod pretrain;
 pub mod run;

@@ -19,6 +19,7 @@ mod interrupted;
 mod key;
 mod live;
 mod models;
+mod plan;
 mod policy;
 mod pretrain;
 mod prompted;
