@@ -11,6 +11,7 @@ mod live;
 mod models;
 mod result;
 mod setup;
+mod spending;
 mod workers;
 
 use args::{Cli, Command};

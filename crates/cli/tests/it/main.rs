@@ -28,6 +28,7 @@ mod results;
 mod send;
 mod specs;
 mod tasks;
+mod together;
 mod train;
 mod usage;
 mod workers;
