@@ -40,6 +40,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Run a task, or many
     Run(Box<RunArgs>),
+    /// Write the team of a task and say what running it can cost at most; nothing is sent to the workers
+    Plan(Box<RunArgs>),
     /// Check a specification and say everything that is wrong with it
     Validate(ValidateArgs),
     /// Print the JSON Schema of specifications, for endpoints with structured output
@@ -161,6 +163,12 @@ pub struct RunArgs {
     /// The form of the answer: open, short, choice, number, code or json [default: as the question reads]
     #[arg(long, value_name = "FORM")]
     pub form: Option<lemon_exec::Form>,
+    /// Write the team and say what it can cost at most, as `lemon plan` does; nothing is sent to the workers
+    #[arg(long, conflicts_with_all = ["tasks", "resume", "record"])]
+    pub dry_run: bool,
+    /// With `lemon plan` or --dry-run: have the team written even where that takes a paid call to a model
+    #[arg(long, conflicts_with_all = ["tasks", "resume", "record"])]
+    pub write: bool,
     /// Take a run or a batch of tasks up again; `last` is the newest run
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,

@@ -16,6 +16,7 @@ mod live;
 mod models;
 mod result;
 mod setup;
+mod spending;
 mod started;
 mod workers;
 
@@ -51,6 +52,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Init(args) => commands::init::init(args),
         Command::Doctor(args) => commands::doctor::doctor(cli, args),
         Command::Run(args) => commands::run::run(cli, args),
+        Command::Plan(args) => commands::plan::plan(cli, args),
         Command::Validate(args) => commands::validate::validate(cli, args),
         Command::Schema(args) => commands::schema::schema(cli, args),
         Command::Edits(args) => commands::edits::edits(cli, args),

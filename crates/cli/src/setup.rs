@@ -418,14 +418,8 @@ pub fn settings(config: &Config, args: &RunArgs, kind: WorkerKind) -> Result<Set
         seconds: args.timeout.or(file.seconds),
     };
     let levels = capacities(config, &args.endpoints);
-    if let (Some(_), Some((name, _))) =
-        (budget.usd, levels.iter().find(|(_, level)| level.price.is_none() && level.local.is_none()))
-    {
-        return Err(Fault::new(format!("a budget in US dollars cannot be kept: capacity `{name}` has no price"))
-            .hint(format!("add `price = {{ input = …, output = … }}` (USD per million tokens) to [capacity.{name}]")));
-    }
-    if budget.usd.is_some() && levels.is_empty() {
-        return Err(Fault::new("a budget in US dollars cannot be kept: no capacity has a price"));
+    if budget.usd.is_some() {
+        check_prices(&levels)?;
     }
     let usual = Settings::default();
     // Scripts and cassettes cost nothing, and a recording must see every call.
@@ -441,7 +435,24 @@ pub fn settings(config: &Config, args: &RunArgs, kind: WorkerKind) -> Result<Set
         retry: run.retry,
         least_reply_tokens: run.least_reply_tokens.unwrap_or(usual.least_reply_tokens).max(1),
         reuse,
+        shared: None,
     })
+}
+
+/// Whether a budget in US dollars can be kept.
+///
+/// # Errors
+/// A level has no price.
+pub fn check_prices(levels: &[(String, Capacity)]) -> Result<(), Fault> {
+    let fact = "a budget in US dollars cannot be kept";
+    if let Some((name, _)) = levels.iter().find(|(_, level)| level.price.is_none() && level.local.is_none()) {
+        return Err(Fault::new(format!("{fact}: capacity `{name}` has no price"))
+            .hint(format!("add `price = {{ input = …, output = … }}` (USD per million tokens) to [capacity.{name}]")));
+    }
+    match levels.is_empty() {
+        true => Err(Fault::new(format!("{fact}: no capacity has a price"))),
+        false => Ok(()),
+    }
 }
 
 /// Where the store is: flag or environment, then file, then beside the user.

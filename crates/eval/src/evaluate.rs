@@ -100,6 +100,18 @@ impl Work {
         self.contestants.len() * self.seeds.len() * self.cases.len()
     }
 
+    /// The positions in the order they are run: by seed, then item, then method. So an evaluation that ends early has every
+    /// method on the items it got to. Positions themselves never change: runs on record are found by them.
+    fn order(&self) -> impl Iterator<Item = usize> + use<> {
+        let (methods, seeds, cases) = (self.contestants.len(), self.seeds.len(), self.cases.len());
+        let position = move |place: usize| {
+            let (item, method) = (place / methods.max(1), place % methods.max(1));
+            // `item` counts through all cases of the first seed, then of the next.
+            method * seeds * cases + item
+        };
+        (0..self.runs()).map(position)
+    }
+
     /// Contestant, seed and case of the run at a position.
     fn at(&self, position: usize) -> Option<(&Contestant, u64, usize)> {
         let case = position % self.cases.len().max(1);
@@ -127,10 +139,24 @@ impl Evaluator {
             let run = tokio::spawn(async move { evaluator.score(&work, position, &cancel).await });
             async move { run.await.unwrap_or_else(|error| Err(EvalError::BrokeOff(error.to_string()))) }
         };
-        let mut ends = stream::iter(0..work.runs()).map(one).buffer_unordered(work.width.max(1));
+        let mut ends = stream::iter(work.order()).map(one).buffer_unordered(work.width.max(1));
         while let Some(row) = ends.next().await {
             if let Some(row) = row? {
                 on_row(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters what the runs of this work that are on record have spent into the budget they share.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn enter_spent(&self, work: &Work) -> Result<(), EvalError> {
+        let (Some(store), Some(shared)) = (&self.store, &self.settings.shared) else { return Ok(()) };
+        for position in 0..work.runs() {
+            if let Some(run_id) = store.run_of_task(&work.eval_id, position)? {
+                shared.enter_run(&store.trace(&run_id)?, &self.backend.levels);
             }
         }
         Ok(())

@@ -5,16 +5,19 @@ mod method;
 mod pair;
 pub(crate) mod runs;
 
-use crate::{Evaluation, Row};
+use crate::{Evaluation, Row, SetUp};
 use runs::Item;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What an evaluation came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How it was set up.
     pub set_up: crate::SetUp,
+    /// What is missing, where something is: then only what every method ran is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
     /// The methods, in the order asked for, over all sets.
     pub methods: Vec<MethodReport>,
     /// The same for each set alone; empty where there is only one.
@@ -23,16 +26,29 @@ pub struct Report {
     pub pairs: Vec<PairReport>,
 }
 
+/// An evaluation that is not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partial {
+    /// Runs there are.
+    pub runs: usize,
+    /// Runs there would be.
+    pub of: usize,
+    /// Runs of each method that are compared: those on items and seeds that every method has. 0: there are none, and each
+    /// method is told by what it has.
+    pub compared: usize,
+}
+
 impl Report {
     /// What the rows come to. They may be in any order, and some may be missing: methods without a run are left out, and
-    /// a pair is made of what both ran.
+    /// the others are compared on what all of them ran.
     pub fn new(evaluation: &Evaluation) -> Report {
         let (set_up, training) = (&evaluation.set_up, &evaluation.training);
-        let runs = runs::by_method(&evaluation.rows, Item::by_position);
+        let (partial, rows) = comparable(evaluation);
+        let runs = runs::by_method(rows.iter().copied(), Item::by_position);
         let methods = in_order(&set_up.methods, runs);
 
         let mut by_set: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-        for row in &evaluation.rows {
+        for row in rows {
             by_set.entry(&row.set).or_default().push(row);
         }
         let sets = if by_set.len() > 1 { in_order(&set_up.sets, by_set) } else { Vec::new() };
@@ -42,11 +58,33 @@ impl Report {
         };
         Report {
             set_up: set_up.clone(),
+            partial,
             methods: method::reports(&methods, "", training),
             sets: sets.into_iter().map(set_report).collect(),
             pairs: pair::reports(&methods),
         }
     }
+}
+
+/// What is missing, and the rows that are compared: all of them, or those on items and seeds that every method has.
+fn comparable(evaluation: &Evaluation) -> (Option<Partial>, Vec<&Row>) {
+    let SetUp { methods, seeds, items, .. } = &evaluation.set_up;
+    let of = methods.len().saturating_mul(seeds.len()).saturating_mul(*items);
+    let mut methods_by_place: BTreeMap<(&str, usize, u64), BTreeSet<&str>> = BTreeMap::new();
+    for row in &evaluation.rows {
+        methods_by_place.entry((&row.set, row.item, row.seed)).or_default().insert(&row.method);
+    }
+    let runs: usize = methods_by_place.values().map(BTreeSet::len).sum();
+    let all = || evaluation.rows.iter().collect();
+    if runs >= of {
+        return (None, all());
+    }
+    let present = evaluation.rows.iter().map(|row| &row.method).collect::<BTreeSet<_>>().len();
+    methods_by_place.retain(|_, methods| methods.len() == present);
+    let compared = methods_by_place.len();
+    let shared = |row: &&Row| methods_by_place.contains_key(&(&*row.set, row.item, row.seed));
+    let rows = if compared == 0 { all() } else { evaluation.rows.iter().filter(shared).collect() };
+    (Some(Partial { runs, of, compared }), rows)
 }
 
 /// What was found under each name: first the names asked for, in that order, then any others.

@@ -195,3 +195,25 @@ async fn what_is_on_record_is_not_run_again() {
         assert_eq!(again, all);
     }
 }
+
+/// Methods take turns item by item: whenever an evaluation ends, all have been asked the same questions.
+#[tokio::test]
+async fn an_evaluation_that_ends_early_leaves_pairs() {
+    let methods = ["vanilla", "chain:2", "sc-cot:3"];
+    for cancelled_after in 1..=17 {
+        let study = Study::new(cases(&[SetName::Svamp], 3), rules(&methods), &[1, 2], Budget::default(), 1);
+        let rows = study.rows(cancelled_after).await;
+        assert_eq!(rows.len(), cancelled_after);
+        let of = |method: &str| -> Vec<(u64, usize)> {
+            let mut places: Vec<_> =
+                rows.iter().filter(|row| &*row.method == method).map(|row| (row.seed, row.item)).collect();
+            places.sort_unstable();
+            places
+        };
+        let whole = cancelled_after / methods.len();
+        for method in methods {
+            assert_eq!(of(method)[..whole], of("vanilla")[..whole], "{method} after {cancelled_after}");
+            assert!(of(method).len() - whole <= 1, "{method} after {cancelled_after}");
+        }
+    }
+}

@@ -77,7 +77,8 @@ pub enum RunError {
 pub(crate) struct Run<'a> {
     pub(crate) runner: &'a Runner,
     pub(crate) recorder: Recorder,
-    pub(crate) ledger_changed: Notify,
+    /// Something was given back: by this run, or by one that shares its budget.
+    pub(crate) ledger_changed: Arc<Notify>,
     // Std mutexes: they are held for arithmetic and never across an await.
     ledger: Mutex<Ledger>,
     in_flight: Mutex<HashMap<String, Reservation>>,
@@ -160,8 +161,8 @@ impl Runner {
         let run = Run {
             runner: self,
             recorder: Recorder::new(trace, self.backend.clock, self.store.clone(), observer),
-            ledger_changed: Notify::new(),
-            ledger: Mutex::new(Ledger::new(self.settings.budget)),
+            ledger_changed: self.settings.shared.as_ref().map(|shared| shared.changed()).unwrap_or_default(),
+            ledger: Mutex::new(Ledger::within(self.settings.budget, self.settings.shared.clone())),
             in_flight: Mutex::default(),
             recorded: Mutex::default(),
         };

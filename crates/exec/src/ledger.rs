@@ -1,10 +1,12 @@
 //! The one account of a run: tokens, money and calls are reserved before a call and settled after it.
 //!
-//! Pure arithmetic without clock or locks. The invariant, held by a property test: spent plus reserved never exceeds a
+//! Pure arithmetic without clock or locks, but for a budget that other runs share. The invariant, held by a property test: spent plus reserved never exceeds a
 //! limit, whatever the order of reservations and settlements, as long as no call costs more than it reserved.
 
+use crate::shared::SharedBudget;
 use lemon_trace::LimitKind;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The limits of one run. `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -56,7 +58,7 @@ pub struct Want {
 pub enum Verdict {
     /// Go ahead, within this.
     Granted(Reservation),
-    /// Not now: calls in flight may give some of theirs back.
+    /// Not now: calls in flight may give some of theirs back. Where a shared budget is used up, the run is cancelled instead.
     Wait,
     /// Never: too little is left and nothing is in flight.
     Exhausted {
@@ -80,6 +82,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// What its tokens cost.
+    pub(crate) fn price(&self) -> Price {
+        self.price
+    }
+
     /// All tokens reserved.
     pub fn tokens(&self) -> u64 {
         self.tokens_in + self.tokens_out
@@ -99,12 +106,18 @@ pub struct Ledger {
     spent_usd: f64,
     calls: u64,
     open: Vec<Reservation>,
+    shared: Option<Arc<SharedBudget>>,
 }
 
 impl Ledger {
     /// An account with nothing spent.
     pub fn new(budget: Budget) -> Self {
-        Ledger { budget, spent_tokens: 0, spent_usd: 0.0, calls: 0, open: Vec::new() }
+        Ledger::within(budget, None)
+    }
+
+    /// The same within a budget that other runs share: what is reserved here is reserved there too.
+    pub fn within(budget: Budget, shared: Option<Arc<SharedBudget>>) -> Self {
+        Ledger { budget, spent_tokens: 0, spent_usd: 0.0, calls: 0, open: Vec::new(), shared }
     }
 
     /// Asks for room for one call.
@@ -123,6 +136,9 @@ impl Ledger {
         }
         let granted =
             Reservation { tokens_in: want.tokens_in, tokens_out: fits.min(want.tokens_out), price: want.price };
+        if self.shared.as_ref().is_some_and(|shared| !shared.reserve(&granted)) {
+            return Verdict::Wait;
+        }
         self.calls += u64::from(!want.counted);
         self.open.push(granted);
         Verdict::Granted(granted)
@@ -132,6 +148,9 @@ impl Ledger {
     pub fn settle(&mut self, reservation: Reservation, tokens_in: u64, tokens_out: u64) {
         if let Some(at) = self.open.iter().position(|open| *open == reservation) {
             self.open.swap_remove(at);
+            if let Some(shared) = &self.shared {
+                shared.settle(reservation, tokens_in, tokens_out);
+            }
         }
         self.spend(tokens_in.saturating_add(tokens_out), reservation.price.usd(tokens_in, tokens_out));
     }
@@ -153,6 +172,23 @@ impl Ledger {
     /// Enters calls made before this process took the run up.
     pub fn count_calls(&mut self, calls: u64) {
         self.calls += calls;
+    }
+
+    /// The limits.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Tokens and US dollars spent or reserved.
+    pub(crate) fn committed(&self) -> (u64, f64) {
+        let held: u64 = self.open.iter().map(Reservation::tokens).sum();
+        let held_usd: f64 = self.open.iter().map(Reservation::usd).sum();
+        (self.spent_tokens.saturating_add(held), self.spent_usd + held_usd)
+    }
+
+    /// Tokens and US dollars spent.
+    pub fn spent(&self) -> (u64, f64) {
+        (self.spent_tokens, self.spent_usd)
     }
 
     /// Tokens neither spent nor reserved, if they are limited.

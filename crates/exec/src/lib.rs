@@ -7,6 +7,7 @@
 pub mod answer;
 mod call;
 mod driver;
+mod forecast;
 pub mod form;
 mod go_on;
 mod ledger;
@@ -16,6 +17,7 @@ mod prompt;
 mod recorder;
 mod resume;
 mod settings;
+mod shared;
 mod state;
 pub mod store;
 mod tokens;
@@ -23,12 +25,14 @@ pub mod worker;
 mod write;
 
 pub use driver::{Job, OnDelta, RunError, Runner};
+pub use forecast::{CallForecast, Fit, Forecast, LIKELY_REPLY, forecast_call};
 pub use form::Form;
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use memory::Memory;
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
 pub use settings::{OnParentFailure, Retry, Settings};
+pub use shared::{BudgetMet, Commit, SharedBudget};
 pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
 pub use worker::{Backend, Clock, Level, Worker};
 

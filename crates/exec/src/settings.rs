@@ -1,7 +1,9 @@
 //! How a run is carried out.
 
 use crate::ledger::Budget;
+use crate::shared::SharedBudget;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a run is carried out, whoever works in it.
@@ -21,6 +23,8 @@ pub struct Settings {
     pub least_reply_tokens: u64,
     /// Whether replies already on record answer the same call again.
     pub reuse: bool,
+    /// What these runs and others may spend together.
+    pub shared: Option<Arc<SharedBudget>>,
 }
 
 impl Default for Settings {
@@ -33,6 +37,7 @@ impl Default for Settings {
             retry: Retry::default(),
             least_reply_tokens: 64,
             reuse: true,
+            shared: None,
         }
     }
 }

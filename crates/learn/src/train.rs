@@ -171,6 +171,10 @@ pub async fn train(
     };
     if state.before.is_none() {
         let (look, teams) = look(ground, student, recipe, recipe.look.first_seeds).await?;
+        if ground.arena.cancel.is_cancelled() {
+            // Half a look is none; it is taken again when training goes on.
+            return Ok(state.trained(ground, End::Stopped));
+        }
         (state.before, state.first_teams) = (Some(look), teams);
         checkpoints.record(METRICS, &Metrics { look: Some(look), ..Metrics::default() })?;
         checkpoints.save(0, &state, |folder| student.save_state(folder))?;
@@ -191,6 +195,12 @@ pub async fn train(
             metrics.look = state.after;
         } else if recipe.look.every > 0 && state.step.is_multiple_of(recipe.look.every) {
             metrics.look = Some(look(ground, student, recipe, recipe.look.seeds).await?.0);
+        }
+        if metrics.look.is_some() && ground.arena.cancel.is_cancelled() {
+            // Half a look is none, and a step without its look would not end with the same bytes: both are taken again.
+            state.step -= 1;
+            end = Some(End::Stopped);
+            break;
         }
         checkpoints.record(METRICS, &metrics)?;
         let goes_on = watch(&metrics, &timing);
@@ -220,11 +230,11 @@ async fn step(
 
     let mut episodes = begin(ground, recipe, number);
     let played = stage.play(student, &mut episodes, rollouts.temperature).await?;
-    present(&episodes, number)?;
-    let groups: Vec<Vec<Episode>> = episodes.chunks(rollouts.group.max(1)).map(<[Episode]>::to_vec).collect();
     if ground.arena.cancel.is_cancelled() {
         return Ok((Metrics::default(), Timing::default()));
     }
+    present(&episodes, number)?;
+    let groups: Vec<Vec<Episode>> = episodes.chunks(rollouts.group.max(1)).map(<[Episode]>::to_vec).collect();
     account(&mut state.economy, &groups);
 
     let began = Instant::now();
@@ -391,7 +401,9 @@ async fn look(
         }
     }
     stage.play(student, &mut episodes, recipe.look.temperature).await?;
-    present(&episodes, 0)?;
+    if !ground.arena.cancel.is_cancelled() {
+        present(&episodes, 0)?;
+    }
     // Tasks of all sets, not the first few of the first.
     let every = ground.held_out.len().div_ceil(SHOWN).max(1);
     let teams = episodes.iter().take(ground.held_out.len()).step_by(every).map(Episode::texts).collect();

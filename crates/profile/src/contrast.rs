@@ -4,12 +4,13 @@
 //! before and is answered from there; only what differs is asked. So a fork is exact by construction: it gives what a full
 //! run of the changed team with the same seed would give.
 
+use crate::purse::Cost;
 use lemon_credit::cascade::{Cascade, cascade};
 use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::RunMeta;
-use lemon_exec::{Job, Memory, Outcome, RunState, fresh_id};
+use lemon_exec::{Job, Memory, Outcome, Price, RunState, fresh_id};
 use lemon_spec::edit::{Change, Edit, Edited};
 use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent};
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -70,6 +71,8 @@ pub struct Contrast {
     pub direct: Option<f64>,
     /// Tokens spent to learn this.
     pub spent: u64,
+    /// US dollars spent to learn this.
+    pub spent_usd: f64,
     /// Calls that had to be made.
     pub calls: usize,
     /// Calls that the original answered.
@@ -93,7 +96,7 @@ impl Contrasts<'_> {
         cancel: &CancellationToken,
     ) -> Result<Original, EvalError> {
         let memory = Arc::new(Memory::default());
-        let budget = self.most_tokens(case, plan);
+        let budget = self.most(case, plan);
         let trace = self.run(case, plan.source(), None, seed, (&memory, budget), cancel).await?;
         let score = self.score(case, &trace)?;
         Ok(Original { trace, score, seed, memory })
@@ -112,7 +115,7 @@ impl Contrasts<'_> {
         cancel: &CancellationToken,
     ) -> Result<Contrast, EvalError> {
         let withhold = edited.withhold.clone();
-        let shared = (&original.memory, self.most_tokens(case, &edited.plan));
+        let shared = (&original.memory, self.most(case, &edited.plan));
         let trace = self.run(case, edited.plan.source(), withhold, original.seed, shared, cancel).await?;
         let score = self.score(case, &trace)?;
         let direct = self.direct(case, original, &trace, edit, edited)?;
@@ -127,6 +130,7 @@ impl Contrasts<'_> {
             reward: original.score.reward.zip(score.reward).map(|(original, edited)| original - edited),
             direct: direct.map(|direct| original.score.success - direct),
             spent: summary.tokens.total,
+            spent_usd: summary.usd,
             calls: summary.agents.iter().filter(asked(false)).count(),
             reused: summary.agents.iter().filter(asked(true)).count(),
             saved: summary.agents.iter().map(|agent| agent.saved).sum(),
@@ -134,22 +138,33 @@ impl Contrasts<'_> {
         })
     }
 
-    /// Tokens that a run of this team on this task can spend at most: every prompt as long as it can be, every reply as long
-    /// as it may be, and a judge and a second round where they can come.
-    pub fn most_tokens(&self, case: &Case, plan: &Plan) -> u64 {
-        let reply = |level: usize| self.evaluator.backend.levels.get(level).map_or(1024, |level| level.max_tokens);
+    /// What a run of this team on this task can spend at most: every prompt as long as it can be, every reply as long as it
+    /// may be, and a judge and a second round where they can come.
+    pub fn most(&self, case: &Case, plan: &Plan) -> Cost {
+        let known = |level: usize| self.evaluator.backend.levels.get(level);
+        let reply = |level: usize| known(level).map_or(1024, |level| level.max_tokens);
+        let price = |level: usize| known(level).map_or_else(Price::default, |level| level.price);
         // No vocabulary needs more than a token a byte.
         let question = case.item.task.question.len() as u64;
         let longest = plan.agents().iter().map(|agent| reply(agent.level)).max().unwrap_or(0);
         let agent = |agent: &PlannedAgent| {
-            let told = agent.base.prompt.len() + agent.duty.len() + agent.role.len() + 400;
+            let told = (agent.base.prompt.len() + agent.duty.len() + agent.role.len() + 400) as u64;
             // A reply of so many tokens may be read as four times as many bytes, and by another vocabulary.
-            question + told as u64 + agent.parents.len() as u64 * (2 * longest + 100) + reply(agent.level)
+            let tokens_in = question + told + agent.parents.len() as u64 * (2 * longest + 100);
+            let tokens_out = reply(agent.level);
+            Cost { tokens: tokens_in + tokens_out, usd: price(agent.level).usd(tokens_in, tokens_out) }
         };
-        let agents: u64 = plan.agents().iter().map(agent).sum();
-        let judge = plan.answer_from().len() as u64 * (2 * longest + 100) + question + 1000 + longest;
-        let rounds = if plan.next() == Next::Review && self.reviewer.is_some() { 2 } else { 1 };
-        rounds * (agents + judge)
+        let judge_in = plan.answer_from().len() as u64 * (2 * longest + 100) + question + 1000;
+        // Nobody knows here which level judges, or reviews: the dearest.
+        let dearest = self.evaluator.backend.levels.iter().map(|level| level.price.usd(judge_in, longest));
+        let judge = Cost { tokens: judge_in + longest, usd: dearest.fold(0.0, f64::max) };
+        let once: Cost = plan.agents().iter().map(agent).chain([judge]).sum();
+        let most = match plan.next() == Next::Review && self.reviewer.is_some() {
+            true => [once, once].into_iter().sum(),
+            false => once,
+        };
+        // So that sums that differ in their last bit do not cut a reply short.
+        Cost { usd: most.usd * (1.0 + 1e-9), ..most }
     }
 
     async fn run(
@@ -158,7 +173,7 @@ impl Contrasts<'_> {
         text: &str,
         withhold: Option<(String, String)>,
         seed: u64,
-        (memory, budget): (&Arc<Memory>, u64),
+        (memory, most): (&Arc<Memory>, Cost),
         cancel: &CancellationToken,
     ) -> Result<Trace, EvalError> {
         let writer = Arc::new(Fixed { text: text.to_owned(), reviewer: self.reviewer.clone() });
@@ -166,8 +181,9 @@ impl Contrasts<'_> {
         runner.memory = Some(memory.clone());
         // Counterfactuals are many and made again from the seed; what is kept is what they showed.
         runner.store = None;
-        let most = self.evaluator.settings.budget.tokens;
-        runner.settings.budget.tokens = Some(most.map_or(budget, |most| most.min(budget)));
+        let budget = self.evaluator.settings.budget;
+        runner.settings.budget.tokens = Some(budget.tokens.map_or(most.tokens, |tokens| tokens.min(most.tokens)));
+        runner.settings.budget.usd = Some(budget.usd.map_or(most.usd, |usd| usd.min(most.usd)));
         let job = Job {
             run_id: format!("c-{}", fresh_id()),
             task_id: case.item.task.id.clone(),

@@ -2,6 +2,7 @@
 
 use crate::contrast::Contrasts;
 use crate::profile::{Effect, ProfileWork, profile};
+use crate::purse::SpendingLimits;
 use lemon_credit::choose::Policy;
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_eval::{Case, EvalError};
@@ -81,7 +82,8 @@ pub async fn improve(
     while steps.len() < MOST_STEPS && !cancel.is_cancelled() {
         let Some(team) = teams.last() else { break };
         let policy = Policy::Information { floor: 0.0 };
-        let work = ProfileWork { plan: team, cases: chosen_by, seeds, width, budget: None, policy };
+        let work =
+            ProfileWork { plan: team, cases: chosen_by, seeds, width, budget: SpendingLimits::default(), policy };
         let found = profile(contrasts, &work, cancel, |_, _| {}).await?;
         spent += found.reuse.tokens;
         let Some(best) = best(&found.effects, found.baseline.cost) else { break };

@@ -10,5 +10,5 @@ mod purse;
 pub use contrast::{Contrast, Contrasts, Original, Score};
 pub use improve::{Improvement, Step, improve};
 pub use picture::picture;
-pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, profile};
-pub use purse::Purse;
+pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, estimate, profile};
+pub use purse::{Cost, Purse, SpendingLimits};

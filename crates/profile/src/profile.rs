@@ -1,7 +1,7 @@
 //! A profile: every edit of a team, run on many tasks, as effects with their errors.
 
 use crate::contrast::{Contrast, Contrasts, Original};
-use crate::purse::Purse;
+use crate::purse::{Cost, Purse, SpendingLimits};
 use futures::stream::{self, StreamExt};
 use lemon_credit::advice::{AdviceSettings, Finding, Verdict, advice};
 use lemon_credit::cascade::{CascadeSummary, Split};
@@ -9,9 +9,11 @@ use lemon_credit::choose::{Account, Candidate, Chooser, Policy};
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_credit::unit::{Unit, target_of, unit_of};
 use lemon_eval::stats::wilson;
-use lemon_eval::{Case, EvalError};
+use lemon_eval::{Case, Estimate, EvalError};
+use lemon_exec::{CallForecast, Forecast};
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits};
 use lemon_spec::{Language, Plan};
+use lemon_trace::Trace;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
@@ -29,8 +31,8 @@ pub struct ProfileWork<'a> {
     pub seeds: &'a [u64],
     /// Runs at a time.
     pub width: usize,
-    /// Tokens to spend at most, over everything.
-    pub budget: Option<u64>,
+    /// What to spend at most, over everything.
+    pub budget: SpendingLimits,
     /// The sampler, where not everything can be run.
     pub policy: Policy,
 }
@@ -182,13 +184,13 @@ pub async fn profile(
     let language = &contrasts.evaluator.language;
     let edits = applicable(work.plan, language, contrasts.reviewer.is_some());
     // Half of the budget at most goes into originals, so that something is left to change; one run there has to be.
-    let one_run = work.cases.first().map_or(0, |case| contrasts.most_tokens(case, work.plan));
-    let half = work.budget.map(|budget| (budget / 2).max(one_run.min(budget)));
-    let originals = originals(contrasts, work, &Purse::new(half), cancel).await?;
-    let purse = Purse::new(work.budget.map(|budget| budget.saturating_sub(spent(&originals))));
+    let one_run = work.cases.first().map_or(Cost::default(), |case| contrasts.most(case, work.plan));
+    let originals = originals(contrasts, work, &Purse::new(work.budget.half(one_run)), cancel).await?;
+    let left = work.budget.less(spent(&originals));
+    let purse = Purse::new(left);
     let candidates = candidates(work.plan, &edits, &originals);
     let all = candidates.len();
-    let cap = work.budget.map_or(u64::MAX, |budget| budget.saturating_sub(spent(&originals)));
+    let cap = left.tokens.unwrap_or(u64::MAX);
     let mut chooser = Chooser::new(work.policy, cap, candidates, work.seeds.first().copied().unwrap_or(0));
     let mut pairs: Vec<Pair> = Vec::new();
     loop {
@@ -216,6 +218,31 @@ pub async fn profile(
     Ok(summarise(&edits, &originals, &pairs, chooser.accounts().clone(), complete))
 }
 
+/// What a profile may spend, before its first call: every team whole, and of a counterfactual what its edit can reach.
+pub fn estimate(contrasts: &Contrasts<'_>, work: &ProfileWork<'_>) -> Estimate {
+    let evaluator = contrasts.evaluator;
+    let edits = applicable(work.plan, &evaluator.language, contrasts.reviewer.is_some());
+    let Some(judge) = evaluator.language.roles.get("judge") else { return Estimate::default() };
+    let reached: Vec<Vec<String>> = edits.iter().map(|(edit, _)| reached(work.plan, edit)).collect();
+    let mut sum = Estimate::default();
+    for case in work.cases {
+        let question = &case.item.task.question;
+        let whole = Forecast::new(work.plan, question, &evaluator.backend.levels, judge.clone());
+        sum.add(&whole);
+        for reached in &reached {
+            let again = |call: &&CallForecast| call.is_judge || reached.contains(&call.agent);
+            sum.add(&Forecast { calls: whole.calls.iter().filter(again).cloned().collect() });
+        }
+    }
+    let most = work.cases.iter().map(|case| {
+        let edited = edits.iter().map(|(_, edited)| contrasts.most(case, &edited.plan));
+        std::iter::once(contrasts.most(case, work.plan)).chain(edited).sum::<Cost>()
+    });
+    let most: Cost = most.sum();
+    let sum = Estimate { at_most: most.tokens as f64, at_most_usd: most.usd, ..sum };
+    sum.times(work.seeds.len() as f64)
+}
+
 /// Every edit that can be run: those that ask for another round need somebody to write it.
 fn applicable(plan: &Plan, language: &Language, reviews: bool) -> Vec<(Edit, Edited)> {
     let runnable = |edit: &Edit| reviews || edit.change != Change::Review;
@@ -237,12 +264,12 @@ async fn originals(
 ) -> Result<Vec<Placed>, EvalError> {
     let places = work.cases.iter().enumerate().flat_map(|(case, _)| work.seeds.iter().map(move |seed| (case, *seed)));
     let one = |(case, seed): (usize, u64)| async move {
-        let most = contrasts.most_tokens(&work.cases[case], work.plan); // `case` counts the cases
+        let most = contrasts.most(&work.cases[case], work.plan); // `case` counts the cases
         if cancel.is_cancelled() || !purse.take(most).await {
             return Ok::<_, EvalError>(None);
         }
         let original = contrasts.original(&work.cases[case], work.plan, seed, cancel).await?;
-        purse.put_back(most.saturating_sub(original.trace.summary().tokens.total));
+        purse.put_back(most.less(cost_of(&original.trace)));
         // A run that was cut off says nothing about the team.
         Ok((!cancel.is_cancelled()).then_some(Placed { case, original }))
     };
@@ -254,8 +281,13 @@ async fn originals(
     Ok(originals)
 }
 
-fn spent(originals: &[Placed]) -> u64 {
-    originals.iter().map(|placed| placed.original.trace.summary().tokens.total).sum()
+fn spent(originals: &[Placed]) -> Cost {
+    originals.iter().map(|placed| cost_of(&placed.original.trace)).sum()
+}
+
+fn cost_of(trace: &Trace) -> Cost {
+    let summary = trace.summary();
+    Cost { tokens: summary.tokens.total, usd: summary.usd }
 }
 
 /// Every edit on every original, with what it will cost: the agents it can reach.
@@ -315,12 +347,12 @@ async fn pair(
         return Ok(None);
     };
     let Some(case) = work.cases.get(placed.case) else { return Ok(None) };
-    let most = contrasts.most_tokens(case, &edited.plan);
+    let most = contrasts.most(case, &edited.plan);
     if cancel.is_cancelled() || !purse.take(most).await {
         return Ok(None);
     }
     let contrast = contrasts.contrast(case, &placed.original, edit, edited, cancel).await?;
-    purse.put_back(most.saturating_sub(contrast.spent));
+    purse.put_back(most.less(Cost { tokens: contrast.spent, usd: contrast.spent_usd }));
     Ok((!cancel.is_cancelled()).then_some(Pair { edit: candidate.edit, task: candidate.task, contrast }))
 }
 
@@ -333,7 +365,7 @@ fn summarise(
 ) -> Profile {
     let baseline = baseline(originals);
     let mut cascades = CascadeSummary::default();
-    let mut reuse = Reuse { tokens: spent(originals), ..Reuse::default() };
+    let mut reuse = Reuse { tokens: spent(originals).tokens, ..Reuse::default() };
     for Pair { edit, contrast, .. } in pairs {
         let split = contrast.direct.map(|direct| Split {
             total: contrast.success,

@@ -55,17 +55,23 @@ pub struct EvalArgs {
     /// Several seeds: every method runs every item with each
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', conflicts_with = "seed")]
     pub seeds: Vec<u64>,
-    /// Runs at a time [default: 64 simulated, 8 otherwise]
+    /// Runs at a time [default: 64 simulated, 8 otherwise; within a budget as many as there are methods]
     #[arg(long, env = "LEMON_WIDTH", value_name = "N")]
     pub width: Option<usize>,
-    /// Tokens each run may spend
+    /// Tokens that all runs together may spend; what was spent before --resume counts
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,
+    /// US dollars that all runs together may spend; what was spent before --resume counts
+    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = super::not_negative)]
+    pub budget_usd: Option<f64>,
+    /// Tokens each run may spend
+    #[arg(long, value_name = "N")]
+    pub run_tokens: Option<u64>,
     /// Where the report goes [default: a folder beside the store, named after the evaluation]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Take an evaluation up again
-    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "policy", "limit", "seeds"])]
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "policy", "limit", "seeds", "run_tokens"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
     #[arg(long)]
@@ -240,9 +246,12 @@ pub struct CreditArgs {
     /// How often every task is run, each time with another seed [default: 1 for many tasks, 30 for one]
     #[arg(long, value_name = "N")]
     pub repeats: Option<u64>,
-    /// Tokens to spend at most, over everything; needed with endpoints
+    /// Tokens to spend at most, over everything; with endpoints this or --budget-usd is needed
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,
+    /// US dollars to spend at most, over everything
+    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = super::not_negative)]
+    pub budget_usd: Option<f64>,
     /// The team of a second round, for `next: review` [default: one verifier that reads the answers]
     #[arg(long, value_name = "FILE")]
     pub review: Option<PathBuf>,

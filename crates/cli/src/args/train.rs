@@ -26,6 +26,13 @@ pub struct TrainArgs {
     /// held-out tasks come on top [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub worker_tokens: Option<u64>,
+    /// Tokens that everything together may spend, looks and the warm start included: it pauses before the call that would not
+    /// fit, and --resume goes on with more
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// US dollars that everything together may spend
+    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = super::not_negative)]
+    pub budget_usd: Option<f64>,
     /// Where everything is kept: checkpoints, metrics, the model, a page
     #[arg(long, value_name = "DIR", default_value = "train")]
     pub out: PathBuf,

@@ -5,9 +5,10 @@ mod tell;
 use super::eval::request::Request;
 use super::grade::sandbox;
 use crate::args::{ChoosePolicy, Cli, CreditArgs, EvalWorkers};
-use crate::config::Config;
+use crate::config::{Capacity, Config};
 use crate::fault::{Fault, read_file};
 use crate::setup::Staff;
+use crate::spending::Together;
 use crate::{println, setup, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_credit::choose::Policy;
@@ -15,7 +16,7 @@ use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
 use lemon_exec::store::Store;
-use lemon_profile::{Contrasts, Profile, ProfileWork, Score, improve, picture, profile};
+use lemon_profile::{Contrasts, Profile, ProfileWork, Score, SpendingLimits, estimate, improve, picture, profile};
 use lemon_spec::{Plan, diagnostic, validate};
 use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
@@ -50,18 +51,23 @@ struct Job {
     reviewer: Arc<dyn Orchestrator>,
     /// The run whose trace gets the credit.
     run: Option<(Arc<Store>, Trace)>,
+    /// What everything may cost.
+    together: Together,
+    /// What serves each level.
+    levels: Vec<(String, Capacity)>,
     width: usize,
 }
 
 impl Job {
     async fn new(cli: &Cli, config: &Config, args: &CreditArgs) -> Result<Self, Fault> {
-        if args.apply.is_some() && (args.budget_tokens.is_some() || args.workers.served().is_some()) {
+        let together = Together { tokens: args.budget_tokens, usd: args.budget_usd };
+        if args.apply.is_some() && (together.is_limited() || args.workers.served().is_some()) {
             return Err(Fault::new("--apply profiles a team again after every change, in the simulated world only")
                 .hint("profile with endpoints, apply what it advises by hand, and profile again"));
         }
-        if args.workers == EvalWorkers::Endpoints && args.budget_tokens.is_none() {
+        if args.workers == EvalWorkers::Endpoints && !together.is_limited() {
             return Err(Fault::new("a profile makes many calls, and there is no limit")
-                .hint("say what it may spend at most with --budget-tokens N"));
+                .hint("say what it may spend at most with --budget-tokens N or --budget-usd X"));
         }
         let run = match &args.run {
             None => None,
@@ -85,7 +91,10 @@ impl Job {
         }
         let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
         let priced = staff.priced();
-        let Staff { backend, language, settings, .. } = staff;
+        let Staff { backend, language, settings, levels } = staff;
+        if together.usd.is_some() {
+            setup::check_prices(&levels)?;
+        }
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
             let (its, ours) = (&trace.header.workers, &backend.name);
@@ -121,6 +130,8 @@ impl Job {
             },
             cases,
             run,
+            together,
+            levels,
             width: args.width.unwrap_or(if simulated { 64 } else { 8 }),
         })
     }
@@ -128,12 +139,13 @@ impl Job {
     fn announce(&self, args: &CreditArgs) {
         let edits = lemon_spec::edit::edits(&self.plan, &self.evaluator.language).len();
         let (agents, tasks, repeats) = (self.plan.agents().len(), self.cases.len(), self.seeds.len());
-        let limit = match args.budget_tokens {
-            Some(tokens) => {
-                format!("at most {tokens} tokens will be spent, and what tells most per token is run first")
+        let limit = match self.together.is_limited() {
+            true => {
+                let limit = self.together.in_words();
+                format!("at most {limit} will be spent, and what tells most per token is run first")
             }
-            None if args.workers.served().is_some() => "models in this process answer".to_owned(),
-            None => "no model is called".to_owned(),
+            false if args.workers.served().is_some() => "models in this process answer".to_owned(),
+            false => "no model is called".to_owned(),
         };
         let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         eprintln!(
@@ -164,9 +176,12 @@ impl Job {
             cases: &self.cases,
             seeds: &self.seeds,
             width: self.width,
-            budget: args.budget_tokens,
+            budget: SpendingLimits { tokens: self.together.tokens, usd: self.together.usd },
             policy,
         };
+        if args.workers == EvalWorkers::Endpoints && !args.quiet {
+            eprintln!("{}", self.together.estimate(&estimate(&contrasts, &work), &self.levels));
+        }
         let bar = bar(args.quiet);
         let found = profile(&contrasts, &work, cancel, |done, all| {
             bar.set_length(all as u64);
@@ -178,9 +193,7 @@ impl Job {
         match (found.baseline.runs, cancelled) {
             (0, true) => return Err(Fault::new("cancelled before the first run ended").code(1)),
             (0, false) => {
-                return Err(
-                    Fault::new("the budget does not allow a single run").hint("give more with --budget-tokens N")
-                );
+                return Err(Fault::new("the budget does not allow a single run").hint(self.more()));
             }
             _ => {}
         }
@@ -203,6 +216,14 @@ impl Job {
             eprintln!("the budget ended before everything was run; what was not measured says so");
         }
         Ok(0)
+    }
+
+    /// How to give it more.
+    fn more(&self) -> &'static str {
+        match self.together.usd {
+            None => "give more with --budget-tokens N",
+            Some(_) => "give more with --budget-tokens N and --budget-usd X, as far as they are given",
+        }
     }
 
     async fn apply(

@@ -9,10 +9,11 @@ mod table;
 pub use files::{find, read};
 
 use crate::args::policy::ModelArgs;
-use crate::args::{Cli, EvalArgs};
+use crate::args::{Cli, EvalArgs, WorkerKind};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::setup::Staff;
+use crate::spending::{self, Together};
 use crate::{print, println, runtime, setup};
 use files::Claim;
 use lemon_eval::{
@@ -42,7 +43,10 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let (request, eval_id, on_record) = match &args.resume {
         Some(name) => {
             let store = Arc::new(Store::open_existing(&store_path)?);
-            (Request::on_record(&store, name)?, name.clone(), Some(store))
+            let mut request = Request::on_record(&store, name)?;
+            let given = Together { tokens: args.budget_tokens, usd: args.budget_usd };
+            request.together = given.or(request.together);
+            (request, name.clone(), Some(store))
         }
         None => (Request::new(args)?, format!("e-{}", fresh_id()), None),
     };
@@ -51,9 +55,11 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
         files::make_folder(&folder)?;
         on_record.map_or_else(|| setup::store(&config, cli.store.as_deref()), Ok)
     };
-    let prepared = runtime.block_on(prepare(&config, args, request, eval_id, store))?;
+    // Ended by the user, or by the budget.
+    let end = cancel.child_token();
+    let prepared = runtime.block_on(prepare(&config, args, request, eval_id, store, &end))?;
     let _claim = Claim::new(&store_path, &prepared.eval_id)?;
-    runtime.block_on(run(args, prepared, folder, &cancel))
+    runtime.block_on(run(args, prepared, folder, &end))
 }
 
 /// Everything an evaluation needs.
@@ -73,12 +79,14 @@ async fn prepare(
     request: Request,
     eval_id: String,
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
+    end: &CancellationToken,
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
     let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
     let priced = staff.priced();
-    let Staff { backend, language, levels, settings } = staff;
+    let Staff { backend, language, levels, mut settings } = staff;
+    settings.shared = request.together.shared(&levels, end)?;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {
@@ -130,11 +138,32 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         contestants,
         seeds: prepared.request.seeds.clone(),
         capacity: prepared.request.capacity.clone(),
-        width: args.width.unwrap_or_else(|| prepared.request.usual_width()),
+        // Within a budget one item at a time: many runs at once would all be half done when it ends.
+        width: args.width.unwrap_or_else(|| match prepared.evaluator.settings.shared {
+            Some(_) => prepared.methods.len(),
+            None => prepared.request.usual_width(),
+        }),
         cases: Arc::new(prepared.cases),
     });
+    let shared = prepared.evaluator.settings.shared.clone();
+    if args.resume.is_some() {
+        prepared.evaluator.enter_spent(&work).map_err(fault)?;
+    }
     let mut rows: Vec<Row> = Vec::with_capacity(work.runs());
     let progress = Progress::start(args.quiet, &prepared.eval_id, work.runs());
+    if prepared.request.kind() == Some(WorkerKind::Endpoints) {
+        let together = prepared.request.together;
+        match (&shared, &args.resume) {
+            (_, None) => {
+                let estimate = prepared.evaluator.estimate(&work);
+                progress.say(&together.estimate(&estimate, &prepared.config.capacity));
+            }
+            (Some(shared), _) => {
+                progress.say(&format!("{} tokens are spent so far; budget: {}", shared.spent().0, together.in_words()));
+            }
+            (None, _) => {}
+        }
+    }
     let result = prepared.evaluator.evaluate(&work, cancel, |row| {
         progress.add(&row);
         rows.push(row);
@@ -159,9 +188,12 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     }
     if !complete {
         let missing = work.runs() - evaluation.rows.len();
-        return Err(Fault::new(format!("{missing} of {} runs are missing", work.runs()))
-            .hint(format!("go on with `lemon eval --resume {}`", prepared.eval_id))
-            .code(1));
+        let undone = format!("{missing} of {} runs are missing", work.runs());
+        let way_on = format!("go on with `lemon eval --resume {}", prepared.eval_id);
+        if let Some(fault) = spending::ended(shared.as_ref(), &undone, &way_on) {
+            return Err(fault);
+        }
+        return Err(Fault::new(undone).hint(format!("{way_on}`")).code(1));
     }
     Ok(0)
 }

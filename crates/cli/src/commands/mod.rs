@@ -12,6 +12,7 @@ pub mod grade;
 pub mod init;
 pub mod models;
 mod pages;
+pub mod plan;
 pub mod policy;
 pub mod pretrain;
 pub mod run;

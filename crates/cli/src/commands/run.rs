@@ -18,6 +18,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
+    if args.dry_run {
+        return super::plan::plan(cli, args);
+    }
+    if args.write {
+        return Err(Fault::new("--write belongs to --dry-run").hint("`lemon run` writes the team anyway; leave it out"));
+    }
     let config = Config::load(cli.config.as_deref())?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
@@ -31,15 +37,18 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
             }
         }
         (None, Some(file), _) => runtime.block_on(tasks::run(cli, &config, args, file, &cancel)),
-        (None, None, Some(task)) => {
-            let question = if task == "-" { super::read_input("-".as_ref())? } else { task.clone() };
-            if question.trim().is_empty() {
-                return Err(Fault::new("the task is empty"));
-            }
-            runtime.block_on(one(cli, &config, args, question.trim(), &cancel))
-        }
+        (None, None, Some(task)) => runtime.block_on(one(cli, &config, args, &question(task)?, &cancel)),
         (None, None, None) => Err(Fault::new("there is no task")
             .hint("give it as a word: lemon run \"What is …?\"; or --tasks FILE, or --resume RUN")),
+    }
+}
+
+/// The task as it was given; `-` is standard input.
+pub fn question(task: &str) -> Result<String, Fault> {
+    let question = if task == "-" { super::read_input("-".as_ref())? } else { task.to_owned() };
+    match question.trim() {
+        "" => Err(Fault::new("the task is empty")),
+        question => Ok(question.to_owned()),
     }
 }
 
@@ -48,6 +57,14 @@ pub struct Prepared {
     pub runner: Runner,
     pub store: Arc<Store>,
     pub language: Arc<Language>,
+    pub levels: Vec<(String, Capacity)>,
+    pub kind: WorkerKind,
+    pub meta: RunMeta,
+}
+
+/// The same without a store: enough for a run that leaves nothing behind.
+pub struct Ready {
+    pub runner: Runner,
     pub levels: Vec<(String, Capacity)>,
     pub kind: WorkerKind,
     pub meta: RunMeta,
@@ -72,6 +89,16 @@ pub async fn prepare(
     questions: &[&str],
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
 ) -> Result<Prepared, Fault> {
+    let Ready { mut runner, levels, kind, meta } = ready(config, args, before, questions).await?;
+    // Last, so that a run that cannot begin leaves no store behind.
+    let store = store()?;
+    runner.store = Some(store.clone());
+    let language = runner.language.clone();
+    Ok(Prepared { runner, store, language, levels, kind, meta })
+}
+
+/// The same, but for the store.
+pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &[&str]) -> Result<Ready, Fault> {
     let kind = match before.workers.as_deref() {
         Some(name) if args.workers.is_none() => {
             let kind = <WorkerKind as clap::ValueEnum>::from_str(name, true);
@@ -132,17 +159,7 @@ pub async fn prepare(
     let started_with = Some(started_with);
     let form = args.form;
     let meta = RunMeta { spec, budget: settings.budget, worker_file, started_with, form, ..RunMeta::default() };
-    // Last, so that a run that cannot begin leaves no store behind.
-    let store = store()?;
-    let runner = Runner {
-        backend,
-        orchestrator,
-        language: language.clone(),
-        store: Some(store.clone()),
-        memory: None,
-        settings,
-        on_delta: None,
-    };
+    let runner = Runner { backend, orchestrator, language, store: None, memory: None, settings, on_delta: None };
     match &meta.started_with {
         Some(with) if recorded.is_some() && !quiet => {
             eprintln!("it goes on with what it was started with: {}", started::told(&with.capacities));
@@ -150,7 +167,7 @@ pub async fn prepare(
         _ if chosen.configured && !quiet => eprintln!("what is configured answers: {}", chosen.names()),
         _ => {}
     }
-    Ok(Prepared { runner, store, language, levels: chosen.levels, kind, meta })
+    Ok(Ready { runner, levels: chosen.levels, kind, meta })
 }
 
 async fn one(
@@ -254,7 +271,7 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
 }
 
 /// Shows why no team could be had, as `lemon validate` would.
-fn explain_rejection(trace: &Trace, file: Option<&Path>) {
+pub(super) fn explain_rejection(trace: &Trace, file: Option<&Path>) {
     if trace.summary().stop_reason != Some(StopReason::Rejected) {
         return;
     }

@@ -6,9 +6,10 @@ use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::setup::Staff;
+use crate::spending::{self, Together};
 use crate::{in_the_box, println, runtime, setup, to_json};
-use lemon_eval::Grader;
-use lemon_exec::Settings;
+use lemon_eval::{Case, Grader};
+use lemon_exec::{Backend, Forecast, LIKELY_REPLY, Settings, SharedBudget};
 use lemon_learn::KeepError;
 use lemon_learn::train::board::Board;
 use lemon_learn::train::build::{self, Enrolled, Enrolment, Tasks};
@@ -17,7 +18,7 @@ use lemon_learn::train::page::page;
 use lemon_learn::train::recipe::Recipe;
 use lemon_learn::train::{End, Ground, TrainError, Trained, train};
 use lemon_policy::{DeviceChoice, Precision};
-use lemon_spec::Language;
+use lemon_spec::{Language, validate};
 use lemon_world::{Recorded, World, outcomes};
 use std::collections::HashMap;
 use std::path::Path;
@@ -40,8 +41,12 @@ pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is learned so far is kept; --resume goes on"));
-    runtime.block_on(learn(cli, args, &config, &recipe, &cancel))
+    // Ended by the user, or by the budget.
+    runtime.block_on(learn(cli, args, &config, &recipe, &cancel.child_token()))
 }
+
+/// Where it is kept what a training may spend, and what it has.
+const SPENDING: &str = "spending.json";
 
 /// A recipe by its name, or from a file.
 pub fn recipe(name: &str) -> Result<Recipe, Fault> {
@@ -80,7 +85,13 @@ async fn learn(
     let mut view = TrainView::new(recipe.steps, args.quiet);
     let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
     view.say(&format!("{} tasks to train on, {} to look at", tasks.train.len(), tasks.held_out.len()));
-    let Staff { backend, language, levels, settings } = workers(args, config, recipe, &tasks).await?;
+    let Staff { backend, language, levels, mut settings } = workers(args, config, recipe, &tasks).await?;
+    let given = Together { tokens: args.budget_tokens, usd: args.budget_usd };
+    let (together, shared) = given.kept_in(&args.out.join(SPENDING), &levels, cancel)?;
+    settings.shared = shared.clone();
+    if args.workers == EvalWorkers::Endpoints {
+        view.say(&outlook(recipe, &tasks, &backend, &language, &together));
+    }
     let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item)) {
         true => Some(super::grade::sandbox(false)?),
@@ -108,7 +119,9 @@ async fn learn(
     .await
     .map_err(Fault::new)?;
     if cancel.is_cancelled() {
-        return Err(Fault::new("stopped during the warm start").hint("--resume goes on"));
+        close(shared.as_ref())?;
+        return Err(out_of_budget(args, shared.as_ref(), "the warm start is not done")
+            .unwrap_or_else(|| Fault::new("stopped during the warm start").hint("--resume goes on")));
     }
     let reference = if recipe.update.kl > 0.0 {
         Some(build::enrol(recipe, packed, device, &language, place, |_| true).await.map_err(Fault::new)?)
@@ -129,6 +142,7 @@ async fn learn(
     })
     .await;
     view.finish();
+    close(shared.as_ref())?;
     let trained = trained.map_err(|error| {
         let hint = match &error {
             TrainError::Keep(error) if error.hint().is_some() => error.hint().unwrap_or_default(),
@@ -143,7 +157,48 @@ async fn learn(
         };
         Fault::new(&error).hint(hint)
     })?;
-    finish(args, recipe, &trained, &student)
+    let code = finish(args, recipe, &trained, &student)?;
+    match out_of_budget(args, shared.as_ref(), &format!("{} of {} steps are taken", trained.steps, recipe.steps)) {
+        Some(fault) if trained.end == End::Stopped => Err(fault),
+        _ => Ok(code),
+    }
+}
+
+/// Puts on record what was spent, to the token.
+fn close(shared: Option<&Arc<SharedBudget>>) -> Result<(), Fault> {
+    let closed = shared.map_or(Ok(()), |shared| shared.close());
+    closed.map_err(|error| Fault::new(format!("what was spent cannot be kept: {error}")))
+}
+
+fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &str) -> Option<Fault> {
+    let way_on = format!("go on with `lemon train --out {} --resume", args.out.display());
+    spending::ended(shared, undone, &way_on)
+}
+
+/// What training is likely to spend. Nobody knows the teams before: two agents are taken for usual.
+fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &Together) -> String {
+    let Recipe { steps, rollouts, look, .. } = recipe;
+    let looks = (look.first_seeds + look.final_seeds).max(2)
+        + steps.checked_div(look.every).unwrap_or(0).saturating_mul(look.seeds.max(1));
+    let rolled_out = steps.saturating_mul((rollouts.tasks.max(1) * rollouts.group.max(1)) as u64);
+    let runs = rolled_out.saturating_add(looks.saturating_mul(tasks.held_out.len() as u64));
+    let usual = |case: &Case| {
+        let (weak, strong) = (language.capacities.first()?, language.capacities.last()?);
+        let team = format!(
+            "agents:\n  - {{id: a, base: solver, capacity: {weak}}}\n  - {{id: b, base: critic, capacity: {strong}, after: [a]}}\n"
+        );
+        let plan = validate(&team, language).ok()?;
+        let judge = language.roles.get("judge")?.clone();
+        Some(Forecast::new(&plan, &case.item.task.question, &backend.levels, judge).likely())
+    };
+    let sample: Vec<u64> = tasks.train.iter().take(50).filter_map(usual).collect();
+    let each = sample.iter().sum::<u64>() / sample.len().max(1) as u64;
+    format!(
+        "estimate: about {} tokens ({runs} runs × {each}, teams of two agents and replies of {LIKELY_REPLY} tokens); \
+         there is no other bound than the budget: {}",
+        runs.saturating_mul(each),
+        together.in_words()
+    )
 }
 
 /// Writes the model, the page, the board, and says what came of it.
@@ -160,7 +215,8 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &Enrolm
     }
     write(&out.join("summary.json"), &to_json(trained))?;
     if args.json {
-        return println(&to_json(trained));
+        println(&to_json(trained))?;
+        return Ok(u8::from(trained.end == End::Stopped));
     }
     if trained.end == End::Stopped {
         if !args.quiet {

@@ -227,7 +227,7 @@ fn a_method_that_learns() {
 #[test]
 fn no_row_spends_more_than_its_budget() {
     let folder = Folder::new();
-    let args = ["--set", "gsm8k", "--methods", "cot,chain,complete,debate", "--budget-tokens", "900"];
+    let args = ["--set", "gsm8k", "--methods", "cot,chain,complete,debate", "--run-tokens", "900"];
     let report = report(&folder, &args);
     let rows = rows(&folder, &report);
     assert_eq!(rows.len(), 4 * 24);
@@ -237,7 +237,7 @@ fn no_row_spends_more_than_its_budget() {
     let ends = &report["methods"][3]["ends"];
     assert!(ends["token_budget"].as_u64().unwrap() > 0, "{ends}");
     // A reader of the table is told.
-    let args = ["eval", "--set", "gsm8k", "--methods", "debate", "--budget-tokens", "900"];
+    let args = ["eval", "--set", "gsm8k", "--methods", "debate", "--run-tokens", "900"];
     let table = folder.lemon(&args).ok().stdout;
     assert!(table.contains("debate: 24 of 24 runs") && table.contains("token_budget"), "{table}");
 }

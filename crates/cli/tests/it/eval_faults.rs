@@ -235,7 +235,8 @@ fn killed_against_an_endpoint() {
         let folder = Folder::with_endpoint(&endpoint, NO_REUSE);
         let mut finished: BTreeMap<usize, usize> = BTreeMap::new();
         let lines = [1, 5].map(|least| least + draws.below(4));
-        let id = name_in(&kill_after(folder.start(&args), lines[0], draws.below(30)));
+        // What it is likely to cost is a line too.
+        let id = name_in(&kill_after(folder.start(&args), lines[0] + 1, draws.below(30)));
         let resume = ["eval", "--resume", &id, "--json"];
         let mut look = || {
             let calls = calls_by_question(&endpoint);

@@ -3,6 +3,7 @@
 
 mod bench;
 mod budget;
+mod budgets;
 mod common;
 mod compare;
 mod configuration;
@@ -24,6 +25,7 @@ mod live;
 mod looking;
 mod models;
 mod pages;
+mod plan;
 mod policy;
 mod pretrain;
 mod prompted;

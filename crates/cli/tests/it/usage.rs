@@ -2,6 +2,7 @@
 
 use crate::common::{Folder, PAIR};
 use crate::snapshot;
+use lemon_fakes::{Behaviour, FakeEndpoint};
 
 #[test]
 fn help() {
@@ -12,7 +13,8 @@ fn help() {
 #[test]
 fn every_command_has_help() {
     let folder = Folder::new();
-    let commands = "init doctor validate schema edits trace bench completions eval compare world credit grade data";
+    let commands =
+        "init doctor plan validate schema edits trace bench completions eval compare world credit grade data";
     for command in commands.split(' ') {
         let help = folder.lemon(&[command, "--help"]).ok();
         assert!(help.stdout.contains("Usage: lemon") && help.stderr.is_empty(), "{command}");
@@ -158,4 +160,42 @@ fn a_file_that_is_no_store() {
         folder.lemon(&args).code(2).complains(&["no.db is not a store of runs", "hint: "]);
     }
     assert!(folder.read("no.db").starts_with("This is not a database"), "it is left as it is");
+}
+
+/// A server that runs here is written down, with a model for each level.
+#[test]
+fn init_writes_what_it_finds() {
+    let server = |owned_by: &str, models: &[&str]| {
+        let models = models.iter().map(|name| (*name).to_owned()).collect();
+        FakeEndpoint::start(Behaviour { models, owned_by: owned_by.to_owned(), ..Behaviour::text("Answer: 4") })
+            .unwrap()
+    };
+    let several = server("library", &["qwen2.5:7b", "nomic-embed-text", "qwen2.5:1.5b", "odd \"name\":3b"]);
+    let single = server("llamacpp", &["only.gguf"]);
+    let silent = server("vllm", &["bge-m3"]);
+    let port = |endpoint: &FakeEndpoint| endpoint.port().to_string();
+    let mut text = String::new();
+    for ports in [port(&several) + "," + &port(&single), port(&single), port(&silent)] {
+        let folder = Folder::with_pair();
+        let ran = folder.lemon_with(&[("LEMON_LOCAL_PORTS", ports.as_str())], &["init"]).ok();
+        let toml = folder.read("lemon.toml");
+        text += &format!("{}\n{}\n", ran.exchange(), toml.split("[orchestrator]").next().unwrap());
+        folder.lemon(&["validate", "pair.yaml"]).ok();
+        // What is there stays, whatever is found.
+        let folder = folder.file("lemon.toml", "# mine");
+        folder.lemon_with(&[("LEMON_LOCAL_PORTS", ports.as_str())], &["init"]).code(2).complains(&["is there already"]);
+        assert_eq!(folder.read("lemon.toml"), "# mine");
+    }
+    snapshot!("init_found", text);
+    // What it writes works as it is.
+    let folder = Folder::with_pair();
+    folder.lemon_with(&[("LEMON_LOCAL_PORTS", port(&several).as_str())], &["init"]).ok();
+    let result = folder.lemon(&["run", "What is 2 + 2?", "--spec", "pair.yaml", "--json"]).ok().json();
+    assert_eq!(result["answer"], "4");
+    let models: Vec<_> = several.requests().iter().map(|request| request.body["model"].clone()).collect();
+    assert_eq!(models, ["qwen2.5:1.5b", "odd \"name\":3b"]);
+    // A list of ports that is none leaves no file behind.
+    let folder = Folder::new();
+    folder.lemon_with(&[("LEMON_LOCAL_PORTS", "many")], &["init"]).code(2).complains(&["LEMON_LOCAL_PORTS is `many`"]);
+    assert!(!folder.path("lemon.toml").exists());
 }

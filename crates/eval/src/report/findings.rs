@@ -1,7 +1,7 @@
 //! What the numbers say, in sentences: no more than they do.
 
 use super::words::{list, number, p_value, percent, plural, points, range};
-use crate::{PairReport, Report};
+use crate::{PairReport, Partial, Report};
 
 /// Differences whose corrected p is below this are called differences.
 pub const LEVEL: f64 = 0.05;
@@ -78,30 +78,14 @@ fn difference(pair: &PairReport) -> String {
     format!("{better} over {worse} by {} points (95 % interval {interval})", points(difference).trim_start_matches('+'))
 }
 
-/// How much of an evaluation is there, where that is not all of it. A method that did not run everything is not compared on
-/// the same items in the table.
+/// How much of an evaluation is there, where that is not all of it, and what is compared all the same.
 pub fn partial(report: &Report) -> Option<String> {
-    let wanted = report.set_up.items.saturating_mul(report.set_up.seeds.len());
-    let runs_of = |name: &String| report.methods.iter().find(|method| method.method == *name).map_or(0, |m| m.runs);
-    let short: Vec<String> = report
-        .set_up
-        .methods
-        .iter()
-        .map(|name| (name, runs_of(name)))
-        .filter(|(_, runs)| *runs < wanted)
-        .map(|(name, runs)| format!("{name} has {}", number(runs as f64)))
-        .collect();
-    if short.is_empty() {
-        return None;
-    }
-    let (done, all) = (report.methods.iter().map(|method| method.runs).sum::<usize>(), report.set_up.methods.len());
-    Some(format!(
-        "Partial: {} of {}. By method, of {}, {}.",
-        number(done as f64),
-        plural(wanted.saturating_mul(all), "run"),
-        plural(wanted, "run"),
-        list(&short)
-    ))
+    let Partial { runs, of, compared } = report.partial?;
+    let compared = match compared {
+        0 => "No item has a run of every method: each method is told by its own items.".to_owned(),
+        _ => format!("The methods are compared on the {} that each of them has.", plural(compared, "run")),
+    };
+    Some(format!("Partial: {} of {}. {compared}", number(runs as f64), plural(of, "run")))
 }
 
 fn training(report: &Report) -> Option<String> {

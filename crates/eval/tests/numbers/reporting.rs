@@ -2,7 +2,7 @@
 
 use crate::made::{Line, close, evaluation, row};
 use lemon_eval::stats::{mcnemar_exact, permutation, wilson};
-use lemon_eval::{AgentRow, Evaluation, Report, Row, Training};
+use lemon_eval::{AgentRow, Evaluation, Partial, Report, Row, Training};
 use lemon_trace::StopReason;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -268,4 +268,28 @@ proptest! {
         let json = serde_json::to_string(&report).unwrap();
         prop_assert!(serde_json::from_str::<Report>(&json).is_ok(), "{}", json);
     }
+}
+
+#[test]
+fn a_partial_evaluation_compares_what_all_have() {
+    let whole = |items: usize, lines: &[Line]| {
+        let mut evaluation = evaluation(lines);
+        evaluation.set_up.items = items;
+        Report::new(&evaluation)
+    };
+    let report = whole(6, &[("solo", 1, "110..."), ("team", 1, "0101.."), ("duo", 1, "01....")]);
+    assert_eq!(report.partial, Some(Partial { runs: 9, of: 18, compared: 2 }));
+    let runs: Vec<_> = report.methods.iter().map(|method| (method.runs, method.accuracy)).collect();
+    assert_eq!(runs, [(2, 1.0), (2, 0.5), (2, 0.5)], "the first two items, which all have");
+    assert!(report.pairs.iter().all(|pair| pair.runs == 2));
+    // A method that has not begun is no reason to compare nothing.
+    let begun = whole(6, &[("solo", 1, "110..."), ("team", 1, "01...."), ("idle", 1, "......")]);
+    assert_eq!(begun.partial, Some(Partial { runs: 5, of: 18, compared: 2 }));
+    // Where nothing is shared, each is told by what it has.
+    let apart = whole(4, &[("solo", 1, "11.."), ("team", 1, "..11")]);
+    assert_eq!((apart.partial, apart.methods.len()), (Some(Partial { runs: 4, of: 8, compared: 0 }), 2));
+    // What is whole is whole, and says nothing.
+    let lines = [("solo", 1, "1100"), ("team", 1, "0110")];
+    assert_eq!(whole(4, &lines).partial, None);
+    assert_eq!(whole(4, &lines).methods, self::report(&lines).methods);
 }

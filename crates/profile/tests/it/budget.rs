@@ -24,7 +24,7 @@ answer: {from: [one, two, check], by: vote}
 
 fn spending(evaluator: &Evaluator, budget: Option<u64>, width: usize, policy: Policy) -> Profile {
     let plan = plan(TEAM);
-    let work = ProfileWork { budget, width, policy, ..work(&plan, &WORD_PROBLEMS[..6], &[3, 4]) };
+    let work = ProfileWork { budget: budget.into(), width, policy, ..work(&plan, &WORD_PROBLEMS[..6], &[3, 4]) };
     profile_of(&contrasts(evaluator), &work)
 }
 
@@ -119,7 +119,7 @@ fn a_budget_goes_as_far_with_many_at_once_as_with_one() {
     let everything = spending(&evaluator, None, 1, Policy::default());
     evaluator.backend.worker = Arc::new(FakeSlow(evaluator.backend.worker));
     let reviewed = TEAM.to_owned() + "next: review";
-    let promised = contrasts(&evaluator).most_tokens(&WORD_PROBLEMS[0], &plan(&reviewed));
+    let promised = contrasts(&evaluator).most(&WORD_PROBLEMS[0], &plan(&reviewed)).tokens;
     assert!(promised * 16 > everything.reuse.tokens, "too little to stand in each other's way");
     let budget = everything.reuse.tokens + 2 * promised;
     for width in [1, 16] {

@@ -68,7 +68,7 @@ pub fn plan(text: &str) -> Plan {
 
 /// Everything, without a budget.
 pub fn work<'a>(plan: &'a Plan, cases: &'a [Case], seeds: &'a [u64]) -> ProfileWork<'a> {
-    ProfileWork { plan, cases, seeds, width: 16, budget: None, policy: Policy::default() }
+    ProfileWork { plan, cases, seeds, width: 16, budget: None.into(), policy: Policy::default() }
 }
 
 pub fn profile_of(contrasts: &Contrasts<'_>, work: &ProfileWork<'_>) -> Profile {

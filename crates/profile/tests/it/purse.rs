@@ -1,7 +1,7 @@
 //! The purse is never overdrawn, however many take from it at once.
 
 use crate::common::wait;
-use lemon_profile::Purse;
+use lemon_profile::{Cost, Purse, SpendingLimits};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -35,25 +35,25 @@ proptest! {
         // What was not spent is all still there, and not a token more.
         let left = tokens - spent.load(SeqCst);
         prop_assert!(wait(purse.take(left)));
-        purse.put_back(0);
-        prop_assert!(!wait(purse.take(1)));
+        purse.put_back(0u64);
+        prop_assert!(!wait(purse.take(1u64)));
     }
 }
 
 #[test]
 fn a_purse_without_bottom_gives_everything() {
-    let purse = Purse::new(None);
+    let purse = Purse::new(None::<u64>);
     assert!(wait(purse.take(u64::MAX)) && wait(purse.take(u64::MAX)));
-    purse.put_back(1);
+    purse.put_back(1u64);
     assert!(wait(purse.take(u64::MAX)));
 }
 
 #[test]
 fn more_than_is_in_it_is_not_given_and_takes_nothing() {
     let purse = Purse::new(Some(10));
-    assert!(!wait(purse.take(11)) && wait(purse.take(10)));
-    purse.put_back(0);
-    assert!(!wait(purse.take(1)) && wait(purse.take(0)));
+    assert!(!wait(purse.take(11u64)) && wait(purse.take(10u64)));
+    purse.put_back(0u64);
+    assert!(!wait(purse.take(1u64)) && wait(purse.take(0u64)));
 }
 
 /// Most runs need far less than they may: whoever comes while much is out waits for what is put back.
@@ -61,9 +61,20 @@ fn more_than_is_in_it_is_not_given_and_takes_nothing() {
 fn who_finds_too_little_waits_as_long_as_others_may_put_back() {
     let purse = Purse::new(Some(10));
     let taken = wait(async {
-        assert!(purse.take(10).await);
-        let (taken, ()) = tokio::join!(purse.take(8), async { purse.put_back(9) });
+        assert!(purse.take(10u64).await);
+        let (taken, ()) = tokio::join!(purse.take(8u64), async { purse.put_back(9u64) });
         taken
     });
     assert!(taken);
+}
+
+/// Money and tokens are both kept: whichever is short first decides.
+#[test]
+fn money_is_kept_as_tokens_are() {
+    let purse = Purse::new(SpendingLimits { tokens: Some(100), usd: Some(0.5) });
+    let cost = |tokens, usd| Cost { tokens, usd };
+    assert!(!wait(purse.take(cost(1, 0.6))) && !wait(purse.take(cost(101, 0.1))));
+    assert!(wait(purse.take(cost(60, 0.5))));
+    purse.put_back(cost(0, 0.25));
+    assert!(!wait(purse.take(cost(10, 0.3))) && wait(purse.take(cost(40, 0.25))));
 }

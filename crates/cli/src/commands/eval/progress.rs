@@ -28,6 +28,15 @@ impl Progress {
         Progress { bar, lines: !quiet && !attended, all, done: Cell::new(0), right: Cell::new(0) }
     }
 
+    /// Says something, above the bar where there is one.
+    pub fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None if self.lines => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
     pub fn add(&self, row: &Row) {
         self.done.set(self.done.get() + 1);
         self.right.set(self.right.get() + usize::from(row.right));

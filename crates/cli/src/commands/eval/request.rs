@@ -4,6 +4,7 @@ use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, WorkerKi
 use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::setup::{self, Staff};
+use crate::spending::Together;
 use lemon_eval::{Case, Method, Source as Writer};
 use lemon_exec::store::Store;
 use lemon_exec::{Settings, unix_ms};
@@ -36,7 +37,11 @@ pub struct Request {
     pub policy: Option<PathBuf>,
     limit: Option<usize>,
     pub seeds: Vec<u64>,
+    /// Of each run.
     budget_tokens: Option<u64>,
+    /// Of all runs together.
+    #[serde(default)]
+    pub together: Together,
     pub started_at_ms: u64,
     /// Simulated agents keep their luck when their inputs change: for counterfactuals.
     #[serde(default)]
@@ -75,7 +80,8 @@ impl Request {
             policy: args.policy.clone(),
             limit: args.limit,
             seeds,
-            budget_tokens: args.budget_tokens,
+            budget_tokens: args.run_tokens,
+            together: Together { tokens: args.budget_tokens, usd: args.budget_usd },
             started_at_ms: unix_ms(),
             keep_luck: false,
             clusters: args.clusters,
@@ -99,6 +105,7 @@ impl Request {
             limit,
             seeds: Vec::new(),
             budget_tokens: None,
+            together: Together::default(),
             started_at_ms: unix_ms(),
             keep_luck: !args.fresh_draws,
             clusters: false,
@@ -229,7 +236,7 @@ impl Request {
     }
 
     /// The kind of models that are asked, where any are.
-    fn kind(&self) -> Option<WorkerKind> {
+    pub fn kind(&self) -> Option<WorkerKind> {
         <EvalWorkers as clap::ValueEnum>::from_str(&self.workers, false).ok()?.served()
     }
 

@@ -1,11 +1,15 @@
 //! The report on a terminal: a line a method, and which differences are more than chance.
 
-use lemon_eval::{MethodReport, Report};
+use lemon_eval::{MethodReport, Partial, Report};
 
 const MORE_THAN_CHANCE: &str = "more than chance explains (Holm, 5 %)";
 
 pub fn table(report: &Report) -> String {
     let mut text = block(&report.methods, "all sets");
+    let partial = report.partial.map(|Partial { runs, of, compared }| match compared {
+        0 => format!("partial: {runs} of {of} runs; no item has a run of every method\n"),
+        _ => format!("partial: {runs} of {of} runs; compared on the {compared} runs that each method has\n"),
+    });
     if report.sets.len() > 1 {
         report.sets.iter().for_each(|set| text += &format!("\n{}", block(&set.methods, &set.set)));
     } else if let Some(set) = report.set_up.sets.first() {
@@ -31,7 +35,7 @@ pub fn table(report: &Report) -> String {
     if certain.len() > 12 {
         text += &format!("  … and {} more in the report\n", certain.len() - 12);
     }
-    text
+    partial.unwrap_or_default() + &text
 }
 
 /// Says of runs that failed or were cut short that they did: they may be why a method is wrong.

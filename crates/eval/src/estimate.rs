@@ -1,0 +1,102 @@
+//! What an evaluation is likely to spend, and what it can spend at most, before its first call.
+
+use crate::evaluate::{Contestant, Evaluator, Work};
+use crate::method::Ask;
+use crate::stats::seed_of;
+use lemon_exec::orchestrator::{Brief, Draft};
+use lemon_exec::{Forecast, forecast_call};
+use lemon_spec::{Next, validate};
+use lemon_trace::ORCHESTRATOR;
+
+/// Items that are looked at for an estimate; the others are taken to be like them.
+const MOST_ITEMS: usize = 100;
+
+/// What many runs may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Estimate {
+    /// The runs.
+    pub runs: usize,
+    /// Tokens that are likely, with replies of [`lemon_exec::LIKELY_REPLY`] tokens.
+    pub likely: f64,
+    /// The same in US dollars.
+    pub likely_usd: f64,
+    /// Tokens at most, attempts that fail and are tried again not counted.
+    pub at_most: f64,
+    /// The same in US dollars.
+    pub at_most_usd: f64,
+    /// Some teams, or some of their rounds, are written only when they are run: they come on top.
+    pub more: bool,
+}
+
+impl Estimate {
+    /// Counts one more run of a team.
+    pub fn add(&mut self, forecast: &Forecast) {
+        self.runs += 1;
+        self.likely += forecast.likely() as f64;
+        self.likely_usd += forecast.likely_usd();
+        self.at_most += forecast.tokens() as f64;
+        self.at_most_usd += forecast.usd();
+    }
+
+    /// The same for so many times as many runs.
+    pub fn times(self, factor: f64) -> Self {
+        Estimate {
+            runs: (self.runs as f64 * factor).round() as usize,
+            likely: self.likely * factor,
+            likely_usd: self.likely_usd * factor,
+            at_most: self.at_most * factor,
+            at_most_usd: self.at_most_usd * factor,
+            more: self.more,
+        }
+    }
+}
+
+impl Evaluator {
+    /// What this work may spend. Nobody is asked; teams that a model would have to write are not known.
+    pub fn estimate(&self, work: &Work) -> Estimate {
+        let mut sum = Estimate::default();
+        let every = work.cases.len().div_ceil(MOST_ITEMS).max(1);
+        for contestant in &work.contestants {
+            for case in (0..work.cases.len()).step_by(every) {
+                self.estimate_run(work, contestant, case, &mut sum);
+            }
+        }
+        let looked_at = (work.cases.len().div_ceil(every) * work.contestants.len()).max(1);
+        sum.times(work.runs() as f64 / looked_at as f64)
+    }
+
+    fn estimate_run(&self, work: &Work, contestant: &Contestant, case: usize, sum: &mut Estimate) {
+        let Some(case) = work.cases.get(case) else { return };
+        let seed = work.seeds.first().copied().unwrap_or(0);
+        let question = &case.item.task.question;
+        let text = match &contestant.writer {
+            None => {
+                let draw = seed_of(&[&contestant.method.name(), question, &seed.to_string()]);
+                let ask = Ask::new(&case.item, &self.language.capacities, work.capacity.as_deref(), draw);
+                contestant.method.spec(&ask)
+            }
+            Some(writer) => {
+                let tokens_left = self.settings.budget.tokens;
+                let brief =
+                    Brief { question, round: 1, results: Vec::new(), language: &self.language, tokens_left, seed };
+                match writer.draft(&brief) {
+                    Some(Draft::Text(text) | Draft::Learned { text, .. }) => Some(text),
+                    Some(Draft::Ask { level, messages, .. }) => {
+                        let known = self.backend.levels.get(level);
+                        let call = known.map(|known| forecast_call(ORCHESTRATOR, &messages, level, known));
+                        sum.add(&Forecast { calls: call.into_iter().collect() });
+                        sum.more = true;
+                        return;
+                    }
+                    None => None,
+                }
+            }
+        };
+        let plan = text.and_then(|text| validate(&text, &self.language).ok());
+        let judge = self.language.roles.get("judge");
+        // A team that is none costs nothing.
+        let (Some(plan), Some(judge)) = (plan, judge) else { return sum.add(&Forecast { calls: Vec::new() }) };
+        sum.more |= plan.next() == Next::Review && contestant.writer.is_some();
+        sum.add(&Forecast::new(&plan, question, &self.backend.levels, judge.clone()));
+    }
+}

@@ -1,0 +1,319 @@
+//! One budget for many runs: every call of every run is reserved here too, before it is made.
+
+use crate::ledger::{Budget, Ledger, Reservation, Verdict, Want};
+use crate::worker::Level;
+use lemon_trace::{EventKind, LimitKind, Trace};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What all runs of a command may spend together: tokens and US dollars.
+///
+/// A call that does not fit waits as long as others are in flight, since they may give some of theirs back. Once a call does
+/// not fit and none is in flight, the budget is met: the token given at the beginning is cancelled. So the runs must be
+/// given that token, or one that it cancels. They end as cancelled runs do, and can be taken up again.
+pub struct SharedBudget {
+    // Std mutexes: they are held for arithmetic and never across an await.
+    ledger: Mutex<Ledger>,
+    met: Mutex<Option<BudgetMet>>,
+    journal: Option<Journal>,
+    changed: Arc<Notify>,
+    cancel: CancellationToken,
+}
+
+/// Puts on record that so many tokens and US dollars may have been spent, or says why it cannot.
+pub type Commit = Box<dyn Fn(u64, f64) -> Result<(), String> + Send + Sync>;
+
+/// What outlives the process: a mark that is moved ahead of what is spent.
+struct Journal {
+    commit: Commit,
+    /// What is on record as spent; never less than what is.
+    mark: Mutex<(u64, f64)>,
+    /// How far ahead the mark is moved, so that not every call has to wait for a disk.
+    step: (u64, f64),
+    failure: Mutex<Option<String>>,
+}
+
+/// The limit that ended the runs, and what it looked like then.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BudgetMet {
+    /// The limit.
+    pub limit: LimitKind,
+    /// What the next call needs at most.
+    pub needed: f64,
+    /// What is left.
+    pub left: f64,
+}
+
+impl fmt::Debug for SharedBudget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SharedBudget").field("spent", &self.spent()).field("met", &self.met()).finish()
+    }
+}
+
+/// Two are the same only if they are one.
+impl PartialEq for SharedBudget {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl SharedBudget {
+    /// A budget of tokens and US dollars. `cancel` is cancelled when it is met.
+    pub fn new(tokens: Option<u64>, usd: Option<f64>, cancel: CancellationToken) -> Self {
+        let budget = Budget { tokens, usd, calls: None, seconds: None };
+        SharedBudget {
+            ledger: Mutex::new(Ledger::new(budget)),
+            met: Mutex::default(),
+            journal: None,
+            changed: Arc::default(),
+            cancel,
+        }
+    }
+
+    /// The same with a record that outlives the process. Before a call is made, `commit` is told of what may be spent with it.
+    /// It is told a thousandth of the limits ahead of time: that much may be lost to a process that is killed.
+    pub fn journaled(self, commit: Commit) -> Self {
+        let Budget { tokens, usd, .. } = self.ledger().budget();
+        let step = (tokens.map_or(100_000, |limit| limit / 1_000), usd.map_or(0.1, |limit| limit / 1_000.0));
+        let (mark, failure) = (Mutex::new(self.spent()), Mutex::default());
+        SharedBudget { journal: Some(Journal { commit, mark, step, failure }), ..self }
+    }
+
+    /// Puts on record what is spent and held now, to the token: at the end.
+    ///
+    /// # Errors
+    /// The record cannot be written, now or before.
+    pub fn close(&self) -> Result<(), String> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if let Some(failure) = journal.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(failure);
+        }
+        let (tokens, usd) = self.ledger().committed();
+        (journal.commit)(tokens, usd)
+    }
+
+    /// Enters what was spent before.
+    pub fn enter(&self, tokens: u64, usd: f64) {
+        self.ledger().spend(tokens, usd);
+    }
+
+    /// Enters what a run on record has spent. A call whose end is not on record counts as all that was reserved for it.
+    pub fn enter_run(&self, trace: &Trace, levels: &[Level]) {
+        let mut open: HashMap<&str, u64> = HashMap::new();
+        let (mut tokens, mut usd) = (0u64, 0.0);
+        for event in &trace.events {
+            tokens = tokens.saturating_add(event.spend.tokens());
+            usd += event.spend.usd;
+            match &event.kind {
+                EventKind::Delegate { to, reserved, .. } => {
+                    open.insert(to, *reserved);
+                }
+                EventKind::Resume { lost_tokens, .. } => {
+                    open.clear();
+                    tokens = tokens.saturating_add(*lost_tokens);
+                }
+                EventKind::Stop { .. } => open.clear(),
+                EventKind::Decision { .. }
+                | EventKind::Rejection { .. }
+                | EventKind::Return { .. }
+                | EventKind::Budget { .. } => {
+                    open.remove(event.agent.as_str());
+                }
+                _ => {}
+            }
+        }
+        let lost: u64 = open.values().sum();
+        let dearest = levels.iter().map(|level| level.price.input.max(level.price.output)).fold(0.0, f64::max);
+        self.enter(tokens.saturating_add(lost), usd + lost as f64 * dearest / 1e6);
+    }
+
+    /// Tokens and US dollars spent so far.
+    pub fn spent(&self) -> (u64, f64) {
+        self.ledger().spent()
+    }
+
+    /// The limit that ended the runs, if one did.
+    pub fn met(&self) -> Option<BudgetMet> {
+        *self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever waits that something was given back.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        self.changed.clone()
+    }
+
+    /// Makes room for a call. `false`: not now, or never; then everything is cancelled.
+    pub(crate) fn reserve(&self, reservation: &Reservation) -> bool {
+        let want = Want {
+            tokens_in: reservation.tokens_in,
+            tokens_out: reservation.tokens_out,
+            // Nothing is cut short for the sake of what comes later: it ends here, and can go on with more.
+            least_out: reservation.tokens_out,
+            price: reservation.price(),
+            counted: true,
+        };
+        if self.met().is_some() {
+            return false;
+        }
+        let verdict = self.ledger().reserve(&want);
+        match verdict {
+            Verdict::Granted(granted) => {
+                let recorded = self.record_ahead();
+                if !recorded {
+                    self.ledger().settle(granted, 0, 0);
+                    self.cancel.cancel();
+                }
+                recorded
+            }
+            Verdict::Wait => false,
+            Verdict::Exhausted { limit, needed, left } => {
+                *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(BudgetMet { limit, needed, left });
+                self.cancel.cancel();
+                false
+            }
+        }
+    }
+
+    /// Moves the mark ahead of what is spent and held. `false`: it cannot be put on record.
+    fn record_ahead(&self) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        let (tokens, usd) = self.ledger().committed();
+        let mut mark = journal.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens <= mark.0 && usd <= mark.1 {
+            return true;
+        }
+        let ahead = (tokens.saturating_add(journal.step.0), usd + journal.step.1);
+        match (journal.commit)(ahead.0, ahead.1) {
+            Ok(()) => {
+                *mark = ahead;
+                true
+            }
+            Err(failure) => {
+                *journal.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                false
+            }
+        }
+    }
+
+    /// Closes a reservation with what the call cost.
+    pub(crate) fn settle(&self, reservation: Reservation, tokens_in: u64, tokens_out: u64) {
+        self.ledger().settle(reservation, tokens_in, tokens_out);
+        self.changed.notify_waiters();
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Price;
+    use proptest::prelude::*;
+
+    const PRICE: Price = Price { input: 1.0, output: 10.0 };
+
+    fn want(tokens_in: u64, tokens_out: u64) -> Want {
+        Want { tokens_in, tokens_out, least_out: 1, price: PRICE, counted: false }
+    }
+
+    fn shared(tokens: Option<u64>, usd: Option<f64>) -> (Arc<SharedBudget>, CancellationToken) {
+        let cancel = CancellationToken::new();
+        (Arc::new(SharedBudget::new(tokens, usd, cancel.clone())), cancel)
+    }
+
+    fn run(shared: &Arc<SharedBudget>) -> Ledger {
+        Ledger::within(Budget::default(), Some(shared.clone()))
+    }
+
+    #[test]
+    fn a_run_waits_for_another_and_ends_when_nothing_is_in_flight() {
+        let (shared, cancel) = shared(Some(300), None);
+        let (mut one, mut two) = (run(&shared), run(&shared));
+        let Verdict::Granted(first) = one.reserve(&want(100, 100)) else { panic!("it fits") };
+        assert_eq!(two.reserve(&want(50, 100)), Verdict::Wait);
+        assert!(!cancel.is_cancelled() && shared.met().is_none(), "the first may give some back");
+        one.settle(first, 90, 10);
+        let Verdict::Granted(second) = two.reserve(&want(50, 100)) else { panic!("now it fits") };
+        two.settle(second, 50, 100);
+        assert_eq!((shared.spent().0, two.spent().0), (250, 150));
+        // A reply is not cut short for the sake of the budget: whoever goes on has more of it.
+        assert_eq!(one.reserve(&want(10, 100)), Verdict::Wait);
+        assert!(cancel.is_cancelled());
+        assert_eq!(shared.met(), Some(BudgetMet { limit: LimitKind::Tokens, needed: 110.0, left: 50.0 }));
+    }
+
+    #[test]
+    fn the_record_is_ahead_of_what_is_spent() {
+        let recorded = Arc::new(Mutex::new((0, 0.0)));
+        let writes = recorded.clone();
+        let (tokens, usd) = (Some(100_000), Some(1.0));
+        let shared =
+            SharedBudget::new(tokens, usd, CancellationToken::new()).journaled(Box::new(move |tokens, usd| {
+                *writes.lock().unwrap() = (tokens, usd);
+                Ok(())
+            }));
+        let shared = Arc::new(shared);
+        let mut ledger = run(&shared);
+        for _ in 0..50 {
+            let Verdict::Granted(granted) = ledger.reserve(&want(100, 100)) else { panic!("it fits") };
+            let (tokens, usd) = *recorded.lock().unwrap();
+            assert!(tokens >= shared.spent().0 + 200 && usd >= shared.spent().1 + granted.usd() - 1e-12);
+            ledger.settle(granted, 100, 50);
+        }
+        assert!(recorded.lock().unwrap().0 <= shared.spent().0 + 200 + 100, "and no further than it must be");
+        shared.close().unwrap();
+        assert_eq!(*recorded.lock().unwrap(), shared.spent());
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_not_spent() {
+        let cancel = CancellationToken::new();
+        let shared = SharedBudget::new(Some(1_000), None, cancel.clone())
+            .journaled(Box::new(|_, _| Err("the disk is full".into())));
+        let shared = Arc::new(shared);
+        assert_eq!(run(&shared).reserve(&want(10, 10)), Verdict::Wait);
+        assert!(cancel.is_cancelled() && shared.met().is_none());
+        assert_eq!((shared.spent(), shared.close()), ((0, 0.0), Err("the disk is full".to_owned())));
+    }
+
+    proptest! {
+        /// However many runs share it and whatever they do, spent and held together stay within the limits.
+        #[test]
+        fn no_limit_is_overrun(
+            limit in 0u64..20_000,
+            cents in 0u64..200,
+            steps in prop::collection::vec((0usize..4, 0u64..2_000, 1u64..2_000, any::<bool>(), 0.0f64..=1.0), 0..200),
+        ) {
+            let usd = cents as f64 / 1000.0;
+            let (shared, cancel) = shared(Some(limit), Some(usd));
+            let mut runs = [(); 4].map(|()| (run(&shared), Vec::<Reservation>::new()));
+            for (at, tokens_in, tokens_out, finish, part) in steps {
+                let flying = runs.iter().any(|(_, open)| !open.is_empty());
+                let (ledger, open) = &mut runs[at];
+                if finish && !open.is_empty() {
+                    let reservation = open.remove(0);
+                    let used = (reservation.tokens_out as f64 * part) as u64;
+                    ledger.settle(reservation, reservation.tokens_in, used);
+                } else {
+                    let met = cancel.is_cancelled();
+                    match ledger.reserve(&want(tokens_in, tokens_out)) {
+                        Verdict::Granted(reservation) => {
+                            prop_assert!(!met && reservation.tokens_out == tokens_out);
+                            open.push(reservation);
+                        }
+                        Verdict::Wait => prop_assert!(flying || cancel.is_cancelled(), "waiting ends"),
+                        Verdict::Exhausted { .. } => prop_assert!(false, "the runs themselves have no limit"),
+                    }
+                    prop_assert!(met || !flying || !cancel.is_cancelled(), "nothing in flight is ever cut off");
+                }
+                let (tokens, dollars) = shared.ledger().committed();
+                prop_assert!(tokens <= limit && dollars <= usd + 1e-9);
+            }
+        }
+    }
+}
