@@ -4,7 +4,7 @@ use crate::evaluate::{Contestant, Evaluator, Work};
 use crate::method::Ask;
 use crate::stats::seed_of;
 use lemon_exec::orchestrator::{Brief, Draft};
-use lemon_exec::{Forecast, forecast_call};
+use lemon_exec::{Forecast, Form, forecast_call};
 use lemon_spec::{Next, validate};
 use lemon_trace::ORCHESTRATOR;
 
@@ -77,10 +77,17 @@ impl Evaluator {
             }
             Some(writer) => {
                 let tokens_left = self.settings.budget.tokens;
-                let brief =
-                    Brief { question, round: 1, results: Vec::new(), language: &self.language, tokens_left, seed };
+                let brief = Brief {
+                    question,
+                    round: 1,
+                    results: Vec::new(),
+                    language: &self.language,
+                    form: Form::of(question),
+                    tokens_left,
+                    seed,
+                };
                 match writer.draft(&brief) {
-                    Some(Draft::Text(text) | Draft::Learned { text, .. }) => Some(text),
+                    Some(Draft::Text(text) | Draft::Guarded(text) | Draft::Learned { text, .. }) => Some(text),
                     Some(Draft::Ask { level, messages, .. }) => {
                         let known = self.backend.levels.get(level);
                         let call = known.map(|known| forecast_call(ORCHESTRATOR, &messages, level, known));
