@@ -126,7 +126,7 @@ fn a_person_gets_the_whole_reply() {
     let folder = Folder::with_endpoint(&fake, "");
     assert_eq!(folder.lemon(&["run", "Plan a weekend in Oslo."]).ok().stdout, format!("{plan}\n"));
     let code = "```python\ndef f(x):\n    return x\n\n\nprint(f(1))\n```";
-    let fake = FakeEndpoint::start(Behaviour::text(&format!("Answer: {code}"))).unwrap();
+    let fake = FakeEndpoint::start(Behaviour::text(format!("Answer: {code}"))).unwrap();
     let folder = Folder::with_endpoint(&fake, "");
     assert_eq!(folder.lemon(&["run", "Write a Python function f(x)."]).ok().stdout, format!("{code}\n"));
 }

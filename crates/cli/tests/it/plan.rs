@@ -13,7 +13,7 @@ const TEAM: &str = "agents:
 answer: {from: [one, two, three], by: judge}
 next: review
 ";
-const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\n";
+const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\nguard = false\n";
 
 /// Nothing was sent, and nothing is on record.
 #[track_caller]
@@ -74,7 +74,7 @@ fn the_worst_case_covers_what_a_run_reserves() {
     assert!(reserved > 0 && reserved <= plan["tokens"].as_u64().unwrap());
 }
 
-/// The bundled orchestrator writes the same team that `lemon run` runs.
+/// The team of the plan is the one that `lemon run` runs: the guard decides both.
 #[test]
 fn the_team_is_the_one_that_is_run() {
     let endpoint = endpoint();
@@ -82,7 +82,7 @@ fn the_team_is_the_one_that_is_run() {
     let task = "A baker makes 24 rolls and sells 3 boxes of 6. How many rolls are left?";
     let plan = folder.lemon(&["plan", task, "--json"]).ok().json();
     untouched(&folder, &endpoint);
-    assert_eq!((&plan["written"], &plan["by"]), (&true.into(), &"policy".into()), "{plan}");
+    assert_eq!((&plan["written"], &plan["by"]), (&true.into(), &"guard".into()), "{plan}");
     let run = folder.lemon(&["run", task, "--json"]).ok().json();
     assert_eq!(plan["spec"], run["spec"]);
 }
