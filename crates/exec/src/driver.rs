@@ -13,7 +13,7 @@ use crate::worker::{Backend, ChatMessage, Clock, Progress, Reply, Request, Usage
 use crate::write::Written;
 use crate::{draw, tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
-use lemon_spec::{Language, Next};
+use lemon_spec::{Language, Next, PLAIN};
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR, Spend, StopReason, Trace,
     VERSION,
@@ -282,6 +282,10 @@ impl Run<'_> {
             }
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
+        // The likeliest reply is the best that one call can give; agents that vote have to differ.
+        if agent.is_some_and(|agent| agent.base.name == PLAIN) {
+            request.temperature = request.temperature.or(Some(0.0));
+        }
         request.brief = state.brief(index, &deliveries).map(Arc::new);
         self.ask(index, request, duty, state.fence(&deliveries))
     }

@@ -348,7 +348,7 @@ pub enum FailureKind {
     Unauthorized,
     /// The request was refused (other 4xx).
     Refused,
-    /// The request was refused while it asked for a reply that obeys a schema; it is tried again without.
+    /// The request was refused because of a part that can be left out (a schema, a temperature); it is tried again without.
     SchemaRefused,
     /// The body ended early.
     CutShort,

@@ -46,6 +46,18 @@ fn the_default_is_one_plain_call_with_nothing_but_the_question() {
     }
 }
 
+/// Some models have a temperature of their own and refuse another one.
+#[test]
+fn a_plain_call_asks_for_the_likeliest_reply_where_that_can_be_asked_for() {
+    let body = "{\"error\":{\"message\":\"Unsupported value: 'temperature'\"}}".to_owned();
+    let refusal = FakeReply::Status { code: 400, retry_after: None, body };
+    let fake = FakeEndpoint::start(Behaviour::script([refusal, FakeReply::Text("Lima.".into())])).unwrap();
+    let folder = Folder::with_endpoint(&fake, "");
+    assert_eq!(folder.lemon(&["run", "What is the capital of Peru?"]).ok().stdout, "Lima.\n");
+    let asked: Vec<Value> = fake.requests().iter().map(|request| request.body["temperature"].clone()).collect();
+    assert_eq!(asked, [json!(0.0), Value::Null]);
+}
+
 #[test]
 fn open_and_short_questions_have_no_team_written() {
     for question in

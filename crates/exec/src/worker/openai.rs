@@ -66,6 +66,8 @@ struct EndpointState {
     headers: HeaderMap,
     /// Set once the endpoint refuses a request because of its schema, so that later calls do not try again.
     refuses_schema: AtomicBool,
+    /// Set once the endpoint refuses a request because of its temperature: some models have one of their own.
+    refuses_temperature: AtomicBool,
 }
 
 impl OpenAi {
@@ -163,13 +165,18 @@ impl Worker for OpenAi {
             return Err(AskError::free(FailureKind::Refused, format!("no endpoint serves `{}`", request.capacity)));
         };
         let schema = request.schema.is_some() && !state.refuses_schema.load(Ordering::Relaxed);
-        let call = self.ask_once(request, state, schema);
+        let mut sent = request.clone();
+        sent.temperature = request.temperature.filter(|_| !state.refuses_temperature.load(Ordering::Relaxed));
+        let call = self.ask_once(&sent, state, schema);
         let total = state.endpoint.total_timeout.max(state.endpoint.timeout);
         let result = tokio::time::timeout(total, call).await.unwrap_or_else(|_| {
             let message = format!("no complete reply within {} s in all", total.as_secs_f64());
             Err(AskError::unknown_cost(FailureKind::Timeout, message))
         });
-        result.map_err(|error| self.presentable_error(state.without_schema(error, schema)))
+        result.map_err(|error| {
+            let error = state.without_temperature(error, sent.temperature.is_some());
+            self.presentable_error(state.without_schema(error, schema))
+        })
     }
 }
 
@@ -186,7 +193,24 @@ impl EndpointState {
         }
         let url = format!("{}/chat/completions", endpoint.base_url.trim_end_matches('/'));
         let url = Url::parse(&url).map_err(|error| format!("{} is no address: {error}", shown()))?;
-        Ok(EndpointState { endpoint, url, headers, refuses_schema: AtomicBool::new(false) })
+        Ok(EndpointState {
+            endpoint,
+            url,
+            headers,
+            refuses_schema: AtomicBool::new(false),
+            refuses_temperature: AtomicBool::new(false),
+        })
+    }
+
+    /// A request refused for its temperature may be taken without one.
+    fn without_temperature(&self, mut error: AskError, sent: bool) -> AskError {
+        let named = error.failure.message.to_ascii_lowercase().contains("temperature");
+        if sent && named && error.failure.kind == FailureKind::Refused {
+            self.refuses_temperature.store(true, Ordering::Relaxed);
+            error.failure.kind = FailureKind::SchemaRefused;
+            error.retry_after = Some(Duration::ZERO);
+        }
+        error
     }
 
     /// A request refused with a schema may be taken without one. The next attempt has none: it is the driver's to make,
