@@ -26,10 +26,10 @@ pub fn print(text: &str) -> Result<u8, Fault> {
     write(&harmless(text, console::colors_enabled()))
 }
 
-/// As [`print`], with a line end.
+/// As [`print()`], with a line end.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn println(text: &str) -> Result<u8, Fault> {
     print(&format!("{text}\n"))
 }
@@ -37,7 +37,7 @@ pub fn println(text: &str) -> Result<u8, Fault> {
 /// Writes data to standard output: byte for byte, unless a person sees it on a terminal.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_data(text: &str) -> Result<u8, Fault> {
     match std::io::stdout().is_terminal() {
         true => write(&visible(text)),

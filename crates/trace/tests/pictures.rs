@@ -105,7 +105,7 @@ fn apart(page: &str) -> (String, String) {
         .chain(std::iter::repeat(("<article", "</article>")))
     {
         let Some((before, after)) = rest.split_once(begin) else { break };
-        let (inside, after) = after.split_once(end).expect("what begins ends");
+        let (inside, after) = after.split_once(end).unwrap_or_else(|| panic!("no {end} after {begin}"));
         outside.push_str(before);
         rendered.push_str(begin);
         rendered.push_str(inside);

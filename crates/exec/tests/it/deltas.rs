@@ -13,7 +13,9 @@ agents:
 ";
 
 /// What is told, by agent.
-fn listen() -> (OnDelta, Arc<Mutex<Vec<(String, String)>>>) {
+type Heard = Arc<Mutex<Vec<(String, String)>>>;
+
+fn listen() -> (OnDelta, Heard) {
     let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let pieces = told.clone();
     let on_delta: OnDelta = Arc::new(move |header: &Header, agent: &str, piece: &str| {
