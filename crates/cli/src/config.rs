@@ -137,7 +137,7 @@ pub struct OrchestratorConfig {
     pub spec: Option<PathBuf>,
     /// `prompted`: the team to run where the model writes none that is valid.
     pub fallback: Option<PathBuf>,
-    /// `prompted`: whether to ask the endpoint to enforce the JSON Schema.
+    /// `prompted`: whether to ask the endpoint to enforce the JSON Schema, which makes every field be written; not where absent.
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,

@@ -401,7 +401,7 @@ pub fn prompted(config: &Config, language: &Language) -> Result<Arc<dyn Orchestr
         ModelNote { model, price: capacity.and_then(|it| it.price).map(|price| (price.input, price.output)) }
     };
     let models = language.capacities.iter().filter(|_| !config.capacity.is_empty()).map(note).collect();
-    Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(true), fallback, models }))
+    Ok(Arc::new(Prompted { level, structured: settings.structured.unwrap_or(false), fallback, models }))
 }
 
 /// How runs are carried out: flags over environment over file.

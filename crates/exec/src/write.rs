@@ -60,7 +60,9 @@ impl Run<'_> {
             Draft::Text(text) | Draft::Guarded(text) => (text, None, Spend::default()),
             Draft::Learned { text, model } => (text, Some(model), Spend::default()),
             Draft::Ask { level, messages, schema } => {
-                let request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
+                let mut request = self.request(ORCHESTRATOR, level, messages, &format!("{by} {round}"), schema);
+                // The likeliest team, unless a temperature is configured: a drawn one is seldom better and often not valid.
+                request.temperature = request.temperature.or(Some(0.0));
                 match self.call(request, &format!("write round {round}")).await? {
                     CallEnd::Replied { reply, spend, .. } => {
                         (specification_in(&reply.text).to_owned(), reply.model, spend)

@@ -10,7 +10,7 @@ const GOOD: &str = "Here it is:\n```yaml\nagents:\n  - {id: think, base: solver,
 const BAD: &str = "agents:\n  - {id: think, base: genius, capacity: small}\n";
 
 /// A model behind the endpoint writes the teams.
-const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\nguard = false\n";
+const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\nguard = false\nstructured = true\n";
 
 fn is_orchestrator(request: &ChatRequest) -> bool {
     request.last("system").starts_with("You write teams.")

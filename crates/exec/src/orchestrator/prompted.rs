@@ -81,22 +81,21 @@ impl Prompted {
              agents. You do not solve the task yourself.\n\n\
              One plain call is the standard: {}. Write a team only where it is worth several times that: where independent \
              attempts at the same short answer can be compared by a vote. Do not add agents that only check or comment.\n\n\
-             Reply with the specification alone, as YAML or JSON. One plain call:\n\n\
+             Reply with a specification like one of these three, and with nothing else. One plain call:\n\n\
              agents:\n\
              \x20 - {{id: a1, base: plain, capacity: {strong}}}\n\n\
              Three attempts and a vote:\n\n\
              agents:\n\
              \x20 - {{id: a1, base: solver, capacity: {strong}}}\n\
-             \x20 - {{id: a2, base: solver, capacity: {strong}}}\n\
+             \x20 - {{id: a2, base: solver, duty: Write down what is given and what is asked. Then solve it., capacity: {strong}}}\n\
              \x20 - {{id: a3, base: expert, capacity: {strong}}}\n\
              answer: {{from: [a1, a2, a3], by: vote}}\n\n\
-             A plan, and one who follows it:\n\n\
+             A plan, and one who follows it (`after` names earlier agents only):\n\n\
              agents:\n\
              \x20 - {{id: a1, base: planner, capacity: {weak}}}\n\
              \x20 - {{id: a2, base: solver, capacity: {strong}, after: [a1]}}\n\n\
-             Optional for an agent: role (who it is), duty (what it must do for this very task), share: reply or answer. \
-             answer.by: last, vote or judge. next: stop, or review to read the results and write another round.\n\
-             Every agent sees the task; `after` names earlier agents only.\n\nBase roles: ",
+             Every agent sees the task. `answer.by` is last, vote or judge; `next: review` asks for another round.\n\n\
+             Base roles: ",
             plain_cost(brief)
         );
         let names: Vec<&str> = language.roles.iter().map(|role| role.name.as_str()).collect();
