@@ -29,7 +29,7 @@ pub struct Entry {
     pub model: String,
     /// The form of the questions.
     pub form: Form,
-    /// The method, as `lemon eval` names it, or `prompted`.
+    /// The method, as `lemon eval` names it: a rule that writes the same team for every task.
     pub method: String,
     /// Questions.
     pub items: u64,
@@ -37,7 +37,7 @@ pub struct Entry {
     pub wins: u64,
     /// Questions that the method answered wrong and the plain call right.
     pub losses: u64,
-    /// Tokens of the method and of the plain calls.
+    /// Tokens of the method.
     pub tokens: u64,
     /// Tokens of the plain calls.
     pub plain_tokens: u64,
@@ -122,8 +122,8 @@ pub fn model(levels: &[(String, Capacity)]) -> Option<String> {
     Some(capacity.local.clone().unwrap_or_else(|| capacity.model.clone()))
 }
 
-/// For each form the method that helps most, as a team; `None` for the team that the configured orchestrator writes.
-pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, Option<String>> {
+/// For each form the team of the method that helps most.
+pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, String> {
     let known = match read(&path(&setup::store_path(config, None))) {
         Ok(known) => known,
         Err(fault) => {
@@ -141,12 +141,18 @@ pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, Option<Str
         }
     }
     let team = |entry: &Entry| {
-        let method: Method = entry.method.parse().ok()?;
+        let method: Method = match entry.method.parse() {
+            Ok(method) => method,
+            Err(error) => {
+                eprintln!("warning: the evidence names a method that is not known: {error}");
+                return None;
+            }
+        };
         let capacity = language.capacities.last().map(String::as_str);
         let ask = Ask { capacities: &language.capacities, capacity, code: entry.form == Form::Code, seed: 0 };
         method.spec(&ask)
     };
-    best.into_iter().map(|(form, entry)| (form, team(entry))).collect()
+    best.into_iter().filter_map(|(form, entry)| Some((form, team(entry)?))).collect()
 }
 
 #[cfg(test)]

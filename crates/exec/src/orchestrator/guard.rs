@@ -23,8 +23,8 @@ const PLAIN_ID: &str = "plain";
 pub struct Guard {
     /// Who writes teams where they may help.
     pub inner: Arc<dyn Orchestrator>,
-    /// Forms for which measurements show that a team helps, with that team; `None`: the one that `inner` writes.
-    pub proven: BTreeMap<Form, Option<String>>,
+    /// Forms for which measurements show that a team helps, with that team.
+    pub proven: BTreeMap<Form, String>,
     /// Completion tokens of a reply at most, by level: what a team has to be able to pay.
     pub reply_tokens: Vec<u64>,
     /// Whether it costs tokens to have a team written.
@@ -37,8 +37,7 @@ impl Orchestrator for Guard {
             return self.inner.draft(brief);
         }
         match self.proven.get(&brief.form) {
-            Some(Some(team)) => Some(Draft::Guarded(team.clone())),
-            Some(None) => self.inner.draft(brief),
+            Some(team) => Some(Draft::Guarded(team.clone())),
             None if self.may_help(brief) => self.inner.draft(brief),
             None => Some(Draft::Guarded(plain_team(brief.language)?)),
         }

@@ -359,12 +359,15 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
     text
 }
 
-/// What the guard may learn from these rows: each method by the form of the questions.
+/// What the guard may learn from these rows: each rule by the form of the questions. What an orchestrator writes was measured
+/// behind the guard, which says nothing of its teams without it.
 fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
     let mut entries: BTreeMap<(Form, &str), Entry> = BTreeMap::new();
     for row in rows {
         let Some(plain) = row.outcomes.first() else { continue };
-        for other in row.outcomes.iter().filter(|it| it.method != PLAIN && it.method != "lemon") {
+        for other in
+            row.outcomes.iter().filter(|it| it.method.parse::<Method>().is_ok_and(|method| method.source().is_none()))
+        {
             let entry = entries.entry((row.form, other.method.as_str())).or_insert_with(|| Entry {
                 model: model.to_owned(),
                 form: row.form,
