@@ -1,16 +1,20 @@
 //! Model servers that run on this machine already.
 
 use crate::fault::Fault;
-use reqwest::Client;
 use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The ports to look at, separated by commas; empty: at none.
 const VARIABLE: &str = "LEMON_LOCAL_PORTS";
 /// How long one may take. On loopback a server that is there answers in a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long a server that is there may load its model.
+const LOADING_PATIENCE: Duration = Duration::from_secs(120);
+/// How long until it is asked again.
+const LOADING_PAUSE: Duration = Duration::from_millis(200);
 /// The longest list of models that is read.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -66,11 +70,33 @@ pub async fn running_servers(ports: &[u16]) -> Vec<Found> {
 
 async fn servers_within(patience: Duration, ports: &[u16]) -> Vec<Found> {
     let Some(client) = client() else { return Vec::new() };
-    let asked = ports.iter().map(|port| async {
-        let found = tokio::time::timeout(patience, ask(&client, *port)).await;
-        found.ok().flatten()
-    });
+    let asked = ports.iter().map(|port| wait_for(&client, *port, patience));
     futures::future::join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// The server on this port, once it has loaded its model. `None`: there is none, or it loads for too long.
+async fn wait_for(client: &Client, port: u16, patience: Duration) -> Option<Found> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        match tokio::time::timeout(patience, ask(client, port)).await.ok()?? {
+            Asked::Ready(found) => return Some(found),
+            Asked::Loading if begun.elapsed() > LOADING_PATIENCE => return None,
+            Asked::Loading if !told => {
+                eprintln!("the server on port {port} is loading its model; waiting for it…");
+                told = true;
+            }
+            Asked::Loading => {}
+        }
+        tokio::time::sleep(LOADING_PAUSE).await;
+    }
+}
+
+/// What a server says when it is asked for its models.
+enum Asked {
+    Ready(Found),
+    /// It is there and answers 503, which servers do while they load a model.
+    Loading,
 }
 
 /// A client that asks nobody but this machine, over plain HTTP: no proxy, no redirect, and no certificates, which a bare
@@ -81,9 +107,13 @@ fn client() -> Option<Client> {
     Client::builder().no_proxy().redirect(Policy::none()).tls_certs_only([]).build().ok()
 }
 
-async fn ask(client: &Client, port: u16) -> Option<Found> {
+async fn ask(client: &Client, port: u16) -> Option<Asked> {
     let base_url = format!("http://127.0.0.1:{port}/v1");
-    let mut reply = client.get(format!("{base_url}/models")).send().await.ok()?.error_for_status().ok()?;
+    let mut reply = client.get(format!("{base_url}/models")).send().await.ok()?;
+    let is_loading = reply.status() == StatusCode::SERVICE_UNAVAILABLE;
+    if !is_loading && !reply.status().is_success() {
+        return None;
+    }
     let mut body = Vec::new();
     while let Some(piece) = reply.chunk().await.ok()? {
         body.extend_from_slice(&piece);
@@ -91,12 +121,17 @@ async fn ask(client: &Client, port: u16) -> Option<Found> {
             return None;
         }
     }
+    if is_loading {
+        // Any program may answer 503; one that serves models says what it does.
+        return String::from_utf8_lossy(&body).to_lowercase().contains("loading").then_some(Asked::Loading);
+    }
     let list: List = serde_json::from_slice(&body).ok()?;
     let kind = list.data.iter().find_map(|model| Kind::of_owner(model.owned_by.as_deref()?));
     // A name is sent back and shown on screens.
     let sound = |name: &String| !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control);
     let models: Vec<String> = list.data.into_iter().map(|model| model.id).filter(sound).collect();
-    (!models.is_empty()).then(|| Found { kind: kind.unwrap_or(Kind::of_port(port)), base_url, models })
+    let kind = kind.unwrap_or(Kind::of_port(port));
+    (!models.is_empty()).then_some(Asked::Ready(Found { kind, base_url, models }))
 }
 
 #[derive(Deserialize)]
@@ -212,7 +247,7 @@ fn figure(word: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use lemon_fakes::{Behaviour, FakeEndpoint};
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]
@@ -291,6 +326,27 @@ mod tests {
         assert_eq!(found[0].base_url, servers[0].base_url());
         assert_eq!(found[0].models, ["a:1b", "b:7b"]);
         assert_eq!(Kind::of_port(11434), Kind::Ollama);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_loads_is_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = |status: &str, body: &str| {
+            format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        };
+        let loading = answer("503 -", r#"{"error": {"code": 503, "message": "Loading model"}}"#);
+        let ready = answer("200 OK", r#"{"data": [{"id": "a:1b", "owned_by": "llamacpp"}]}"#);
+        std::thread::spawn(move || {
+            for (mut stream, text) in listener.incoming().flatten().zip([&loading, &loading, &ready]) {
+                assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+                stream.write_all(text.as_bytes()).unwrap();
+            }
+        });
+        let found = servers_within(Duration::from_secs(60), &[port]).await;
+        assert_eq!(found.iter().map(|found| found.models.join(" ")).collect::<Vec<_>>(), ["a:1b"]);
+        let other = answers(1, answer("503 -", "down for maintenance"));
+        assert_eq!(servers_within(Duration::from_secs(60), &[other]).await, []);
     }
 
     #[tokio::test]

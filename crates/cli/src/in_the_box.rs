@@ -64,8 +64,12 @@ pub fn serves(capacity: &Capacity) -> bool {
 
 /// The one that writes teams for these levels.
 pub fn orchestrator(levels: &[(String, Capacity)]) -> Packed {
-    let are_all = !levels.is_empty() && levels.iter().all(|(_, capacity)| serves(capacity));
-    if are_all { FOR_WORDS } else { FOR_ANY }
+    if is_general(levels) { FOR_ANY } else { FOR_WORDS }
+}
+
+/// Whether that one was taught tasks of all kinds, and not word problems for the bundled workers alone.
+pub fn is_general(levels: &[(String, Capacity)]) -> bool {
+    levels.is_empty() || !levels.iter().all(|(_, capacity)| serves(capacity))
 }
 
 /// Loads one by its name, without the prefix.

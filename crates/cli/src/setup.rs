@@ -11,7 +11,7 @@ use lemon_exec::orchestrator::{Brief, Draft, Fixed, Guard, ModelNote, Orchestrat
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
-use lemon_learn::{Desk, MOST_TOKENS, Writer};
+use lemon_learn::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
 use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
@@ -268,7 +268,13 @@ pub fn writer(config: &Config, args: &ModelArgs, language: &Arc<Language>) -> Re
         (Some(folder), _) | (None, Some(folder)) => folder.display().to_string(),
         (None, None) => IN_THE_BOX_NAME.to_owned(),
     };
-    Ok(greedy(policy, desk, name).for_levels(&language.capacities))
+    let writer = greedy(policy, desk, name).for_levels(&language.capacities);
+    Ok(careful(writer, in_the_box && in_the_box::is_general(&config.capacity)))
+}
+
+/// The bundled orchestrator for all kinds of tasks, with a plain call in place of what it is not sure of.
+fn careful(writer: Writer, is_general: bool) -> Writer {
+    if is_general { writer.or_plain_below(LEAST_CONFIDENCE) } else { writer }
 }
 
 fn greedy(policy: LanguagePolicy, desk: Desk, name: String) -> Writer {
@@ -279,6 +285,8 @@ fn greedy(policy: LanguagePolicy, desk: Desk, name: String) -> Writer {
 /// The orchestrator in the box, read when it first has to write.
 struct InTheBox {
     files: Packed,
+    /// Whether it was taught tasks of all kinds.
+    is_general: bool,
     language: Arc<Language>,
     writer: OnceLock<Option<Writer>>,
 }
@@ -288,7 +296,8 @@ impl InTheBox {
         let read = || {
             let policy = LanguagePolicy::load_packed(self.files, DeviceChoice::Cpu, Learning::Nothing).ok()?;
             let desk = desk(&policy, as_in_the_box(&self.language));
-            Some(greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities))
+            let writer = greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities);
+            Some(careful(writer, self.is_general))
         };
         self.writer.get_or_init(read).as_ref()
     }
@@ -332,7 +341,8 @@ pub fn orchestrator(
             // Read only if it has to write: most runs of a given team never ask.
             None => {
                 let files = in_the_box::orchestrator(&config.capacity);
-                Ok(Arc::new(InTheBox { files, language: language.clone(), writer: OnceLock::new() }))
+                let is_general = in_the_box::is_general(&config.capacity);
+                Ok(Arc::new(InTheBox { files, is_general, language: language.clone(), writer: OnceLock::new() }))
             }
         }
     };

@@ -32,3 +32,18 @@ pub use endpoint::{FakeEndpoint, run_forever};
 pub use hub::{Asked, FakeHub, HubFile, Lie, Sent, Trouble};
 pub use request::{ChatRequest, Message};
 pub use seen::SeenRequest;
+
+/// How often a test of faults repeats its draws: so often, times the number in `LEMON_FAULT_ROUNDS`, if it is set.
+/// `LEMON_FAULT_ROUNDS=20 cargo test --workspace --test it` is a campaign.
+///
+/// # Panics
+/// The variable holds something else than a positive number.
+pub fn fault_rounds(usual: u64) -> u64 {
+    match std::env::var("LEMON_FAULT_ROUNDS") {
+        Err(_) => usual,
+        Ok(text) => match text.parse::<u64>() {
+            Ok(times) if times > 0 => usual.saturating_mul(times),
+            _ => panic!("LEMON_FAULT_ROUNDS must be a positive number, got {text:?}"),
+        },
+    }
+}

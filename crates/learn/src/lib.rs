@@ -23,4 +23,4 @@ pub use checkpoint::{KeepError, check_folder, damage};
 pub use probe::{ProbeError, probe};
 pub use small::small_model;
 pub use student::{Encoded, Scribe, Student};
-pub use writer::{Desk, MOST_TOKENS, Writer, brief};
+pub use writer::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer, brief};

@@ -2,9 +2,11 @@
 
 use crate::pair::{Pair, Told};
 use lemon_exec::Form;
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions};
+use lemon_exec::orchestrator::{
+    Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions, plain_team,
+};
 use lemon_policy::tokenizer::{Message, Role};
-use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Tokenizer};
+use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, Tokenizer};
 use lemon_spec::{Language, PLAIN, Shape, grammar, render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +19,19 @@ pub struct Writer {
     /// What it is called in traces.
     name: String,
     /// First rounds that were written ahead, many at a time, by question.
-    ahead: Mutex<HashMap<String, String>>,
+    ahead: Mutex<HashMap<String, Team>>,
+    /// A first round that the policy is less sure of is replaced by one plain call.
+    least_confidence: Option<f32>,
     /// What the levels are called where its teams run, weakest first, if not as at its desk.
     levels: Option<Vec<String>>,
+}
+
+/// A team that was written, and how sure the policy was of it.
+#[derive(Debug, Clone, Default)]
+struct Team {
+    text: String,
+    /// How sure, as [`Writer::confidences`] says; measured only where something depends on it.
+    confidence: Option<f32>,
 }
 
 /// What a policy needs to write: its tokens, and the grammar of teams. It turns briefs into requests.
@@ -155,6 +167,10 @@ pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
     }
 }
 
+/// A team that the bundled orchestrator is less sure of is replaced by one plain call: below this is what it writes for
+/// tasks unlike all it was taught.
+pub const LEAST_CONFIDENCE: f32 = 0.97;
+
 /// Tokens that a team may have.
 pub const MOST_TOKENS: usize = 1_024;
 
@@ -175,7 +191,21 @@ fn shortened(text: &str, most: usize) -> String {
 impl Writer {
     /// A writer that draws its teams so.
     pub fn new(policy: Box<dyn Policy>, desk: Desk, settings: SampleSettings, name: impl Into<String>) -> Self {
-        Writer { policy: Mutex::new(policy), desk, settings, name: name.into(), ahead: Mutex::default(), levels: None }
+        Writer {
+            policy: Mutex::new(policy),
+            desk,
+            settings,
+            name: name.into(),
+            ahead: Mutex::default(),
+            least_confidence: None,
+            levels: None,
+        }
+    }
+
+    /// The same with one plain call in place of every first round of which the policy is less sure than this, from 0 to 1.
+    #[must_use]
+    pub fn or_plain_below(self, least_confidence: f32) -> Self {
+        Writer { least_confidence: Some(least_confidence), ..self }
     }
 
     /// The same for teams that run where the levels of model have other names: a model knows those it has learned. The
@@ -184,6 +214,11 @@ impl Writer {
     pub fn for_levels(mut self, levels: &[String]) -> Self {
         self.levels = (levels != self.desk.language.capacities).then(|| levels.to_vec());
         self
+    }
+
+    /// Where it writes.
+    pub fn desk(&self) -> &Desk {
+        &self.desk
     }
 
     /// A team with the names that the levels have where it runs.
@@ -213,10 +248,57 @@ impl Writer {
             return Ok(());
         }
         let requests = questions.iter().map(|question| self.desk.request(&self.desk.first(question, 0), true));
-        let samples = self.sample(&requests.collect::<Result<Vec<_>, _>>()?)?;
+        let teams = self.teams(&requests.collect::<Result<Vec<_>, _>>()?)?;
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.extend(questions.iter().map(|it| (*it).to_owned()).zip(samples.into_iter().map(|it| it.text)));
+        ahead.extend(questions.iter().map(|it| (*it).to_owned()).zip(teams));
         Ok(())
+    }
+
+    /// Writes teams, and says how sure the policy is of each where that decides something.
+    fn teams(&self, requests: &[Request]) -> Result<Vec<Team>, PolicyError> {
+        let samples = self.sample(requests)?;
+        let confidences = match self.least_confidence {
+            Some(_) => self.confidences(requests, &samples)?.into_iter().map(Some).collect(),
+            None => vec![None; samples.len()],
+        };
+        let team = |(sample, confidence): (Sample, Option<f32>)| Team { text: sample.text, confidence };
+        Ok(samples.into_iter().zip(confidences).map(team).collect())
+    }
+
+    /// How sure the policy is of teams that it wrote for these requests: 1 less the probability that it gives to one neutral
+    /// agent, without a role or a duty of its own, where it wrote something else. It was taught such an agent for every
+    /// task that it knows no better team for.
+    ///
+    /// # Errors
+    /// The policy failed.
+    pub fn confidences(&self, requests: &[Request], samples: &[Sample]) -> Result<Vec<f32>, PolicyError> {
+        let neutral = self.neutral_teams();
+        let mut sequences = Vec::new();
+        for request in requests {
+            let Some(grammar) = &request.grammar else { continue };
+            for text in &neutral {
+                let tokens = grammar.encode(text)?;
+                sequences.push(Sequence { prompt: request.prompt.clone(), tokens, grammar: request.grammar.clone() });
+            }
+        }
+        let scores = self.policy.lock().unwrap_or_else(PoisonError::into_inner).score(&sequences, 1.0)?;
+        let mut confidences = Vec::new();
+        for (sample, scores) in samples.iter().zip(scores.chunks(neutral.len().max(1))) {
+            let likely: f32 = scores.iter().map(|score| score.iter().sum::<f32>().exp()).sum();
+            confidences.push(if neutral.contains(&sample.text) { 1.0 } else { 1.0 - likely });
+        }
+        Ok(confidences)
+    }
+
+    /// Teams of one neutral agent of the strongest level, as they are taught.
+    fn neutral_teams(&self) -> Vec<String> {
+        let team = |base: &str| {
+            let capacity = self.desk.language.capacities.last()?;
+            let text = format!("agents:\n  - {{id: a1, base: {base}, capacity: {capacity}}}\n");
+            let plan = validate_round(&text, &self.desk.language, &[]).ok()?;
+            Some(render(plan.spec()).text)
+        };
+        ["solver", "programmer"].into_iter().filter_map(team).collect()
     }
 
     /// Writes teams for requests that [`Desk::request`] made.
@@ -227,14 +309,19 @@ impl Writer {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).sample(requests, &self.settings)
     }
 
-    fn write(&self, brief: &Brief<'_>) -> Result<String, PolicyError> {
+    fn write(&self, brief: &Brief<'_>) -> Result<Team, PolicyError> {
         if brief.round == 1
-            && let Some(text) = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).get(brief.question)
+            && let Some(team) = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).get(brief.question)
         {
-            return Ok(text.clone());
+            return Ok(team.clone());
         }
         let request = self.desk.request(brief, true)?;
-        Ok(self.sample(&[request])?.pop().map(|sample| sample.text).unwrap_or_default())
+        Ok(self.teams(&[request])?.pop().unwrap_or_default())
+    }
+
+    /// Whether the policy is too unsure of a team for it to run.
+    fn doubts(&self, team: &Team) -> bool {
+        matches!((self.least_confidence, team.confidence), (Some(least), Some(confidence)) if confidence < least)
     }
 }
 
@@ -242,8 +329,11 @@ impl Orchestrator for Writer {
     fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
         // What a policy cannot write is a rejected text like any other; the fallback follows.
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let text = self.renamed(self.write(brief).unwrap_or_default(), &earlier);
-        Some(Draft::Learned { text, model: self.name.clone() })
+        let team = self.write(brief).unwrap_or_default();
+        if brief.round == 1 && self.doubts(&team) {
+            return Some(Draft::Guarded(plain_team(brief.language)?));
+        }
+        Some(Draft::Learned { text: self.renamed(team.text, &earlier), model: self.name.clone() })
     }
 
     fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
@@ -319,6 +409,26 @@ mod tests {
         let drawn = writer(SampleSettings::default());
         drawn.write_ahead(&["One?"]).unwrap();
         assert!(drawn.ahead.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_team_that_the_policy_doubts_becomes_one_plain_call() {
+        let settings = SampleSettings { temperature: 0.0, ..SampleSettings::default() };
+        // Nothing is surer than 1, and nothing less sure than 0.
+        let (unsure, sure) = (writer(settings).or_plain_below(1.1), writer(settings).or_plain_below(0.0));
+        let brief = unsure.desk.first("One?", 0);
+        match unsure.draft(&brief) {
+            Some(Draft::Guarded(text)) => assert_eq!(Some(text), plain_team(brief.language)),
+            _ => panic!("the team was written all the same"),
+        }
+        assert_eq!(text(sure.draft(&brief)), text(writer(settings).draft(&brief)));
+        // The same where it was written ahead.
+        unsure.write_ahead(&["One?"]).unwrap();
+        assert!(matches!(unsure.draft(&brief), Some(Draft::Guarded(_))));
+        let requests = [unsure.desk.request(&brief, true).unwrap()];
+        let samples = unsure.sample(&requests).unwrap();
+        let confidence = unsure.confidences(&requests, &samples).unwrap()[0];
+        assert!(confidence > 0.0 && confidence <= 1.0, "{confidence}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! go through the same readers as the published files. Nothing of a published set is in here.
 
 mod draw;
+mod everyday;
 mod facts;
 mod programs;
 mod stories;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{Item, SetName, item::letter, record};
 use draw::Random;
+pub use everyday::{Everyday, everyday};
 use stories::{ALGEBRA, ASIDES, BASIC, LONGER, MONEY, TWO_STEPS};
 use tell::Told;
 

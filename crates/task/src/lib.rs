@@ -27,7 +27,7 @@ mod sources;
 mod split;
 
 pub use code::{Program, pass_at_k};
-pub use compose::compose;
+pub use compose::{Everyday, compose, everyday};
 pub use grade::{Grade, Verdict, gold_reply, grade};
 pub use item::{Item, Key, Task};
 pub use load::{FileInfo, RecordFault, SetReport, TaskSet, check, load, load_jsonl};

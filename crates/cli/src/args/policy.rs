@@ -164,6 +164,9 @@ pub struct TeachArgs {
     /// Tasks of each set
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub count: usize,
+    /// With `--teacher rules`: so many everyday tasks of our own as well (texts, plans, facts, greetings, programs in free words)
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub everyday: usize,
     /// In place of sets: so many word problems that the workers in the box never learned from
     #[arg(long, value_name = "N", conflicts_with = "sets")]
     pub problems: Option<usize>,

@@ -140,10 +140,12 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Resu
                 AimName::Thrift => teach::rules::Aim::Thrift,
                 AimName::Reward => teach::rules::Aim::Reward,
             };
-            let pairs =
+            let mut pairs =
                 teach::rules::teach(lessons, &teach::rules::Settings { aim, runs: args.runs, ..Default::default() })
                     .await
                     .map_err(fault)?;
+            let language = &lessons.trials.evaluator.language;
+            pairs.extend(teach::rules::everyday(args.everyday, language, args.seed));
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {

@@ -1,9 +1,9 @@
 //! `lemon models pull` against hubs that mean harm: nothing outside the cache is touched, nothing is kept unchecked, and the
 //! token stays with the hub that was asked.
 
-use crate::common::{Folder, Ran};
+use crate::common::{Draws, Folder, Ran};
 use crate::models::{CONFIG, ESCAPE, NAME, TOKENIZER, WEIGHTS, hub, hub_of, large, place, small};
-use lemon_fakes::{FakeHub, HubFile, Lie, Trouble};
+use lemon_fakes::{FakeHub, HubFile, Lie, Trouble, fault_rounds};
 use std::path::PathBuf;
 
 /// From where a content, a snapshot or a reference lies to `outside`.
@@ -48,6 +48,64 @@ fn a_checksum_in_a_header_becomes_no_path() {
         pull(&folder, &hub).ok();
         for file in [small(CONFIG), large(WEIGHTS)] {
             assert_eq!(std::fs::read(place(&folder, &file.name)).unwrap(), file.content, "{way}");
+        }
+    }
+}
+
+/// A text that a path, a header or a terminal may trip over.
+fn odd_text(draws: &mut Draws) -> String {
+    const PIECES: [&str; 14] = [
+        "..",
+        "/",
+        "\\",
+        "a",
+        "0",
+        ".",
+        "outside",
+        "config.json",
+        "%2e%2e",
+        "%2f",
+        " ",
+        "~",
+        "models--owner--name",
+        "\"",
+    ];
+    (0..1 + draws.below(12)).map(|_| PIECES[draws.below(PIECES.len() as u64) as usize]).collect()
+}
+
+/// Several lies and troubles at a time: whatever is pulled is what was listed, and [`pull`] sees that nothing else changes.
+#[test]
+fn lies_by_chance_touch_nothing() {
+    for seed in 0..fault_rounds(8) {
+        let draws = &mut Draws::new(seed);
+        let mut files = [small(CONFIG), small(TOKENIZER), large(WEIGHTS)];
+        for file in &mut files {
+            if draws.below(4) == 0 {
+                file.sum = odd_text(draws);
+            }
+        }
+        let extra = (0..draws.below(4)).map(|_| HubFile { name: odd_text(draws), ..large(WEIGHTS) });
+        let extra: Vec<HubFile> = extra.collect();
+        let honest =
+            files.iter().all(|file| !file.sum.contains(|c: char| !c.is_ascii_hexdigit()) && file.sum.len() >= 40);
+        let hub = hub_of(&"a".repeat(40), files.iter().cloned().chain(extra).collect());
+        let folder = guarded();
+        for _ in 0..draws.below(4) {
+            let name = ["config.json", "tokenizer.json", WEIGHTS][draws.below(3) as usize];
+            match draws.below(4) {
+                0 => hub.lie(etag(name, &odd_text(draws))),
+                1 => hub.lie(Lie::Commit(odd_text(draws))),
+                2 => hub.lie(Lie::Unlisted),
+                _ => hub.trouble(name, Trouble::Corrupt),
+            }
+        }
+        let ran = pull(&folder, &hub);
+        assert!(matches!(ran.code, Some(0 | 1)), "seed {seed}: {}", ran.exchange());
+        assert!(ran.code == Some(1) || honest, "seed {seed}: taken unchecked");
+        for file in &files {
+            if let Ok(kept) = std::fs::read(place(&folder, &file.name)) {
+                assert_eq!(kept, file.content, "seed {seed}: {}", file.name);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Killed, interrupted, ended: nothing that was finished is done again, and the end is the same.
 
 use crate::common::{Draws, Folder, calls_of, finish, reply_of, role_in, signal, wait_until};
-use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
+use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply, fault_rounds};
 use lemon_trace::{AgentStatus, Event, EventKind, Trace};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -108,17 +108,17 @@ const NO_REUSE: &str = "[run]\nreuse = false\n";
 
 #[test]
 fn killed_once() {
-    (1..=5).for_each(|seed| check_killed(seed, 1, NO_REUSE));
+    (0..fault_rounds(5)).for_each(|seed| check_killed(1 + 16 * seed, 1, NO_REUSE));
 }
 
 #[test]
 fn killed_twice() {
-    (6..=8).for_each(|seed| check_killed(seed, 2, ""));
+    (0..fault_rounds(3)).for_each(|seed| check_killed(2 + 16 * seed, 2, ""));
 }
 
 #[test]
 fn killed_four_times() {
-    check_killed(9, 4, NO_REUSE);
+    (0..fault_rounds(1)).for_each(|seed| check_killed(3 + 16 * seed, 4, NO_REUSE));
 }
 
 /// A batch: each task once, in order, and what was finished is not run again.
@@ -163,12 +163,12 @@ fn check_batch_killed(seed: u64, kills: usize) {
 
 #[test]
 fn a_batch_killed_once() {
-    (1..=2).for_each(|seed| check_batch_killed(seed, 1));
+    (0..fault_rounds(2)).for_each(|seed| check_batch_killed(4 + 16 * seed, 1));
 }
 
 #[test]
 fn a_batch_killed_three_times() {
-    check_batch_killed(3, 3);
+    (0..fault_rounds(1)).for_each(|seed| check_batch_killed(5 + 16 * seed, 3));
 }
 
 /// Two agents; the second is not answered when it is asked for the first time.

@@ -1,10 +1,10 @@
 //! Two processes that take up the same run, or the same batch, at the same moment: one goes on, nobody is asked twice.
 
 use crate::common::{Folder, Ran, finish, reply_of, wait_until};
-use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
+use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply, fault_rounds};
 
 const TASK: &str = "What is the seventh prime?";
-const PAIRS: usize = 12;
+const PAIRS: u64 = 12;
 
 /// Answers at once, but for the second agent of some tasks: that one is not answered when it is asked for the first time.
 fn endpoint() -> FakeEndpoint {
@@ -46,7 +46,7 @@ fn check_one_goes_on(pair: &[Ran; 2], name: &str) {
 #[test]
 fn a_dead_run_is_taken_up_once() {
     let mut refused = 0;
-    for pair in 0..PAIRS {
+    for pair in 0..fault_rounds(PAIRS) {
         let endpoint = endpoint();
         let folder = Folder::with_endpoint(&endpoint, "[run]\nreuse = false\n");
         let mut process = folder.start(&["run", TASK, "--spec", "pair.yaml", "--quiet"]);
@@ -68,7 +68,7 @@ fn a_dead_run_is_taken_up_once() {
 /// Ended in good order and not for good: its owner is gone, and its row says that it has ended.
 #[test]
 fn a_cancelled_run_is_taken_up_once() {
-    for pair in 0..PAIRS / 2 {
+    for pair in 0..fault_rounds(PAIRS / 2) {
         let endpoint = endpoint();
         let folder = Folder::with_endpoint(&endpoint, "[run]\nreuse = false\n");
         let process = folder.start(&["run", TASK, "--spec", "pair.yaml", "--quiet"]);
@@ -83,7 +83,7 @@ fn a_cancelled_run_is_taken_up_once() {
 #[test]
 fn a_dead_batch_is_taken_up_once() {
     let mut refused = 0;
-    for pair in 0..PAIRS / 2 {
+    for pair in 0..fault_rounds(PAIRS / 2) {
         let endpoint = endpoint();
         let tasks: String =
             (1..=4).map(|n| format!("{{\"id\": \"t{n}\", \"question\": \"What about {n}?\"}}\n")).collect();

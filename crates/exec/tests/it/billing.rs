@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lemon_exec::{Budget, Settings};
-use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply};
+use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply, fault_rounds};
 use lemon_trace::{AgentStatus, FailureKind, StopReason};
 use proptest::prelude::*;
 use serde_json::json;
@@ -73,7 +73,7 @@ fn server(acts: Vec<Act>, bill: Arc<AtomicU64>) -> Behaviour {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: fault_rounds(48) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn no_server_bills_more_than_the_budget(

@@ -64,7 +64,7 @@ fn kind(question: &str) -> Kind {
 }
 
 /// `A) …`, as options are written.
-fn is_option(line: &str) -> bool {
+pub(super) fn is_option(line: &str) -> bool {
     let mut chars = line.chars();
     chars.next().is_some_and(|c| c.is_ascii_uppercase()) && chars.next() == Some(')')
 }

@@ -11,17 +11,20 @@
 //!   knowledge is saved. Word problems need the working.
 //! - **A second agent that reads the first one's answer** where a problem looks hard; where that is, the [`Aim`] says.
 //! - **The weakest level** for the very simplest programs only.
+//! - **One neutral agent** for everything else: a text, a plan, a fact, a greeting, a program in free words. Roles and duties
+//!   were found to help on word problems and questions with options alone; elsewhere they do harm.
 
-use super::look::{Kind, Sight, look};
+use super::look::{Kind, Sight, is_option, look};
 use super::words::{BRIEF, WORKED, worded};
 use super::{Lessons, WIDTH, draw, task_text};
-use crate::pair::{Pair, Teacher, Told, canonical_round, dedupe};
+use crate::pair::{Pair, TaskText, Teacher, Told, canonical_round, dedupe};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::answer;
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused, percent};
+use lemon_exec::{Form, answer};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
+use lemon_task::Everyday;
 use lemon_trace::{AgentStatus, EventKind, Trace};
 use std::sync::Arc;
 
@@ -90,8 +93,55 @@ pub enum Aim {
 
 /// The team for a question. Everything but the words of roles and duties is decided by the question alone.
 pub fn team(question: &str, subject: Option<&str>, aim: Aim, language: &Language, seed: u64) -> Spec {
+    if let Some(base) = neutral_base(question) {
+        return neutral(base, language);
+    }
     let shape = shape(&look(question, None), aim, language);
     worded(&shape, &look(question, subject), question, seed)
+}
+
+/// One strong agent without a role or a duty of its own.
+fn neutral(base: &str, language: &Language) -> Spec {
+    let mut team = chain_of(&[Level::Strong], WORKED, Kind::Knowledge, language);
+    for agent in &mut team.agents {
+        base.clone_into(&mut agent.base);
+        agent.duty = None;
+    }
+    team
+}
+
+/// The base role for a question that asks for free text or a program in free words. `None`: the question has the shape of
+/// the sets that roles and duties were made for.
+fn neutral_base(question: &str) -> Option<&'static str> {
+    let lists_options = question.lines().filter(|line| is_option(line)).count() > 1;
+    match (Form::of(question), look(question, None).kind) {
+        _ if lists_options => None,
+        (_, Kind::Program) | (Form::Choice, _) => None,
+        (Form::Code, _) => Some("programmer"),
+        (_, Kind::Knowledge) | (Form::Json, _) => Some("solver"),
+        // Word problems have numbers and ask a question; plans and letters have numbers too.
+        (Form::Open, Kind::Number) if !question.contains('?') => Some("solver"),
+        _ => None,
+    }
+}
+
+/// Pairs for so many everyday tasks of our own: a neutral programmer for those about programs, a neutral solver for the others.
+/// What a task is about is known from the way it was composed.
+pub fn everyday(count: usize, language: &Language, seed: u64) -> Vec<Pair> {
+    let pair = |(at, (kind, question)): (usize, (Everyday, String))| Pair {
+        task: TaskText { set: "everyday/own".to_owned(), id: format!("{at}-{seed}"), question },
+        round: 1,
+        results: Vec::new(),
+        spec: render(&neutral(if kind == Everyday::Code { "programmer" } else { "solver" }, language)).text,
+        teacher: Teacher::Rules,
+        reward: None,
+        success: None,
+        tokens: None,
+        world: None,
+        seed,
+        runs: 0,
+    };
+    lemon_task::everyday(count, seed).into_iter().enumerate().map(pair).collect()
 }
 
 /// The team with marks for duties.

@@ -23,14 +23,40 @@ impl Claim {
     pub fn new(store: &Path, eval_id: &str) -> Result<Self, Fault> {
         let path = store.with_file_name(format!("{eval_id}.lock"));
         let failed = |error: std::io::Error| Fault::new(format!("{} cannot be locked: {error}", path.display()));
-        let file = File::create(&path).map_err(failed)?;
+        let busy = || {
+            Fault::new(format!("another process works on `{eval_id}`"))
+                .hint("wait for that process, or end it, and try again")
+        };
+        // A link would lead to a file of somebody else's.
+        if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(failed(std::io::Error::other("it is no plain file")));
+        }
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Claim { path, _file: file }),
-            Err(TryLockError::WouldBlock) => Err(Fault::new(format!("another process works on `{eval_id}`"))
-                .hint("wait for that process, or end it, and try again")),
+            // The process that had it may have removed the file in between: then the lock is on a file that no other sees.
+            Ok(()) if is_at(&file, &path).map_err(failed)? => Ok(Claim { path, _file: file }),
+            Ok(()) | Err(TryLockError::WouldBlock) => Err(busy()),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }
+}
+
+/// Whether this open file is what lies at the path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: &std::fs::Metadata| (found.dev(), found.ino());
+    match path.symlink_metadata() {
+        Ok(found) => Ok(place(&found) == place(&file.metadata()?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Elsewhere an open file cannot be removed.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> std::io::Result<bool> {
+    Ok(true)
 }
 
 impl Drop for Claim {
@@ -95,4 +121,27 @@ pub fn in_order(rows: &mut [Row], set_up: &SetUp) {
     rows.sort_by_cached_key(|row| {
         (place(&set_up.methods, &row.method), row.seed, place(&set_up.sets, &row.set), row.item, row.run_id.clone())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_has_an_evaluation_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("lemon.db");
+        let first = Claim::new(&store, "e-1").ok().unwrap();
+        assert!(Claim::new(&store, "e-1").is_err());
+        drop(first);
+        assert!(Claim::new(&store, "e-1").is_ok());
+        #[cfg(unix)]
+        {
+            let precious = folder.path().join("precious");
+            std::fs::write(&precious, "text").unwrap();
+            std::os::unix::fs::symlink(&precious, folder.path().join("e-2.lock")).unwrap();
+            assert!(Claim::new(&store, "e-2").is_err());
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");
+        }
+    }
 }

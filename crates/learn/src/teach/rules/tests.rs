@@ -53,6 +53,34 @@ fn shapes_follow_what_is_seen() {
 }
 
 #[test]
+fn what_is_neither_a_word_problem_nor_a_choice_gets_a_neutral_agent() {
+    for (question, base) in [
+        ("hi", "solver"),
+        ("Plan a 3-day trip to Lisbon for 2 people.", "solver"),
+        ("Who wrote Faust?", "solver"),
+        ("Write a Python function that reverses a string.", "programmer"),
+    ] {
+        let team = team(question, Some("philosophy"), Aim::Reward, &language(), 1);
+        assert_eq!(summary(&team), format!("large {base}"), "{question}");
+        assert_eq!((&team.agents[0].role, &team.agents[0].duty), (&None, &None));
+    }
+    for set in SetName::PUBLIC {
+        let items = compose(set, 300, 5);
+        let neutral = items.iter().filter(|item| neutral_base(&item.task.question).is_some()).count();
+        assert!(neutral <= 3, "{neutral} of {set}");
+    }
+}
+
+#[test]
+fn everyday_tasks_make_valid_pairs() {
+    let pairs = everyday(400, &language(), 3);
+    check_pairs(&pairs);
+    let programmers = pairs.iter().filter(|pair| pair.spec.contains("programmer")).count();
+    assert!(programmers > 60 && programmers < 140, "{programmers}");
+    assert_eq!(everyday(400, &language(), 3), pairs);
+}
+
+#[test]
 fn levels_are_taken_by_their_place() {
     let few = Language { capacities: vec!["only".to_owned()], ..language() };
     let many = Language { capacities: ["xs", "s", "m", "l", "xl"].map(String::from).to_vec(), ..language() };

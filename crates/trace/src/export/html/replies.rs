@@ -69,7 +69,7 @@ fn words(kind: FailureKind) -> String {
 
 /// Whether the reply ended because it reached its limit.
 pub(super) fn is_truncated(agent: &AgentSummary) -> bool {
-    agent.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Truncated)
+    agent.truncated || agent.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Truncated)
 }
 
 fn facts(html: &mut String, agent: &AgentSummary) {

@@ -1,0 +1,6 @@
+//! The learning crate from outside.
+
+#![allow(clippy::unwrap_used)]
+
+mod composed;
+mod everyday;
