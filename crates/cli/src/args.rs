@@ -103,12 +103,12 @@ pub enum DeviceName {
     Cuda,
 }
 
-impl From<DeviceName> for lemon_policy::DeviceChoice {
+impl From<DeviceName> for lemon_model::DeviceChoice {
     fn from(name: DeviceName) -> Self {
         match name {
-            DeviceName::Auto => lemon_policy::DeviceChoice::Auto,
-            DeviceName::Cpu => lemon_policy::DeviceChoice::Cpu,
-            DeviceName::Cuda => lemon_policy::DeviceChoice::Cuda,
+            DeviceName::Auto => lemon_model::DeviceChoice::Auto,
+            DeviceName::Cpu => lemon_model::DeviceChoice::Cpu,
+            DeviceName::Cuda => lemon_model::DeviceChoice::Cuda,
         }
     }
 }

@@ -4,8 +4,8 @@ use crate::config::Capacity;
 use crate::fault::Fault;
 use crate::models::{CONFIG, Cached};
 use lemon_local::LocalModel;
-use lemon_policy::serve::EngineSettings;
-use lemon_policy::{ModelConfig, Packed};
+use lemon_model::serve::EngineSettings;
+use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
 
 /// What the names of those that answer begin with, where the folder of a model could stand.

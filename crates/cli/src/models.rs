@@ -5,7 +5,7 @@ pub mod cache;
 use crate::discover::makes_embeddings;
 use crate::fault::Fault;
 use cache::Cache;
-use lemon_policy::ModelConfig;
+use lemon_model::ModelConfig;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::{in_the_box, models, setup};
 use lemon_exec::worker::{ByLevel, Endpoint, OpenAi, Worker, mask_url};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, is_word_problem};
-use lemon_policy::serve::EngineSettings;
+use lemon_model::serve::EngineSettings;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use lemon_policy::PolicyError;
+use lemon_model::PolicyError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File, TryLockError};

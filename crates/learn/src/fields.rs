@@ -32,7 +32,7 @@ use crate::student::Student;
 use crate::train::recipe::FieldStart;
 use layout::{Layout, Place, STAGES, Setting, first_logits};
 use lemon_eval::stats::Random;
-use lemon_policy::{
+use lemon_model::{
     Example, Finish, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
     StepSettings, Totals,
 };

@@ -22,7 +22,7 @@ pub use replies::Replies;
 pub use size::{Size, vocabulary};
 
 use crate::checkpoint::{self, Checkpoints, KeepError, METRICS};
-use lemon_policy::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
+use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

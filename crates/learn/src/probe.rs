@@ -5,7 +5,7 @@ use crate::trial::{Earned, Trials};
 use crate::writer::{Desk, MOST_TOKENS};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_policy::{Policy, PolicyError, Request, SampleSettings};
+use lemon_model::{Policy, PolicyError, Request, SampleSettings};
 use lemon_spec::validate;
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@
 //! so a run that is killed at any moment goes on from the last one and ends with the same numbers.
 
 use crate::checkpoint::{self, Checkpoints, KeepError, METRICS};
-use lemon_policy::{
+use lemon_model::{
     Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
 };
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The small orchestrator of our own: its vocabulary, its shape, and how it is told a task.
 
-use lemon_policy::{ModelConfig, PolicyError, Tokenizer};
+use lemon_model::{ModelConfig, PolicyError, Tokenizer};
 use lemon_task::{SetName, compose};
 
 /// It reads the task and nothing else: what a team is, it has learned.

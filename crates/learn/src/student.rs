@@ -2,7 +2,7 @@
 
 use crate::writer::Desk;
 use lemon_exec::orchestrator::Brief;
-use lemon_policy::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
+use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
 use std::path::Path;
 
 /// A policy that keeps its weights and its optimiser's state in a folder, so that training can be taken up again.

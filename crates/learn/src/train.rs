@@ -40,7 +40,7 @@ use episode::{Episode, Stage};
 use lemon_credit::economy::{Economy, Ledger};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Memory;
-use lemon_policy::{PolicyError, StepReport, StepSettings};
+use lemon_model::{PolicyError, StepReport, StepSettings};
 use lemon_spec::{Next, Plan};
 use metrics::{BeforeAfter, Means, Metrics, Timing};
 use recipe::{Form, Recipe};

@@ -5,8 +5,8 @@ use lemon_exec::Form;
 use lemon_exec::orchestrator::{
     Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions, plain_team,
 };
-use lemon_policy::tokenizer::{Message, Role};
-use lemon_policy::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, Tokenizer};
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, Tokenizer};
 use lemon_spec::{Language, PLAIN, Shape, grammar, render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -350,7 +350,7 @@ impl Orchestrator for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_policy::TablePolicy;
+    use lemon_model::TablePolicy;
     use lemon_spec::validate;
     use lemon_trace::AgentStatus;
 

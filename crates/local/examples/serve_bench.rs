@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p lemon-local --example serve_bench [-- shape [int8 | f32]]`
 
-use lemon_policy::serve::{Engine, EngineSettings, Request, WeightForm};
-use lemon_policy::{ModelConfig, Tokenizer};
+use lemon_model::serve::{Engine, EngineSettings, Request, WeightForm};
+use lemon_model::{ModelConfig, Tokenizer};
 use std::error::Error;
 use std::time::Instant;
 

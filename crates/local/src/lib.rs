@@ -13,8 +13,8 @@ pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
-use lemon_policy::serve::{self, Finish, ServeError, Tell};
-use lemon_policy::tokenizer::{Message, Role};
+use lemon_model::serve::{self, Finish, ServeError, Tell};
+use lemon_model::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;
 use short::short_prompt;

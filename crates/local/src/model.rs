@@ -1,8 +1,8 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
 use crate::calibration::Calibration;
-use lemon_policy::serve::{Engine, EngineSettings};
-use lemon_policy::{Packed, PolicyError};
+use lemon_model::serve::{Engine, EngineSettings};
+use lemon_model::{Packed, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};

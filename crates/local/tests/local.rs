@@ -4,8 +4,8 @@
 
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
-use lemon_policy::serve::{Crew, Engine, EngineSettings};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
+use lemon_model::serve::{Crew, Engine, EngineSettings};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

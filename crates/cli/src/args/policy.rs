@@ -257,11 +257,11 @@ pub enum PrecisionName {
     Bf16,
 }
 
-impl From<PrecisionName> for lemon_policy::Precision {
+impl From<PrecisionName> for lemon_model::Precision {
     fn from(name: PrecisionName) -> Self {
         match name {
-            PrecisionName::F32 => lemon_policy::Precision::F32,
-            PrecisionName::Bf16 => lemon_policy::Precision::Bf16,
+            PrecisionName::F32 => lemon_model::Precision::F32,
+            PrecisionName::Bf16 => lemon_model::Precision::Bf16,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::fault::Fault;
 use crate::{print, println, setup, to_json};
 use lemon_learn::MOST_TOKENS;
-use lemon_policy::{Policy, Sample, SampleSettings, Sequence, owners};
+use lemon_model::{Policy, Sample, SampleSettings, Sequence, owners};
 use lemon_spec::{Field, Language, Plan, diagnostic, render, validate};
 use serde::Serialize;
 use serde_json::json;
@@ -34,7 +34,7 @@ struct Written<'s> {
     ends: &'s [usize],
     logprobs: &'s [f32],
     forced: &'s [bool],
-    finish: lemon_policy::Finish,
+    finish: lemon_model::Finish,
 }
 
 fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {

@@ -11,7 +11,7 @@ use lemon_learn::pretrain::{
     Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
 };
 use lemon_local::{Card, PromptForm};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
 use lemon_task::Source;
 use serde_json::{Value, json};

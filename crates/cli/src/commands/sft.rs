@@ -12,7 +12,7 @@ use lemon_learn::pair::{self, Pair};
 use lemon_learn::sft::{Lesson, Metrics, Probe, SftError, SftSettings, sft};
 use lemon_learn::trial::Trials;
 use lemon_learn::{Desk, brief, probe, small_model};
-use lemon_policy::{LanguagePolicy, Learning, LoraSettings, Precision};
+use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_spec::Language;
 use lemon_task::{Item, SetName, compose};
 use lemon_world::{Preset, World};

@@ -17,7 +17,7 @@ use lemon_learn::train::metrics::{Metrics, Timing};
 use lemon_learn::train::page::page;
 use lemon_learn::train::recipe::Recipe;
 use lemon_learn::train::{End, Ground, TrainError, Trained, train};
-use lemon_policy::{DeviceChoice, Precision};
+use lemon_model::{DeviceChoice, Precision};
 use lemon_spec::{Language, validate};
 use lemon_world::{Recorded, World, outcomes};
 use std::collections::HashMap;

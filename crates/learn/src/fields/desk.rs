@@ -6,7 +6,7 @@ use super::write::{Chosen, write};
 use crate::student::{Encoded, Scribe};
 use crate::train::recipe::FieldStart;
 use lemon_exec::orchestrator::Brief;
-use lemon_policy::{PolicyError, Request};
+use lemon_model::{PolicyError, Request};
 use lemon_spec::{Agent, AnswerRule, Language, Next, Share, Spec, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Which choices a specification is made of, which values each has, and by which tokens they are written.
 
 use crate::train::recipe::{FieldStart, FirstTeams};
-use lemon_policy::PolicyError;
+use lemon_model::PolicyError;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render};
 
 /// What stands between values.

@@ -4,7 +4,7 @@ use super::layout::{STAGES, Setting};
 use crate::teach::{Kind, Sight, look};
 use lemon_exec::answer;
 use lemon_exec::orchestrator::RoundResult;
-use lemon_policy::PolicyError;
+use lemon_model::PolicyError;
 use lemon_trace::AgentStatus;
 use lemon_world::SKILLS;
 

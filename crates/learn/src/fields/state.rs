@@ -1,7 +1,7 @@
 //! A table as a file: its logits and the optimiser's memory.
 
 use super::{FieldTable, Memory};
-use lemon_policy::{OptimiserSettings, PolicyError};
+use lemon_model::{OptimiserSettings, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;

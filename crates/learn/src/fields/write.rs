@@ -2,7 +2,7 @@
 
 use super::layout::{BASES, Choice, END, ENOUGH, Layout, STRUCTURE, scalar};
 use super::scene::Scene;
-use lemon_policy::{Finish, Sample};
+use lemon_model::{Finish, Sample};
 use lemon_spec::{AnswerRule, Next, Share};
 
 /// What was chosen.

@@ -1,6 +1,6 @@
 //! Workers at work: many prompts answered at once, without a team around them.
 
-use lemon_policy::{LanguagePolicy, Policy, PolicyError, Request, SampleSettings, Sequence};
+use lemon_model::{LanguagePolicy, Policy, PolicyError, Request, SampleSettings, Sequence};
 
 /// Prompts that are answered together: no more than a GPU takes at once, so that none has to wait for a place.
 const AT_ONCE: usize = 512;

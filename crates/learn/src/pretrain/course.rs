@@ -2,7 +2,7 @@
 
 use super::replies::Replies;
 use super::size::CONTEXT;
-use lemon_policy::{Example, Objective, Sequence, Tokenizer};
+use lemon_model::{Example, Objective, Sequence, Tokenizer};
 use lemon_problems::{
     DataError, Form, Generator, Leaks, Lesson, Mix, Noise, Part, Published, Random, Template, read_published,
     test_questions,

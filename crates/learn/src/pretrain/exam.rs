@@ -2,7 +2,7 @@
 
 use super::answer::answer;
 use super::course::{Sources, Tokens};
-use lemon_policy::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
+use lemon_model::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
 use lemon_problems::{Form, Lesson, Part, Problem, Weights, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use super::PretrainError;
 use super::answer::answer;
 use super::course::Sources;
 use crate::checkpoint::{KeepError, replace};
-use lemon_policy::LanguagePolicy;
+use lemon_model::LanguagePolicy;
 use lemon_problems::{Form, Lesson, Noise, Part, Problem, Random, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 use std::path::Path;

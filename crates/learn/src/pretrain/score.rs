@@ -2,7 +2,7 @@
 
 use super::answer::{Reply, answer, confidence};
 use lemon_eval::stats::{Cluster, mean, mean_interval};
-use lemon_policy::{LanguagePolicy, PolicyError};
+use lemon_model::{LanguagePolicy, PolicyError};
 use lemon_problems::{Form, clusters, prompt, read_answer};
 use lemon_task::{Key, SetName, Source, TaskError, load};
 use serde::Serialize;

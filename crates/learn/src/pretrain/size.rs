@@ -1,7 +1,7 @@
 //! The shapes of small workers, and the vocabulary they share.
 
 use super::course::Sources;
-use lemon_policy::{ModelConfig, PolicyError, Tokenizer};
+use lemon_model::{ModelConfig, PolicyError, Tokenizer};
 use lemon_problems::{Lessons, Mix, Noise, Part};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 use super::score::{Question, markdown, score};
 use super::*;
-use lemon_policy::tokenizer::{Message, Role};
-use lemon_policy::{DeviceChoice, Learning, ModelConfig, Tokenizer};
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{DeviceChoice, Learning, ModelConfig, Tokenizer};
 use lemon_problems::{Form, Generator, Leaks, Noise, Part, Problem, prompt, read_published};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -26,8 +26,8 @@ fn parrot(says: &str) -> LanguagePolicy {
         let example = |lesson: &Tokens| {
             let prompt = lesson.tokens[..lesson.prompt].to_vec();
             let weights = vec![0.02; tokens.len()];
-            let sequence = lemon_policy::Sequence { prompt, tokens: tokens.clone(), grammar: None };
-            Example { sequence, objective: lemon_policy::Objective::Likelihood { weights } }
+            let sequence = lemon_model::Sequence { prompt, tokens: tokens.clone(), grammar: None };
+            Example { sequence, objective: lemon_model::Objective::Likelihood { weights } }
         };
         let examples: Vec<Example> = lessons[step % 16 * 8..][..8].iter().map(example).collect();
         let settings = StepSettings { learning_rate: 1e-2, temperature: 1.0, clip_norm: 1.0, micro_batch: 0 };
@@ -83,7 +83,7 @@ fn a_lesson_becomes_an_example() {
     assert!((tokens.weight() - 2.2).abs() < 1e-6);
     let example = tokens.example(2.0);
     assert_eq!((example.sequence.prompt, example.sequence.tokens), (vec![5], vec![6, 7, 8, 9]));
-    let lemon_policy::Objective::Likelihood { weights } = example.objective else { panic!() };
+    let lemon_model::Objective::Likelihood { weights } = example.objective else { panic!() };
     assert_eq!(weights, [0.05, 0.05, 0.5, 0.5]);
 }
 

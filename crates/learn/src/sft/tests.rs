@@ -1,5 +1,5 @@
 use super::*;
-use lemon_policy::{DeviceChoice, Learning, ModelConfig, Tokenizer};
+use lemon_model::{DeviceChoice, Learning, ModelConfig, Tokenizer};
 
 fn policy() -> LanguagePolicy {
     let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();

@@ -13,7 +13,7 @@ use crate::train::{Ground, TrainError, train};
 use lemon_credit::economy::FamilyReport;
 use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
-use lemon_policy::{DeviceChoice, Packed};
+use lemon_model::{DeviceChoice, Packed};
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
 use lemon_world::Choices;

@@ -13,7 +13,7 @@ use crate::trial::Trials;
 use crate::writer::{Desk, brief};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::{Backend, Settings};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_problems::{DataError, Generator, Part, Problem, Weights};
 use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};

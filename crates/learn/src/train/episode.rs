@@ -10,7 +10,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Memory;
 use lemon_exec::orchestrator::{Brief, RoundResult, percent};
-use lemon_policy::{Request, Sample, SampleSettings};
+use lemon_model::{Request, Sample, SampleSettings};
 use lemon_spec::{Language, Next, Plan, validate_round};
 use lemon_trace::AgentStatus;
 use std::sync::Arc;

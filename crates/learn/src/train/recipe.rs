@@ -2,7 +2,7 @@
 
 use lemon_credit::economy::EconomySettings;
 use lemon_credit::reward::{Channel, Weight, Weights};
-use lemon_policy::OptimiserSettings;
+use lemon_model::OptimiserSettings;
 use lemon_spec::Shape;
 use lemon_spec::edit::Family;
 use lemon_task::SetName;

@@ -6,7 +6,7 @@ use super::recipe::{CreditSettings, Form, Per, Place, UpdateSettings};
 use crate::student::{Encoded, Scribe, Student};
 use lemon_credit::advantage::{combine, group_relative, token_weights};
 use lemon_credit::economy::{Economy, Verdict};
-use lemon_policy::{Example, Objective, PolicyError, Sequence};
+use lemon_model::{Example, Objective, PolicyError, Sequence};
 use lemon_spec::edit::{Change, Family};
 use lemon_spec::{Field, Plan, Span};
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use lemon_credit::reward::Weight;
 use lemon_eval::Grader;
 use lemon_exec::Settings;
 use lemon_exec::worker::{AskError, Reply, Request as Call, Worker};
-use lemon_policy::{
+use lemon_model::{
     Example, Objective, OptimiserSettings, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings,
 };
 use lemon_spec::edit::{Family, apply, edits, endings};
@@ -315,7 +315,7 @@ impl Policy for Stumbling {
         self.updates += 1;
         let rate = if self.updates == 2 { f64::NAN } else { settings.learning_rate };
         let mut examples = examples.to_vec();
-        if let (true, lemon_policy::Objective::Clipped { advantages, .. }) = (rate.is_nan(), &mut examples[0].objective)
+        if let (true, lemon_model::Objective::Clipped { advantages, .. }) = (rate.is_nan(), &mut examples[0].objective)
         {
             advantages.fill(f32::NAN);
         }

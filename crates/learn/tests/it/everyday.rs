@@ -3,7 +3,7 @@
 
 use lemon_exec::orchestrator::{Draft, Orchestrator};
 use lemon_learn::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
-use lemon_policy::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
 use lemon_spec::{Language, PLAIN, Shape, validate};
 use lemon_task::{SetName, compose};
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use crate::fault::Fault;
 use crate::{print, to_json};
-use lemon_policy::DeviceChoice;
-use lemon_policy::bench::{SHAPES, Shape, Speed, measure, selfcheck};
+use lemon_model::DeviceChoice;
+use lemon_model::bench::{SHAPES, Shape, Speed, measure, selfcheck};
 use serde_json::json;
 use std::fmt::Write;
 

@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::{println, to_json};
 use lemon_learn::pretrain::Exam;
 use lemon_local::{CARD, Calibration, Card, LocalModel};
-use lemon_policy::serve::{EngineSettings, Reply, Request};
+use lemon_model::serve::{EngineSettings, Reply, Request};
 use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
 use serde_json::json;
 

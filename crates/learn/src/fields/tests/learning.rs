@@ -1,7 +1,7 @@
 //! Gradients, steps, and what is kept of them.
 
 use super::*;
-use lemon_policy::Objective;
+use lemon_model::Objective;
 
 /// Examples of both objectives, with weights of both signs.
 fn examples(table: &FieldTable, desk: &FieldDesk, temperature: f32) -> Vec<Example> {

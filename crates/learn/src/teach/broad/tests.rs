@@ -5,7 +5,7 @@ use super::*;
 use crate::teach::school::{School, check_pairs};
 use crate::writer::Desk;
 use lemon_exec::orchestrator::RoundResult;
-use lemon_policy::Tokenizer;
+use lemon_model::Tokenizer;
 use lemon_spec::{Agent, AnswerRule, Shape, Share, validate, validate_round};
 use lemon_task::{SetName, compose};
 use lemon_trace::AgentStatus;

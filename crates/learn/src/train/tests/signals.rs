@@ -24,7 +24,7 @@ fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Epi
         logprobs,
         tokens: encoded.tokens,
         ends: encoded.ends,
-        finish: lemon_policy::Finish::Stop,
+        finish: lemon_model::Finish::Stop,
     };
     let mut episode = Episode::new(0, 1, 1, Arc::new(Memory::default()));
     let plan = validate(text, &language).ok();
@@ -201,7 +201,7 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         let examples = examples_of((&table, &desk), &credit, 2.0, group, &[contrast]);
         assert_eq!(examples.len(), 1);
         match &examples[0].objective {
-            lemon_policy::Objective::Clipped { advantages, .. } => advantages.clone(),
+            lemon_model::Objective::Clipped { advantages, .. } => advantages.clone(),
             other => panic!("{other:?}"),
         }
     };

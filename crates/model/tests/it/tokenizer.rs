@@ -1,8 +1,8 @@
 //! Text becomes tokens and tokens text, exactly, and nobody can write a special token who should not.
 
 use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback};
-use lemon_policy::tokenizer::{Message, Role};
-use lemon_policy::{PolicyError, Tokenizer};
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{PolicyError, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;

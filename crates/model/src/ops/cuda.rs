@@ -100,7 +100,7 @@ impl Launch {
             DType::BF16 => "bf16",
             other => bail!("{name} works on f32 and bf16, not on {other:?}"),
         };
-        let kernel = device.get_or_load_custom_func(&format!("{name}_{suffix}"), "lemon_policy", ptx(device)?)?;
+        let kernel = device.get_or_load_custom_func(&format!("{name}_{suffix}"), "lemon_model", ptx(device)?)?;
         let stream = device.cuda_stream();
         // The guards tell other streams when the tensors are free again, so they outlive the launch.
         let mut guards = Vec::with_capacity(args.len());

@@ -1,6 +1,6 @@
 //! Vocabularies of the kinds there are.
 
-use lemon_policy::Tokenizer;
+use lemon_model::Tokenizer;
 use lemon_spec::generate;
 use lemon_spec::{Language, render};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! A model that knows nothing, under the grammar of teams: whatever it writes is a team, and its probabilities are exact.
 
-use lemon_policy::{
+use lemon_model::{
     DeviceChoice, Example, Finish, Grammar, LanguagePolicy, Learning, ModelConfig, Objective, Policy, Request,
     SampleSettings, Sequence, StepSettings, Tokenizer, owners,
 };

@@ -2,7 +2,7 @@
 
 #![allow(clippy::single_range_in_vec_init)] // one field is a list of fields too
 
-use lemon_policy::owners;
+use lemon_model::owners;
 use proptest::prelude::*;
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Everything written under the grammar of specifications is a specification, and everything can be written that should.
 
 use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback, load};
-use lemon_policy::grammar::{Mask, Next, Walk};
-use lemon_policy::{Grammar, PolicyError, Tokenizer};
+use lemon_model::grammar::{Mask, Next, Walk};
+use lemon_model::{Grammar, PolicyError, Tokenizer};
 use lemon_spec::generate::{self, Random};
 use lemon_spec::{BaseRole, Language, Limits, RoleLibrary, Shape, Share, Spec, grammar, render, validate_round};
 use std::collections::{HashMap, VecDeque};

@@ -1,6 +1,6 @@
 //! The policy that is a table stands behind the same wall as the language model, and its gradient is the true one.
 
-use lemon_policy::{
+use lemon_model::{
     Example, Finish, Grammar, Objective, Policy, Request, SampleSettings, Sequence, StepSettings, TablePolicy,
     Tokenizer,
 };

@@ -1,8 +1,8 @@
 //! Chat templates and tokenizers of checkpoints that mean harm: each ends with an error, within bounds.
 
 use crate::vocabularies::{BYTES, fallback};
-use lemon_policy::Tokenizer;
-use lemon_policy::tokenizer::{Message, Role};
+use lemon_model::Tokenizer;
+use lemon_model::tokenizer::{Message, Role};
 use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
