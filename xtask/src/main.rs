@@ -2,6 +2,7 @@
 //!
 //! The steps run cheapest first and stop at the first failure.
 
+mod deps;
 mod tidy;
 mod walls;
 
@@ -27,10 +28,11 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "walls", what: "no crate uses one it may not", run: check_walls },
     Step { name: "tidy", what: "no huge files, nothing left undone in the sources", run: check_tidy },
+    Step { name: "deny", what: "licenses, sources, versions and Rust versions of dependencies", run: check_deps },
     Step { name: "clippy", what: "no warnings", run: clippy },
     Step { name: "docs", what: "the documentation builds without warnings", run: docs },
     Step { name: "suite", what: "unit, property, snapshot, end-to-end and documentation tests", run: suite },
@@ -97,6 +99,27 @@ fn check_tidy() -> Result<()> {
     // What git does not know yet counts too, so that a fault shows before the commit.
     git.args(["--cached", "--others", "--exclude-standard"]);
     report(&tidy::faults(&root(), output(git)?.split_terminator('\0'))?)
+}
+
+fn check_deps() -> Result<()> {
+    let table = root().join("deny.toml");
+    let table = std::fs::read_to_string(&table).with_context(|| table.display().to_string())?;
+    let metadata =
+        output(cargo(&["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"]))?;
+    let metadata = serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
+    report(&deps::faults(&metadata, &deps::Table::parse(&table)?))?;
+    // Its exit status alone: it is asked for, not needed.
+    let installed = cargo(&["deny", "--version"]).output().is_ok_and(|output| output.status.success());
+    if !installed {
+        return Ok(());
+    }
+    let mut checks = vec!["deny", "check", "licenses", "bans", "sources"];
+    // Advisories need a copy of their database, which is not downloaded here.
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    if home.is_some_and(|home| home.join("advisory-dbs").is_dir()) {
+        checks.extend(["advisories", "--disable-fetch"]);
+    }
+    run(cargo(&checks))
 }
 
 /// Without the feature `cuda`: it needs NVIDIA's compiler.
