@@ -39,7 +39,7 @@ use contrast::{Contrasts, contrasts};
 use episode::{Episode, Stage};
 use lemon_credit::economy::{Economy, Ledger};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_model::{PolicyError, StepReport, StepSettings};
 use lemon_spec::{Next, Plan};
 use metrics::{BeforeAfter, Means, Metrics, Timing};
@@ -335,7 +335,7 @@ fn begin(ground: &Ground<'_>, recipe: &Recipe, step: u64) -> Vec<Episode> {
         }
         let chosen = pass.as_ref().and_then(|(_, order)| order.get(place % ground.cases.len())).copied();
         let Some(case) = chosen else { continue };
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(ReplyCache::default());
         for member in 0..group {
             let drawn = |words: &[&str]| {
                 let place = [step.to_string(), task.to_string(), member.to_string()];
@@ -345,7 +345,7 @@ fn begin(ground: &Ground<'_>, recipe: &Recipe, step: u64) -> Vec<Episode> {
             let (seed, memory) = if settings.shared_draws {
                 (draw(recipe.seed, &["luck", &step.to_string(), &task.to_string()]), memory.clone())
             } else {
-                (drawn(&["luck"]), Arc::new(Memory::default()))
+                (drawn(&["luck"]), Arc::new(ReplyCache::default()))
             };
             episodes.push(Episode::new(case, seed, drawn(&["writer"]), memory));
         }
@@ -397,7 +397,7 @@ async fn look(
     for seed in 0..seeds.max(1) {
         for case in 0..ground.held_out.len() {
             let luck = draw(recipe.seed, &["look", &seed.to_string(), &case.to_string()]);
-            episodes.push(Episode::new(case, luck, luck, Arc::new(Memory::default())));
+            episodes.push(Episode::new(case, luck, luck, Arc::new(ReplyCache::default())));
         }
     }
     stage.play(student, &mut episodes, recipe.look.temperature).await?;

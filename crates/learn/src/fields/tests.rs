@@ -3,7 +3,7 @@ mod learning;
 use super::*;
 use crate::student::{Encoded, Scribe};
 use crate::train::recipe::FirstTeams;
-use lemon_exec::orchestrator::{Brief, RoundResult};
+use lemon_exec::orchestrator::{RoundResult, WriteContext};
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;
@@ -43,7 +43,7 @@ fn request(desk: &FieldDesk, question: &str, round: u32, earlier: &[Earlier], se
         sure: None,
     };
     let (language, results) = (Language::default(), earlier.iter().map(result).collect());
-    desk.request(&Brief {
+    desk.request(&WriteContext {
         question,
         round,
         results,

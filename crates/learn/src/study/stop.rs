@@ -8,7 +8,7 @@ use crate::train::metrics::Means;
 use crate::train::recipe::Recipe;
 use crate::train::{TrainError, means};
 use lemon_eval::Case;
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_spec::{Next, render, validate};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub async fn stop_rows(
     for seed in 0..recipe.look.final_seeds.max(1) {
         for case in 0..cases.len() {
             let luck = draw(recipe.seed, &["stop", &seed.to_string(), &case.to_string()]);
-            first.push(Episode::new(case, luck, 0, Arc::new(Memory::default())));
+            first.push(Episode::new(case, luck, 0, Arc::new(ReplyCache::default())));
         }
     }
     stage.first_rounds(student, &mut first, 0.0)?;

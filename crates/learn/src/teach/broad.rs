@@ -13,11 +13,12 @@ use super::search::Staged;
 use super::words::worded;
 use super::{Lessons, WIDTH, draw};
 use crate::pair::{Pair, Teacher, dedupe};
+use async_trait::async_trait;
 pub(super) use drawn::Dice;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
@@ -162,7 +163,7 @@ struct Reviewer {
 }
 
 impl Reviewer {
-    fn review(&self, brief: &Brief<'_>) -> Spec {
+    fn review(&self, brief: &WriteContext<'_>) -> Spec {
         let mut dice = Dice::new(self.seed);
         if !matches!(self.further, Further::Readers) {
             return self.more_votes(brief, &mut dice);
@@ -180,7 +181,7 @@ impl Reviewer {
     }
 
     /// The vote as it stands, the more often the surer its answer is, or with more voters.
-    fn more_votes(&self, brief: &Brief<'_>, dice: &mut Dice) -> Spec {
+    fn more_votes(&self, brief: &WriteContext<'_>, dice: &mut Dice) -> Spec {
         let leading = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if dice.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
@@ -196,17 +197,10 @@ impl Reviewer {
     }
 }
 
+#[async_trait]
 impl Orchestrator for Reviewer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        (brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Ok((brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text)))
     }
 }
 

@@ -17,9 +17,10 @@ use super::words::worded;
 use super::{Lessons, WIDTH, draw, rules};
 use crate::pair::{Pair, Teacher, canonical_ids, dedupe};
 use crate::trial::Earned;
+use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_spec::{Language, Spec, render};
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
@@ -140,21 +141,15 @@ impl Book {
     }
 }
 
+#[async_trait]
 impl Orchestrator for Book {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let staged = || self.found(brief.question)?.staged.as_ref();
         let spec = match brief.round {
-            1 => self.team(brief.question, None, brief.language, self.seed),
-            _ => self.found(brief.question)?.staged.as_ref()?.second(brief, &look(brief.question, None), self.seed),
+            1 => Some(self.team(brief.question, None, brief.language, self.seed)),
+            _ => staged().map(|staged| staged.second(brief, &look(brief.question, None), self.seed)),
         };
-        Some(Draft::Text(render(&spec).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok(spec.map(|spec| Draft::Text(render(&spec).text)))
     }
 }
 
