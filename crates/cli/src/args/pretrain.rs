@@ -2,7 +2,7 @@
 
 use super::DeviceName;
 use clap::{Args, Subcommand, ValueEnum};
-use lemon_learn::pretrain::Size;
+use lemon_sft::pretrain::Size;
 use lemon_task::SetName;
 use std::path::PathBuf;
 

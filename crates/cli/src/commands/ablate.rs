@@ -9,10 +9,10 @@ use crate::setup::{self, Staff};
 use crate::{in_the_box, println, runtime};
 use indicatif::{ProgressBar, ProgressStyle};
 use lemon_exec::{Backend, Settings};
-use lemon_learn::study::arms::{ARMS, Arm};
-use lemon_learn::study::run::{Study, StudyError, run};
-use lemon_learn::study::{named, write};
 use lemon_spec::Language;
+use lemon_study::arms::{ARMS, Arm};
+use lemon_study::run::{Study, StudyError, run};
+use lemon_study::{named, write};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 

@@ -5,8 +5,8 @@ use crate::args::{Cli, Endpoints};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::{print, println, setup, to_json};
-use lemon_learn::MOST_TOKENS;
 use lemon_model::{Policy, Sample, SampleSettings, Sequence, owners};
+use lemon_policy::MOST_TOKENS;
 use lemon_spec::{Field, Language, Plan, diagnostic, render, validate};
 use serde::Serialize;
 use serde_json::json;
@@ -104,7 +104,7 @@ fn score(config: &Config, args: &ScoreArgs) -> Result<u8, Fault> {
         eprintln!("{}", diagnostic::explain(&rejection.diagnostics, &text, "the specification", color).trim_end());
         Fault::new("the specification is not valid")
     })?;
-    let canonical = lemon_learn::pair::canonical_ids(plan.spec());
+    let canonical = lemon_policy::pair::canonical_ids(plan.spec());
     let rendered = render(&canonical);
     let plan = validate(&rendered.text, desk.language()).map_err(|_| Fault::new("the specification is not valid"))?;
     let grammar = desk.grammar(&[]).map_err(Fault::new)?;

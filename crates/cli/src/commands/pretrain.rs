@@ -6,13 +6,13 @@ use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, Pretra
 use crate::fault::Fault;
 use crate::live::learning::LearningTalk;
 use crate::{print, println, to_json};
-use lemon_learn::pretrain::score::{markdown, questions, score};
-use lemon_learn::pretrain::{
-    Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
-};
 use lemon_local::{Card, PromptForm};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
+use lemon_sft::pretrain::score::{markdown, questions, score};
+use lemon_sft::pretrain::{
+    Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
+};
 use lemon_task::Source;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The folder that a training keeps everything in.
 
 use crate::fault::Fault;
-use lemon_learn::{KeepError, check_folder, damage};
+use lemon_policy::{KeepError, check_folder, damage};
 use std::path::Path;
 
 /// Refuses a folder that is none of a training, before anything is written there, and says what is damaged in one that is.

@@ -6,8 +6,8 @@ use console::{Style, Term};
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use lemon_credit::economy::FamilyReport;
 use lemon_eval::report::words::{NONE, few, number, percent};
-use lemon_learn::train::metrics::{Means, Metrics, Timing};
 use lemon_spec::edit::Family;
+use lemon_train::metrics::{Means, Metrics, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ use super::sources;
 use crate::args::pretrain::CalibrateArgs;
 use crate::fault::Fault;
 use crate::{println, to_json};
-use lemon_learn::pretrain::Exam;
 use lemon_local::{CARD, Calibration, Card, LocalModel};
 use lemon_model::serve::{EngineSettings, Reply, Request};
 use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
+use lemon_sft::pretrain::Exam;
 use serde_json::json;
 
 /// Replies that are waited for together: fewer than an engine's queue takes.

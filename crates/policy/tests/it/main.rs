@@ -1,0 +1,5 @@
+//! The policy crate from outside.
+
+#![allow(clippy::unwrap_used)]
+
+mod everyday;

@@ -1,0 +1,12 @@
+//! How does a policy learn from examples? Teachers, supervised fine-tuning, and pretraining of small workers.
+//!
+//! `tasks → a teacher writes a team for each → pairs of task and specification → a model learns them`. There are four
+//! teachers ([`teach`]); [`mod@sft`] fine-tunes an orchestrator on their pairs; [`mod@pretrain`] trains small workers.
+
+pub mod pretrain;
+mod probe;
+pub mod sft;
+pub mod teach;
+pub mod trial;
+
+pub use probe::{ProbeError, probe};

@@ -1,0 +1,246 @@
+//! Training small workers: language models that solve arithmetic word problems, and do what a team asks of
+//! them about those.
+//!
+//! `problems → lessons by number, made ahead → tokens → steps → a look at problems never seen → the best model`. A run goes in
+//! two stages. In the first each model learns all tasks from made-up readings. In the second it goes on from there, and
+//! checks and chooses among what the models of the first really answered ([`Replies`]), to problems they had not learned from.
+//! As in [`crate::sft`], everything follows from settings and seed, and a run that was killed goes on.
+
+mod ahead;
+mod answer;
+mod course;
+mod exam;
+mod replies;
+pub mod score;
+mod size;
+
+pub use ahead::Ahead;
+pub use answer::{Reply, answer, confidence};
+pub use course::{BLOCK, Course, Made, Sources, Tokens};
+pub use exam::{Exam, Look};
+pub use replies::Replies;
+pub use size::{Size, vocabulary};
+
+use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to train.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PretrainSettings {
+    /// The seed of the lessons.
+    pub seed: u64,
+    /// Tokens to learn from, prompts included.
+    pub tokens: u64,
+    /// Lessons in a step.
+    pub batch: usize,
+    /// The highest learning rate.
+    pub learning_rate: f64,
+    /// The share of the tokens until it is reached.
+    pub warm_up: f64,
+    /// What of it is left in the end.
+    pub final_rate: f64,
+    /// The norm above which a gradient is scaled down.
+    pub clip_norm: f64,
+    /// How weights are moved.
+    pub optimiser: OptimiserSettings,
+    /// Steps between two looks; a checkpoint follows each.
+    pub look_every: u64,
+    /// Looks without an improvement after which it stops. 0: never.
+    pub patience: u64,
+    /// Workers whose replies it learns from.
+    pub peers: Vec<PathBuf>,
+}
+
+impl Default for PretrainSettings {
+    fn default() -> Self {
+        PretrainSettings {
+            seed: 0,
+            tokens: 100_000_000,
+            batch: 512,
+            learning_rate: 2.5e-3,
+            warm_up: 0.03,
+            final_rate: 0.05,
+            clip_norm: 1.0,
+            optimiser: OptimiserSettings::default(),
+            look_every: 200,
+            patience: 0,
+            peers: Vec::new(),
+        }
+    }
+}
+
+impl PretrainSettings {
+    /// The learning rate after so many tokens: it rises in a line, and falls in one.
+    pub fn rate(&self, tokens: u64) -> f64 {
+        let way = (tokens as f64 / self.tokens.max(1) as f64).min(1.0);
+        if way < self.warm_up {
+            return self.learning_rate * way / self.warm_up;
+        }
+        let fallen = (way - self.warm_up) / (1.0 - self.warm_up).max(f64::MIN_POSITIVE);
+        self.learning_rate * (1.0 - (1.0 - self.final_rate) * fallen)
+    }
+}
+
+/// One line of `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The step, from 1.
+    pub step: u64,
+    /// Tokens learned from so far.
+    pub tokens: u64,
+    /// The mean loss of a token in the step, those of prompts with the weight they have.
+    pub loss: f64,
+    /// The norm of the gradient.
+    pub gradient_norm: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Whether the step was left out because a number was not finite.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// What a look showed, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<Look>,
+}
+
+/// What came of it; between steps, where a run stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Pretrained {
+    /// Steps taken.
+    pub step: u64,
+    /// Tokens learned from.
+    pub tokens: u64,
+    /// Problems that were made and dropped because they gave a test question away.
+    pub dropped: u64,
+    /// The step whose model was kept.
+    pub best_step: u64,
+    /// What the look at it showed.
+    pub best: Look,
+    /// Looks since.
+    pub since_best: u64,
+    /// Whether it stopped before all tokens were used.
+    pub stopped_early: bool,
+    /// Steps that were left out because a number was not finite.
+    pub skipped: u64,
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum PretrainError {
+    /// A model failed.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// The lessons cannot be made.
+    #[error("the lessons cannot be made: {0}")]
+    Lessons(String),
+}
+
+/// Teaches a model the course and leaves the best one in `folder/best`. A run that was killed goes on where its last
+/// checkpoint is. `watch` sees every step and says whether to go on.
+///
+/// # Errors
+/// The folder cannot be used, or the device fails.
+pub fn pretrain(
+    policy: &mut LanguagePolicy,
+    course: Course,
+    exam: &Exam,
+    settings: &PretrainSettings,
+    folder: &Path,
+    mut watch: impl FnMut(&Metrics) -> bool,
+) -> Result<Pretrained, PretrainError> {
+    policy.set_optimiser(settings.optimiser);
+    let begun = [
+        ("settings", serde_json::to_string(settings).unwrap_or_default()),
+        ("shape", serde_json::to_string(policy.config()).unwrap_or_default()),
+        ("lessons", fingerprint(&course.block(0))),
+        ("problems to look at", fingerprint(exam.lessons())),
+    ];
+    let checkpoints = Checkpoints::new(folder, &begun)?;
+    let mut state = match checkpoints.resume(|state: &Pretrained| state.step)? {
+        None => Pretrained::default(),
+        Some((state, folder)) => {
+            policy.load_state(&folder)?;
+            state
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1));
+    let lessons = Ahead::new(Arc::new(course), state.step * settings.batch.max(1) as u64, threads);
+    let mut lessons = lessons.map_err(|error| PretrainError::Lessons(error.to_string()))?;
+    while state.tokens < settings.tokens && !state.stopped_early {
+        let mut metrics = learn_once(policy, &mut lessons, settings, &mut state)?;
+        let is_look = state.step.is_multiple_of(settings.look_every.max(1)) || state.tokens >= settings.tokens;
+        if is_look {
+            let look = exam.look(policy)?;
+            metrics.look = Some(look);
+            state.look(look, settings.patience);
+            if state.best_step == state.step {
+                policy.save(&folder.join("best"), Precision::F32)?;
+            }
+        }
+        checkpoints.record(METRICS, &metrics)?;
+        if is_look {
+            checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
+        }
+        if !watch(&metrics) {
+            break;
+        }
+    }
+    Ok(state)
+}
+
+/// One step on the next lessons.
+fn learn_once(
+    policy: &mut LanguagePolicy,
+    lessons: &mut Ahead,
+    settings: &PretrainSettings,
+    state: &mut Pretrained,
+) -> Result<Metrics, PretrainError> {
+    let batch: Vec<Tokens> = lessons.take(settings.batch.max(1)).collect();
+    if batch.len() < settings.batch.max(1) {
+        return Err(PretrainError::Lessons("a thread that makes them has died".to_owned()));
+    }
+    state.step += 1;
+    state.tokens += batch.iter().map(|lesson| lesson.tokens.len() as u64).sum::<u64>();
+    state.dropped += batch.iter().map(|lesson| lesson.dropped).sum::<u64>();
+    let total = batch.iter().map(Tokens::weight).sum();
+    let examples: Vec<Example> = batch.into_iter().map(|lesson| lesson.example(total)).collect();
+    let learning_rate = settings.rate(state.tokens);
+    let step = StepSettings { learning_rate, temperature: 1.0, clip_norm: settings.clip_norm, micro_batch: 0 };
+    let report = policy.update(&examples, &step)?;
+    state.skipped += u64::from(report.skipped);
+    Ok(Metrics {
+        step: state.step,
+        tokens: state.tokens,
+        loss: report.loss,
+        gradient_norm: report.gradient_norm,
+        learning_rate,
+        skipped: report.skipped,
+        look: None,
+    })
+}
+
+impl Pretrained {
+    fn look(&mut self, look: Look, patience: u64) {
+        let is_better = look.right > self.best.right || look.right == self.best.right && look.loss < self.best.loss;
+        if self.best_step == 0 || is_better {
+            (self.best, self.best_step, self.since_best) = (look, self.step, 0);
+        } else {
+            self.since_best += 1;
+            self.stopped_early = patience > 0 && self.since_best >= patience;
+        }
+    }
+}
+
+fn fingerprint(lessons: &[Tokens]) -> String {
+    let tokens = lessons.iter().flat_map(|lesson| lesson.tokens.iter().chain([&u32::MAX]));
+    checkpoint::fingerprint(lessons.len(), tokens)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! A look at what a policy's teams come to: are they valid, and what do they earn?
+
+use crate::sft::Probe;
+use crate::trial::{Earned, Trials};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lemon_eval::{Case, EvalError};
+use lemon_model::{Policy, PolicyError, Request, SampleSettings};
+use lemon_policy::{Desk, MOST_TOKENS};
+use lemon_spec::validate;
+use tokio_util::sync::CancellationToken;
+
+/// Runs at a time.
+const WIDTH: usize = 16;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The policy failed.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A run failed.
+    #[error(transparent)]
+    Eval(#[from] EvalError),
+}
+
+/// Has a team written for each case twice: freely at temperature 1, to see whether it is valid, and under the grammar at
+/// temperature 0, to see what it earns.
+///
+/// # Errors
+/// The policy, the sandbox or the store failed.
+pub async fn probe(
+    policy: &dyn Policy,
+    desk: &Desk,
+    trials: &Trials,
+    cases: &[Case],
+    seed: u64,
+    cancel: &CancellationToken,
+) -> Result<Probe, ProbeError> {
+    let requests = |constrained: bool| -> Result<Vec<Request>, PolicyError> {
+        let request = |(at, case): (usize, &Case)| {
+            desk.request(&desk.first(&case.item.task.question, seed.wrapping_add(at as u64)), constrained)
+        };
+        cases.iter().enumerate().map(request).collect()
+    };
+    let settings = |temperature: f32| SampleSettings { temperature, top_p: 1.0, most_tokens: MOST_TOKENS };
+    let free = policy.sample(&requests(false)?, &settings(1.0))?;
+    let valid = free.iter().filter(|sample| validate(&sample.text, desk.language()).is_ok()).count();
+    let best = policy.sample(&requests(true)?, &settings(0.0))?;
+    let run = |(case, text): (&'_ Case, &'_ str)| {
+        let (case, text) = (case.clone(), text.to_owned());
+        async move { trials.run(&case, &text, seed, cancel).await }
+    };
+    let runs = cases.iter().zip(best.iter().map(|sample| sample.text.as_str())).map(run);
+    let earned: Vec<Option<Earned>> = stream::iter(runs).buffered(WIDTH).try_collect().await?;
+    let earned: Vec<Earned> = earned.into_iter().flatten().collect();
+    let mean = |of: fn(&Earned) -> f64| earned.iter().map(of).sum::<f64>() / earned.len().max(1) as f64;
+    Ok(Probe {
+        valid: valid as f64 / free.len().max(1) as f64,
+        reward: mean(|it| it.reward),
+        success: mean(|it| it.success),
+        tokens: mean(|it| it.tokens),
+    })
+}

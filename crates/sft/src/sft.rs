@@ -1,0 +1,319 @@
+//! Supervised learning: read lessons, make the specification likelier, look now and then whether it helps, and stop when it
+//! no longer does.
+//!
+//! Everything that happens follows from the settings and the seed. A checkpoint is a folder that appears whole or not at all,
+//! so a run that is killed at any moment goes on from the last one and ends with the same numbers.
+
+use lemon_model::{
+    Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
+};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// How to learn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SftSettings {
+    /// The seed of the order of lessons.
+    pub seed: u64,
+    /// Steps at most.
+    pub steps: u64,
+    /// Lessons in a step.
+    pub batch: usize,
+    /// Lessons in one pass through the model: the gradient of a step is gathered over as many passes as it takes. 0: all.
+    pub micro_batch: usize,
+    /// The highest learning rate.
+    pub learning_rate: f64,
+    /// Steps until it is reached.
+    pub warm_up: u64,
+    /// What of it is left in the end.
+    pub final_rate: f64,
+    /// The norm above which a gradient is scaled down.
+    pub clip_norm: f64,
+    /// How weights are moved.
+    pub optimiser: OptimiserSettings,
+    /// Steps between two looks at the validation lessons; a checkpoint follows each.
+    pub look_every: u64,
+    /// Looks without an improvement after which it stops. 0: never.
+    pub patience: u64,
+}
+
+impl Default for SftSettings {
+    fn default() -> Self {
+        SftSettings {
+            seed: 0,
+            steps: 1_000,
+            batch: 32,
+            micro_batch: 0,
+            learning_rate: 1e-3,
+            warm_up: 50,
+            final_rate: 0.05,
+            clip_norm: 1.0,
+            optimiser: OptimiserSettings::default(),
+            look_every: 100,
+            patience: 5,
+        }
+    }
+}
+
+impl SftSettings {
+    /// The learning rate of a step, from 1: it rises in a line and falls in a cosine.
+    pub fn rate(&self, step: u64) -> f64 {
+        if step <= self.warm_up {
+            return self.learning_rate * step as f64 / self.warm_up.max(1) as f64;
+        }
+        let way = (step - self.warm_up) as f64 / self.steps.saturating_sub(self.warm_up).max(1) as f64;
+        let fallen = 0.5 * (1.0 + (std::f64::consts::PI * way.min(1.0)).cos());
+        self.learning_rate * (self.final_rate + (1.0 - self.final_rate) * fallen)
+    }
+}
+
+/// A text to learn: the prompt is read, the tokens are learned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Lesson {
+    /// The tokens of the prompt.
+    pub prompt: Vec<u32>,
+    /// The tokens of the specification, the one that ends it included.
+    pub tokens: Vec<u32>,
+}
+
+impl Lesson {
+    fn sequence(&self) -> Sequence {
+        // Without a grammar: the model is to write valid teams by itself.
+        Sequence { prompt: self.prompt.clone(), tokens: self.tokens.clone(), grammar: None }
+    }
+}
+
+/// One line of `metrics.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The step, from 1.
+    pub step: u64,
+    /// The mean loss of a token in the step.
+    pub loss: f64,
+    /// The norm of the gradient.
+    pub gradient_norm: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Whether the step was left out because a number was not finite.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// What a look at the validation lessons showed, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look: Option<Look>,
+}
+
+/// What a look at the validation lessons and tasks shows.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Look {
+    /// The mean loss of a token.
+    pub loss: f64,
+    /// What teams that were written for validation tasks came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+}
+
+/// What teams that a policy wrote came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Probe {
+    /// The share of valid ones, written without the grammar.
+    pub valid: f64,
+    /// The mean reward of those written with it.
+    pub reward: f64,
+    /// The share of right answers.
+    pub success: f64,
+    /// Mean tokens of a run.
+    pub tokens: f64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Learned {
+    /// Steps taken.
+    pub steps: u64,
+    /// The step whose model was kept.
+    pub best_step: u64,
+    /// What the look at it showed.
+    pub best: Look,
+    /// Whether it stopped before all steps were taken.
+    pub stopped_early: bool,
+    /// Steps that were left out because a number was not finite.
+    pub skipped: u64,
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum SftError {
+    /// The policy failed.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// There is nothing to learn from, or nothing to look at.
+    #[error("{0}")]
+    Lessons(String),
+    /// The probe failed.
+    #[error("the teams could not be tried: {0}")]
+    Probe(String),
+}
+
+/// Where the best model is kept in the folder of a run.
+pub const BEST: &str = "best";
+
+/// Learns the lessons and leaves the best model in `folder`. A run that was killed goes on where its last checkpoint is.
+/// `probe` tries the model on validation tasks at every look; `watch` sees every step and says whether to go on.
+///
+/// # Errors
+/// The folder cannot be used, the lessons make no sense, or the device fails.
+pub fn sft(
+    policy: &mut LanguagePolicy,
+    lessons: &[Lesson],
+    validation: &[Lesson],
+    settings: &SftSettings,
+    folder: &Path,
+    mut probe: impl FnMut(&LanguagePolicy) -> Result<Option<Probe>, SftError>,
+    mut watch: impl FnMut(&Metrics) -> bool,
+) -> Result<Learned, SftError> {
+    if lessons.is_empty() || validation.is_empty() {
+        return Err(SftError::Lessons("there are no lessons, or none are left to validate with".to_owned()));
+    }
+    policy.set_optimiser(settings.optimiser);
+    let begun = [
+        ("settings", serde_json::to_string(settings).unwrap_or_default()),
+        ("lessons", fingerprint(lessons)),
+        ("lessons to validate with", fingerprint(validation)),
+    ];
+    let checkpoints = Checkpoints::new(folder, &begun)?;
+    let mut state = match checkpoints.resume(|state: &State| state.step)? {
+        None => State::default(),
+        Some((state, folder)) => {
+            policy.load_state(&folder)?;
+            state
+        }
+    };
+    while state.step < settings.steps && !state.stopped_early {
+        state.step += 1;
+        let mut metrics = learn_once(policy, lessons, settings, state.step)?;
+        state.skipped += u64::from(metrics.skipped);
+        let is_look = state.step % settings.look_every.max(1) == 0 || state.step == settings.steps;
+        if is_look {
+            let look = Look { loss: mean_loss(policy, validation)?, probe: probe(policy)? };
+            metrics.look = Some(look);
+            state.look(look, settings.patience);
+            if state.best_step == state.step {
+                policy.save(&folder.join(BEST), Precision::F32)?;
+            }
+        }
+        checkpoints.record(METRICS, &metrics)?;
+        if is_look {
+            checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
+        }
+        if !watch(&metrics) {
+            break;
+        }
+    }
+    Ok(state.learned())
+}
+
+/// One step, on the lessons that the seed and the number of the step name.
+fn learn_once(
+    policy: &mut LanguagePolicy,
+    lessons: &[Lesson],
+    settings: &SftSettings,
+    step: u64,
+) -> Result<Metrics, SftError> {
+    let chosen = batch(lessons.len(), settings, step);
+    let chosen: Vec<&Lesson> = chosen.iter().filter_map(|number| lessons.get(*number)).collect();
+    let tokens: usize = chosen.iter().map(|lesson| lesson.tokens.len()).sum();
+    let weight = 1.0 / tokens.max(1) as f32;
+    let example = |lesson: &&Lesson| Example {
+        sequence: lesson.sequence(),
+        objective: Objective::Likelihood { weights: vec![weight; lesson.tokens.len()] },
+    };
+    let examples: Vec<Example> = chosen.iter().map(example).collect();
+    let learning_rate = settings.rate(step);
+    let (clip_norm, micro_batch) = (settings.clip_norm, settings.micro_batch);
+    let report = policy.update(&examples, &StepSettings { learning_rate, temperature: 1.0, clip_norm, micro_batch })?;
+    let (loss, gradient_norm) = (report.loss, report.gradient_norm);
+    Ok(Metrics { step, loss, gradient_norm, learning_rate, skipped: report.skipped, look: None })
+}
+
+/// The lessons of a step: each pass through all of them is a new order, and the passes follow one another without a gap.
+fn batch(lessons: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
+    let size = settings.batch.max(1);
+    let first = (step - 1) as usize * size;
+    let mut chosen = Vec::with_capacity(size);
+    let mut pass = None;
+    for at in first..first + size {
+        let number = (at / lessons) as u64;
+        if pass.as_ref().is_none_or(|(known, _)| *known != number) {
+            pass = Some((number, order(lessons, settings.seed, number)));
+        }
+        chosen.extend(pass.as_ref().and_then(|(_, order)| order.get(at % lessons)));
+    }
+    chosen
+}
+
+/// The order of the lessons in one pass.
+pub fn order(lessons: usize, seed: u64, pass: u64) -> Vec<usize> {
+    let mut random = lemon_spec::generate::Random::new(seed ^ pass.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut order: Vec<usize> = (0..lessons).collect();
+    for last in (1..lessons).rev() {
+        order.swap(last, random.below(last + 1));
+    }
+    order
+}
+
+/// The mean loss of a token over all lessons.
+pub fn mean_loss(policy: &dyn Policy, lessons: &[Lesson]) -> Result<f64, PolicyError> {
+    let sequences: Vec<Sequence> = lessons.iter().map(Lesson::sequence).collect();
+    let scores = policy.score(&sequences, 1.0)?;
+    let (sum, count) =
+        scores.iter().flatten().fold((0.0, 0usize), |(sum, count), it| (sum - f64::from(*it), count + 1));
+    Ok(sum / count.max(1) as f64)
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct State {
+    step: u64,
+    best_step: u64,
+    best: Look,
+    /// Looks since the best.
+    since_best: u64,
+    stopped_early: bool,
+    skipped: u64,
+}
+
+fn fingerprint(lessons: &[Lesson]) -> String {
+    let tokens = lessons
+        .iter()
+        .flat_map(|lesson| lesson.prompt.iter().chain([&u32::MAX]).chain(&lesson.tokens).chain([&u32::MAX]));
+    checkpoint::fingerprint(lessons.len(), tokens)
+}
+
+impl State {
+    fn look(&mut self, look: Look, patience: u64) {
+        if self.best_step == 0 || look.loss < self.best.loss {
+            (self.best, self.best_step, self.since_best) = (look, self.step, 0);
+        } else {
+            self.since_best += 1;
+            self.stopped_early = patience > 0 && self.since_best >= patience;
+        }
+    }
+
+    fn learned(&self) -> Learned {
+        Learned {
+            steps: self.step,
+            best_step: self.best_step,
+            best: self.best,
+            stopped_early: self.stopped_early,
+            skipped: self.skipped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

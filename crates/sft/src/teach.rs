@@ -1,0 +1,109 @@
+//! The teachers: whoever writes teams that a model shall learn to write.
+//!
+//! | teacher | what it knows | what it is good for |
+//! |---|---|---|
+//! | [`rules`] | the question | a beginning: clear decisions, no runs needed |
+//! | [`search`] | the simulated world | teams that earn most there, by kind of task |
+//! | [`endpoint`] | what a strong model knows | duties for this very task |
+//! | [`broad`] | nothing | validity and breadth, before reinforcement learning finds what pays |
+//!
+//! The first three decide by what stands in the question: a decision that hangs on anything else could not be learned from
+//! pairs. The last decides nothing: what can be learned from it is how often each kind of team is written.
+
+pub mod broad;
+pub mod endpoint;
+pub mod rules;
+#[cfg(test)]
+pub(crate) mod school;
+pub mod search;
+mod words;
+
+pub use words::{BRIEF, REWORDED, WORKED, worded};
+
+use crate::trial::{Earned, Trials};
+use lemon_eval::stats::Random;
+use lemon_eval::{Case, EvalError};
+use lemon_policy::pair::{Pair, TaskText, Teacher, Told};
+use tokio_util::sync::CancellationToken;
+
+/// Runs at a time.
+const WIDTH: usize = 16;
+
+/// What a teacher teaches with.
+pub struct Lessons<'a> {
+    /// Who runs the teams, and on what terms.
+    pub trials: &'a Trials,
+    /// The tasks.
+    pub cases: &'a [Case],
+    /// The simulated world, if the workers are one.
+    pub world: Option<String>,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// Ends everything early.
+    pub cancel: &'a CancellationToken,
+    /// Whom a search tells how far it is.
+    pub watch: Option<&'a dyn Fn(&Tried)>,
+}
+
+/// How far a search is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tried {
+    /// Teams tried.
+    pub teams: usize,
+    /// Teams that will be tried at most.
+    pub of: usize,
+    /// What the best of them earned so far, on tasks that look alike: those that are searched for now.
+    pub best: Earned,
+}
+
+impl Lessons<'_> {
+    /// Runs a team so many times with seeds of its own and makes a pair of it, without figures where nobody can tell what it
+    /// earned. `None`: cancelled.
+    async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, EvalError> {
+        let seeds: Vec<u64> = (0..runs).map(|run| draw(self.seed, &["lesson", &run.to_string()])).collect();
+        let earned = self.trials.mean(case, &spec, &seeds, self.cancel).await?;
+        if self.cancel.is_cancelled() {
+            return Ok(None);
+        }
+        let runs = if earned.is_some() { runs } else { 0 };
+        Ok(Some(self.written(case, spec, teacher, earned, runs)))
+    }
+
+    /// A pair for a first round.
+    fn written(&self, case: &Case, spec: String, teacher: Teacher, earned: Option<Earned>, runs: u32) -> Pair {
+        Pair {
+            task: task_text(case),
+            round: 1,
+            results: Vec::<Told>::new(),
+            spec,
+            teacher,
+            reward: earned.map(|earned| earned.reward),
+            success: earned.map(|earned| earned.success),
+            tokens: earned.map(|earned| earned.tokens),
+            world: self.world.clone(),
+            seed: self.seed,
+            runs,
+        }
+    }
+}
+
+/// The task as a pair holds it.
+fn task_text(case: &Case) -> TaskText {
+    let task = &case.item.task;
+    TaskText { set: case.set.to_string(), id: task.id.clone(), question: task.question.clone() }
+}
+
+/// A number that depends on the seed and these words alone.
+pub fn draw(seed: u64, words: &[&str]) -> u64 {
+    let mut state = seed;
+    for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
+        state = Random::new(state ^ u64::from(byte)).next_u64();
+    }
+    Random::new(state).next_u64()
+}
+
+/// One of these, by a number that was drawn.
+fn pick<T: Copy>(from: &[T], drawn: u64) -> Option<T> {
+    let count = u64::try_from(from.len()).ok().filter(|count| *count > 0)?;
+    from.get(usize::try_from(drawn % count).ok()?).copied()
+}

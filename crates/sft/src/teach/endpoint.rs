@@ -1,0 +1,220 @@
+//! The teacher behind an endpoint: a strong model is asked for teams, with the prompt that orchestrators get.
+//!
+//! What it writes is checked, and what is no team is counted by what is wrong with it. A team is kept with the ids that we
+//! write ([`canonical_ids`]) and run like any other.
+
+use super::{Lessons, draw};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lemon_eval::{Case, EvalError};
+use lemon_exec::Retry;
+use lemon_exec::orchestrator::{Draft, Orchestrator, Prompted, Refused, WriteContext, specification_in};
+use lemon_exec::worker::{AskError, Backend, Reply, Request};
+use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
+use lemon_spec::{Code, Rejection, render, validate};
+use lemon_trace::{Failure, FailureKind, ORCHESTRATOR};
+use std::collections::BTreeMap;
+
+/// How to ask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The level of the writer's backend that is asked.
+    pub level: usize,
+    /// Whether to ask for output that obeys the JSON Schema.
+    pub structured: bool,
+    /// How often each task is asked about, with another seed each time.
+    pub asks: u32,
+    /// Whether a text that is no team may be mended once.
+    pub repair: bool,
+    /// Runs for each pair; 0: nothing is run or measured.
+    pub runs: u32,
+    /// Tasks at a time.
+    pub width: usize,
+    /// When and how a failed call is tried again.
+    pub retry: Retry,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { level: 0, structured: false, asks: 1, repair: true, runs: 2, width: 8, retry: Retry::default() }
+    }
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Asked {
+    /// The pairs, in the order of the tasks.
+    pub pairs: Vec<Pair>,
+    /// Texts that were no teams, by what was wrong with them; one text counts once for each kind of fault.
+    pub refused: BTreeMap<Code, usize>,
+    /// Texts that were no teams.
+    pub texts_refused: usize,
+    /// Calls that brought no text.
+    pub silent: usize,
+    /// Why the last of those did not.
+    pub failure: Option<Failure>,
+}
+
+/// Asks for a team for each of these tasks. Cancelled, it gives what was written by then.
+///
+/// # Errors
+/// The sandbox failed.
+pub async fn teach(lessons: &Lessons<'_>, writer: &Backend, settings: &Settings) -> Result<Asked, EvalError> {
+    let asks = |case| (0..settings.asks).map(move |ask| Asking { lessons, writer, settings, case, ask });
+    let works: Vec<Asking<'_>> = lessons.cases.iter().flat_map(asks).collect();
+    let all: Vec<Asked> = stream::iter(works).map(Asking::pair).buffered(settings.width.max(1)).try_collect().await?;
+    let mut asked = all.into_iter().fold(Asked::default(), Asked::with);
+    asked.pairs = dedupe(asked.pairs);
+    Ok(asked)
+}
+
+impl Asked {
+    fn with(mut self, other: Asked) -> Asked {
+        self.pairs.extend(other.pairs);
+        for (code, count) in other.refused {
+            *self.refused.entry(code).or_default() += count;
+        }
+        self.texts_refused += other.texts_refused;
+        self.silent += other.silent;
+        self.failure = other.failure.or(self.failure);
+        self
+    }
+
+    fn refuse(&mut self, rejection: &Rejection) {
+        let codes: std::collections::BTreeSet<Code> = rejection.errors().map(|fault| fault.code).collect();
+        for code in codes {
+            *self.refused.entry(code).or_default() += 1;
+        }
+        self.texts_refused += 1;
+    }
+}
+
+/// One task, asked about once.
+struct Asking<'a> {
+    lessons: &'a Lessons<'a>,
+    writer: &'a Backend,
+    settings: &'a Settings,
+    case: &'a Case,
+    ask: u32,
+}
+
+impl Asking<'_> {
+    async fn pair(self) -> Result<Asked, EvalError> {
+        let mut asked = Asked::default();
+        let Some(spec) = self.team(&mut asked).await else { return Ok(asked) };
+        let pair = self.lessons.pair(self.case, spec, Teacher::Endpoint, self.settings.runs).await?;
+        asked.pairs.extend(pair);
+        Ok(asked)
+    }
+
+    /// A valid team in our own writing, after one repair at most.
+    async fn team(&self, asked: &mut Asked) -> Option<String> {
+        let language = &self.lessons.trials.evaluator.language;
+        let orchestrator = Prompted {
+            level: self.settings.level,
+            structured: self.settings.structured,
+            fallback: None,
+            models: Vec::new(),
+        };
+        let brief = WriteContext {
+            question: &self.case.item.task.question,
+            round: 1,
+            results: Vec::new(),
+            language,
+            form: lemon_exec::Form::default(),
+            tokens_left: None,
+            seed: self.lessons.seed,
+        };
+        let mut draft = orchestrator.draft(&brief).await;
+        let mut tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
+        while let Some(occasion) = tries.next() {
+            let asking = match draft {
+                Ok(asking) => asking?,
+                Err(error) => {
+                    asked.silent += 1;
+                    asked.failure = Some(Failure { kind: FailureKind::Orchestrator, message: error.to_string() });
+                    return None;
+                }
+            };
+            let text = self.text(asking, occasion, asked).await?;
+            match validate(&text, language) {
+                Ok(plan) => return Some(render(&canonical_ids(plan.spec())).text),
+                Err(rejection) => {
+                    asked.refuse(&rejection);
+                    let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
+                    draft = orchestrator.repair(&brief, &refused).await;
+                }
+            }
+        }
+        None
+    }
+
+    /// The text of a draft; `None` if nobody gave one.
+    async fn text(&self, draft: Draft, occasion: &str, asked: &mut Asked) -> Option<String> {
+        let Draft::Ask { level, messages, schema } = draft else { return None };
+        let known = self.writer.levels.get(level);
+        let (case, ask) = (&self.case.item.task, self.ask.to_string());
+        let request = Request {
+            agent: ORCHESTRATOR.to_owned(),
+            level,
+            capacity: known.map(|level| level.name.clone()).unwrap_or_default(),
+            messages,
+            max_tokens: known.map_or(0, |level| level.max_tokens),
+            temperature: known.and_then(|level| level.temperature),
+            // Seeds of 31 bits are taken by every endpoint.
+            seed: draw(self.lessons.seed, &[occasion, &case.id, &ask]) >> 33,
+            schema,
+            agent_prompt: None,
+            progress: None,
+        };
+        match self.reply(&request).await {
+            // Half a specification may read like a whole one.
+            Ok(reply) if reply.truncated => {
+                asked.silent += 1;
+                let message = format!("the text was cut off at {} tokens (max_tokens)", request.max_tokens);
+                asked.failure = Some(Failure { kind: FailureKind::Truncated, message });
+                None
+            }
+            Ok(reply) => Some(specification_in(&reply.text).to_owned()),
+            Err(error) => {
+                asked.silent += 1;
+                asked.failure = Some(error.failure);
+                None
+            }
+        }
+    }
+
+    /// A reply, tried again as the settings say.
+    async fn reply(&self, request: &Request) -> Result<Reply, AskError> {
+        let mut attempt = 1;
+        loop {
+            let cancelled = || AskError::free(FailureKind::Cancelled, "the lesson was cancelled");
+            let error = tokio::select! {
+                () = self.lessons.cancel.cancelled() => return Err(cancelled()),
+                reply = self.call(request) => match reply {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => error,
+                },
+            };
+            let draw = draw(request.seed, &["wait", &attempt.to_string()]);
+            let wait = self.settings.retry.wait(attempt, error.retry_after, draw);
+            match wait.filter(|_| error.worth_retrying()) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// One call, in its turn.
+    async fn call(&self, request: &Request) -> Result<Reply, AskError> {
+        let Some(level) = self.writer.levels.get(request.level) else {
+            return Err(AskError::free(FailureKind::Refused, "there is no such level"));
+        };
+        // A gate that is closed lets nobody wait.
+        let _turn = level.gate.acquire().await.ok();
+        self.writer.worker.ask(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

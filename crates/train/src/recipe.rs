@@ -1,0 +1,439 @@
+//! A recipe: everything that training does, as a documented TOML file that says what to expect.
+
+use lemon_credit::economy::EconomySettings;
+use lemon_credit::reward::{Channel, Weight, Weights};
+use lemon_model::OptimiserSettings;
+pub use lemon_policy::fields::{FieldStart, FirstTeams};
+use lemon_spec::Shape;
+use lemon_spec::edit::Family;
+use lemon_task::SetName;
+use lemon_world::Preset;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Everything that training does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Recipe {
+    /// What it is for and what to expect of it, in a sentence.
+    pub about: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// Steps at most.
+    pub steps: u64,
+    /// Worker tokens to spend at most, on rollouts and counterfactuals together; it ends with the step that reaches them.
+    pub worker_tokens: Option<u64>,
+    /// The tasks.
+    pub tasks: TaskSettings,
+    /// What counts beside a right answer.
+    #[serde(skip_serializing_if = "Prices::are_usual")]
+    pub reward: Prices,
+    /// The policy to begin with.
+    pub start: Start,
+    /// How teams are drawn and run.
+    pub rollouts: RolloutSettings,
+    /// How rewards become advantages of tokens.
+    pub credit: CreditSettings,
+    /// How weights are moved.
+    pub update: UpdateSettings,
+    /// How often to look at tasks that are not trained on.
+    pub look: LookSettings,
+    /// Steps between two checkpoints; a killed run repeats at most so many, and ends the same.
+    pub checkpoint_every: u64,
+}
+
+impl Default for Recipe {
+    fn default() -> Self {
+        Recipe {
+            about: String::new(),
+            seed: 0,
+            steps: 100,
+            worker_tokens: None,
+            tasks: TaskSettings::default(),
+            reward: Prices::default(),
+            start: Start::default(),
+            rollouts: RolloutSettings::default(),
+            credit: CreditSettings::default(),
+            update: UpdateSettings::default(),
+            look: LookSettings::default(),
+            checkpoint_every: 1,
+        }
+    }
+}
+
+impl Recipe {
+    /// The learning rate of a step, from 1, after so many worker tokens: it rises in a line and then falls in one, by steps or
+    /// by tokens, whichever will end the training first.
+    pub fn rate(&self, step: u64, worker_tokens: u64) -> f64 {
+        let UpdateSettings { learning_rate, warm_up, final_rate, .. } = self.update;
+        if step <= warm_up {
+            return learning_rate * step as f64 / warm_up.max(1) as f64;
+        }
+        let by_steps = (step - warm_up) as f64 / self.steps.saturating_sub(warm_up).max(1) as f64;
+        let by_tokens = self.worker_tokens.map_or(0.0, |most| worker_tokens as f64 / most.max(1) as f64);
+        learning_rate * (1.0 - (1.0 - final_rate) * by_steps.max(by_tokens).min(1.0))
+    }
+}
+
+/// Which tasks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskSettings {
+    /// The sets.
+    pub sets: Vec<SetName>,
+    /// Tasks of each set to train on.
+    pub train: usize,
+    /// Tasks of each set to look at and never to train on.
+    pub held_out: usize,
+    /// Besides, word problems of situations that the workers in the box never learned from, to train on …
+    #[serde(skip_serializing_if = "is_zero")]
+    pub problems: usize,
+    /// … and of yet others to look at.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub held_out_problems: usize,
+    /// Of these, only problems of so many steps: one agent is as good as any team where one step is all, and nobody solves
+    /// what takes many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem_steps: Option<usize>,
+    /// The simulated world, where the workers are one.
+    pub world: Preset,
+    /// In a simulated world: whether a worker that is told something else keeps its luck. Endpoints cannot have that.
+    pub keep_luck: bool,
+}
+
+impl Default for TaskSettings {
+    fn default() -> Self {
+        let sets = vec![SetName::Gsm8k, SetName::Svamp, SetName::MultiArith, SetName::Aqua, SetName::Mmlu];
+        TaskSettings {
+            sets,
+            train: 400,
+            held_out: 60,
+            problems: 0,
+            held_out_problems: 0,
+            problem_steps: None,
+            world: Preset::Calibrated,
+            keep_luck: false,
+        }
+    }
+}
+
+/// What a policy begins with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, tag = "kind", rename_all = "lowercase")]
+pub enum Start {
+    /// The model in this folder; without one, the orchestrator in the box.
+    Model {
+        /// The folder.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        folder: Option<PathBuf>,
+    },
+    /// A new language model, taught teams of every kind by supervised learning first.
+    Warm(WarmStart),
+    /// A table of choices, one for each field: for studies.
+    Fields(FieldStart),
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Start::Model { folder: None }
+    }
+}
+
+/// A new language model and its first lessons.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WarmStart {
+    /// Its width.
+    pub hidden: usize,
+    /// Its layers.
+    pub layers: usize,
+    /// Its vocabulary.
+    pub vocabulary: usize,
+    /// Tasks of each set that it is taught with. They are not those it is trained on later.
+    pub tasks: usize,
+    /// Of the teams it is taught, the share of up to six agents in which some plan, and others solve with a plan or without.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub advised: f64,
+    /// The share in which all solve the task, some of them in other words, and vote; in a second round more of them vote.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub voting: f64,
+    /// In the place of all these, a team, as a specification: two of it begin, and then nobody more is asked, the more often the surer
+    /// these are together, or some of the others. When to ask how many is then to be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<String>,
+    /// Steps; 0: it is not taught at all.
+    pub steps: u64,
+    /// Lessons in a step.
+    pub batch: usize,
+    /// The highest learning rate.
+    pub learning_rate: f64,
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        WarmStart {
+            hidden: 128,
+            layers: 3,
+            vocabulary: 1_024,
+            tasks: 400,
+            advised: 0.0,
+            voting: 0.0,
+            team: None,
+            steps: 300,
+            batch: 32,
+            learning_rate: 3e-3,
+        }
+    }
+}
+
+/// What a recipe leaves out is not written, so that runs begun before it could be said go on.
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+fn is_usual(agents: &usize) -> bool {
+    *agents == Shape::default().agents
+}
+
+fn is_nothing(share: &f64) -> bool {
+    *share == 0.0
+}
+
+/// What counts beside a right answer: whoever pays little for a token may want to count it for less.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    /// The weight of cheap replies.
+    pub efficiency: f64,
+    /// The weight of what the graph costs: below zero.
+    pub structure: f64,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        let of = |channel| Weights::default().get(channel).end;
+        Prices { efficiency: of(Channel::Efficiency), structure: of(Channel::Structure) }
+    }
+}
+
+impl Prices {
+    /// Where models answer in this process: tokens cost a laptop's time and nothing else.
+    pub const IN_PROCESS: Prices = Prices { efficiency: 0.02, structure: -0.0005 };
+
+    /// How channels become one reward.
+    pub fn weights(&self) -> Weights {
+        let fixed = Weights::default().with(Channel::Efficiency, Weight::fixed(self.efficiency));
+        fixed.with(Channel::Structure, Weight::fixed(self.structure))
+    }
+
+    fn are_usual(&self) -> bool {
+        *self == Prices::default()
+    }
+}
+
+/// How teams are drawn and run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutSettings {
+    /// Tasks in a step.
+    pub tasks: usize,
+    /// Teams for each task.
+    pub group: usize,
+    /// The temperature they are drawn at.
+    pub temperature: f32,
+    /// Agents of a round at most.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub agents: usize,
+    /// Rounds of a run at most; with 1 nobody may ask for a review.
+    pub rounds: u32,
+    /// Whether the teams of one task share the luck of their workers, and with it every reply that two of them would ask for.
+    pub shared_draws: bool,
+    /// Whether teams choose the level of model of each agent; else all agents have the strongest.
+    pub capacity: bool,
+    /// Runs at a time.
+    pub width: usize,
+}
+
+impl Default for RolloutSettings {
+    fn default() -> Self {
+        RolloutSettings {
+            tasks: 16,
+            group: 4,
+            temperature: 1.0,
+            agents: Shape::default().agents,
+            rounds: 2,
+            shared_draws: true,
+            capacity: true,
+            width: 64,
+        }
+    }
+}
+
+/// How rewards become advantages of tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreditSettings {
+    /// Whether advantages in a group are divided by their standard deviation. The prototype says: do not.
+    pub divide_by_deviation: bool,
+    /// What a difference does to the tokens of the edited field.
+    pub form: Form,
+    /// Where the credit of a difference goes.
+    pub place: Place,
+    /// The weight of the local term.
+    pub lambda: Weight,
+    /// Whether a difference is weighted besides by how much less it varies than a reward: two estimates of one thing are best
+    /// added up so.
+    pub by_variance: bool,
+    /// Whether a difference that was measured takes the place of the group's comparison for the tokens of its field, instead of
+    /// being added to it. The group compares whole teams, so that each token gets the noise of all the others; where workers draw
+    /// nothing by chance, a difference has none, and one of nothing says that the field does not matter.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub instead: bool,
+    /// How much of the probability of the other value counts, from 0 to 1; see [`Form::Gradient`].
+    pub correction: f64,
+    /// The slope of the preference.
+    pub beta: f64,
+    /// The families that are edited.
+    pub families: Vec<Family>,
+    /// Whether the other branch of "one more agent" is a team that ends there, which is free. The decision then has the difference
+    /// as its advantage, and all else of the agent's entry is measured from what the team would have earned without it instead
+    /// of from the mean of the group. Else agents are removed one at a time and those after them stay, as in the paper.
+    pub endings: bool,
+    /// Whether only edits that simplify are made, as in the paper.
+    pub simplify_only: bool,
+    /// Whether a changed team is run with the draws of the original. Without, every contrast is a new run.
+    pub common_draws: bool,
+    /// What is bought.
+    pub economy: EconomySettings,
+}
+
+impl Default for CreditSettings {
+    fn default() -> Self {
+        let families = Family::ALL.into_iter().filter(|family| *family != Family::Message).collect();
+        CreditSettings {
+            divide_by_deviation: false,
+            form: Form::Gradient,
+            place: Place::Field,
+            lambda: Weight::fixed(1.0),
+            by_variance: true,
+            instead: false,
+            correction: 0.0,
+            beta: 1.0,
+            families,
+            endings: true,
+            simplify_only: false,
+            common_draws: true,
+            economy: EconomySettings::default(),
+        }
+    }
+}
+
+/// What a difference does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Nothing: plain GRPO.
+    None,
+    /// A policy gradient of the one field: Δ for the value that was written and −Δ for the other, each times
+    /// ½ · p(other)^correction. Where every other value is tried, a correction of 1 gives the true gradient of the field, the
+    /// rest being as it is; with 0 both values are pushed at full strength, however unlikely. An edit that is rarely bought
+    /// speaks rarely and no louder: dividing by the chance that it was would multiply its noise.
+    #[default]
+    Gradient,
+    /// The value that was written gets Δ as its advantage, the other nothing.
+    Sampled,
+    /// The paper's preference for the better of both values, weighted by |Δ|.
+    Preference,
+}
+
+/// Where credit goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// To the tokens of the edited field.
+    #[default]
+    Field,
+    /// To all tokens of the specification: the ablation.
+    Everywhere,
+}
+
+/// How weights are moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateSettings {
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Steps until it is reached.
+    pub warm_up: u64,
+    /// What of it is left at the last step.
+    pub final_rate: f64,
+    /// Passes over the rollouts of a step.
+    pub epochs: u32,
+    /// How far a ratio may fall below 1 …
+    pub clip_low: f32,
+    /// … and rise above it.
+    pub clip_high: f32,
+    /// The weight of the divergence from the policy it began with; 0: it is not measured.
+    pub kl: f32,
+    /// The norm above which a gradient is scaled down; 0: never.
+    pub clip_norm: f64,
+    /// Examples in one pass through the model; 0: all.
+    pub micro_batch: usize,
+    /// How the sum over tokens is divided.
+    pub per: Per,
+    /// The optimiser.
+    pub optimiser: OptimiserSettings,
+}
+
+impl Default for UpdateSettings {
+    fn default() -> Self {
+        UpdateSettings {
+            learning_rate: 1e-4,
+            warm_up: 5,
+            final_rate: 0.2,
+            epochs: 1,
+            clip_low: 0.2,
+            clip_high: 0.2,
+            kl: 0.0,
+            clip_norm: 1.0,
+            micro_batch: 0,
+            per: Per::Token,
+            optimiser: OptimiserSettings::default(),
+        }
+    }
+}
+
+/// How the sum over tokens is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// By all tokens of the step: each counts the same.
+    #[default]
+    Token,
+    /// By the tokens of a text, and then by the texts: each text counts the same.
+    Text,
+    /// By the texts alone: a long text counts more, and no token is worth less for its length.
+    Rollout,
+}
+
+/// How often to look.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LookSettings {
+    /// Steps between two looks; 0: only at the beginning and the end. A checkpoint follows each.
+    pub every: u64,
+    /// Runs of each held-out task at a look, each with a seed of its own. These seeds are never trained on.
+    pub seeds: u64,
+    /// The same at the first look.
+    pub first_seeds: u64,
+    /// The same at the last.
+    pub final_seeds: u64,
+    /// The temperature that teams are drawn at: 0 takes the likeliest.
+    pub temperature: f32,
+}
+
+impl Default for LookSettings {
+    fn default() -> Self {
+        LookSettings { every: 20, seeds: 1, first_seeds: 2, final_seeds: 2, temperature: 0.0 }
+    }
+}
