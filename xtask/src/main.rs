@@ -5,6 +5,7 @@
 mod deps;
 mod tidy;
 mod walls;
+mod words;
 
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
@@ -31,7 +32,11 @@ struct Step {
 const STEPS: [Step; 7] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "walls", what: "no crate uses one it may not", run: check_walls },
-    Step { name: "tidy", what: "no huge files, nothing left undone in the sources", run: check_tidy },
+    Step {
+        name: "tidy",
+        what: "no huge files, nothing left undone, no retired words, no name for two things",
+        run: check_tidy,
+    },
     Step { name: "deny", what: "licenses, sources, versions and Rust versions of dependencies", run: check_deps },
     Step { name: "clippy", what: "no warnings", run: clippy },
     Step { name: "docs", what: "the documentation builds without warnings", run: docs },

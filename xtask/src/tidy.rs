@@ -1,5 +1,6 @@
 //! What no file of the project may be.
 
+use crate::words::{PublicNames, retired};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,7 @@ const MOST_BYTES: u64 = 1024 * 1024;
 /// Weights of models are large by nature.
 const MOST_MODEL_BYTES: u64 = 32 * MOST_BYTES;
 const MOST_LINES: usize = 600;
+const MOST_README_LINES: usize = 200;
 // In two parts, so that this file may say them.
 const UNDONE: [&str; 3] = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
 
@@ -17,17 +19,28 @@ const UNDONE: [&str; 3] = [concat!("todo", "!("), concat!("unimplemented", "!(")
 /// A file cannot be read.
 pub fn faults<'a>(root: &Path, files: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let mut faults = Vec::new();
+    let mut names = PublicNames::default();
     for file in files {
         let path = root.join(file);
         // A file that was deleted and not yet committed, and a link, have nothing to check.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         if metadata.is_file() {
-            let is_source = file.ends_with(".rs");
-            let source = is_source.then(|| fs::read_to_string(&path)).transpose();
-            faults.extend(file_faults(file, metadata.len(), source.with_context(|| file.to_owned())?.as_deref()));
+            let is_text = [".rs", ".md", ".toml"].iter().any(|end| file.ends_with(end));
+            let text = is_text.then(|| fs::read_to_string(&path)).transpose().with_context(|| file.to_owned())?;
+            let source = text.as_deref().filter(|_| file.ends_with(".rs"));
+            faults.extend(file_faults(file, metadata.len(), source));
+            faults.extend(text.iter().flat_map(|text| retired(file, text)));
+            source.into_iter().for_each(|source| names.read(file, source));
+            faults.extend(text.filter(|_| file == "README.md").and_then(|text| readme_fault(&text)));
         }
     }
+    faults.extend(names.faults());
     Ok(faults)
+}
+
+fn readme_fault(text: &str) -> Option<String> {
+    let lines = text.lines().count();
+    (lines >= MOST_README_LINES).then(|| format!("README.md: {lines} lines; fewer than {MOST_README_LINES}"))
 }
 
 fn file_faults(file: &str, bytes: u64, source: Option<&str>) -> Vec<String> {
@@ -70,6 +83,12 @@ mod tests {
         for word in UNDONE {
             check(9, Some(&format!("fn begun() {{\n    {word})\n}}")), &[&format!("a:2: {word}…)")]);
         }
+    }
+
+    #[test]
+    fn the_readme_is_short() {
+        assert_eq!(readme_fault(&"\n".repeat(199)), None);
+        assert_eq!(readme_fault(&"\n".repeat(200)), Some("README.md: 200 lines; fewer than 200".to_owned()));
     }
 
     #[test]
