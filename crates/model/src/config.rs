@@ -1,7 +1,7 @@
 //! What a checkpoint says about itself: `config.json` as on the Hugging Face hub.
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -111,8 +111,25 @@ impl ModelConfig {
         }
     }
 
-    /// Reads `config.json` in a folder.
-    pub(crate) fn load(folder: Folder<'_>) -> Result<Self, PolicyError> {
+    /// The rotary frequencies, scaled as Llama 3 does where the config asks for it.
+    pub fn rotary_frequencies(&self) -> Vec<f32> {
+        let half = self.head_dim / 2;
+        let plain = |at: usize| self.rope_theta.powf(-(at as f64) / half as f64);
+        let stretched = |frequency: f64| {
+            let Some(scaling) = self.rope_scaling else { return frequency };
+            let turns = scaling.original_max_position_embeddings * frequency / std::f64::consts::TAU;
+            let smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+            let kept = smooth.clamp(0.0, 1.0);
+            frequency * (kept + (1.0 - kept) / scaling.factor)
+        };
+        (0..half).map(|at| stretched(plain(at)) as f32).collect()
+    }
+
+    /// Reads `config.json` of a model.
+    ///
+    /// # Errors
+    /// The file is missing, or [`Self::parse`] refuses it.
+    pub fn load(folder: ModelFiles<'_>) -> Result<Self, PolicyError> {
         let text = folder.need(FILE)?;
         let said = std::str::from_utf8(&text).map_err(|_| "it is not UTF-8".to_owned()).and_then(Self::parse);
         said.map_err(|fact| PolicyError::Malformed { path: folder.path(FILE), fact })
@@ -202,8 +219,8 @@ impl ModelConfig {
         layer * self.layers as u128 + embeddings + self.hidden as u128
     }
 
-    /// The text of `config.json`, as `transformers` reads it.
-    pub(crate) fn to_json(&self, dtype: &str) -> String {
+    /// The text of `config.json`, as `transformers` reads it. `dtype` is the type of the stored weights.
+    pub fn to_json(&self, dtype: &str) -> String {
         let mut rope = json!({"rope_theta": self.rope_theta, "rope_type": "default"});
         if let Some(scaling) = self.rope_scaling {
             rope = json!({

@@ -1,11 +1,12 @@
 //! The policy that is a language model.
 
-use crate::border::{Example, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::config::ModelConfig;
-use crate::folder::{Folder, Packed};
+use crate::files::{ModelFiles, Packed};
 use crate::model::Model;
 use crate::optimiser::{Optimiser, OptimiserSettings};
-use crate::parameters::{Learning, Origin, Parameters};
+use crate::parameters::{Learning, Parameters};
+use crate::tensors::WeightOrigin;
 use crate::weights;
 use crate::{PolicyError, Tokenizer, learn, write};
 use candle_core::{DType, Device};
@@ -50,7 +51,7 @@ impl LanguagePolicy {
     /// # Errors
     /// A file is missing, cut short, or not what the config says; or the device is not there.
     pub fn load(folder: &Path, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
-        Self::read(Folder::Disk(folder), device, learning)
+        Self::read(ModelFiles::Disk(folder), device, learning)
     }
 
     /// Reads a model whose files are part of the program.
@@ -58,12 +59,12 @@ impl LanguagePolicy {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_packed(files: Packed, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
-        Self::read(Folder::Packed(files), device, learning)
+        Self::read(ModelFiles::Packed(files), device, learning)
     }
 
-    fn read(folder: Folder<'_>, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
+    fn read(folder: ModelFiles<'_>, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
         let (config, tokenizer) = (ModelConfig::load(folder)?, Tokenizer::read(folder)?);
-        Self::make(config, tokenizer, &Origin::Folder(folder), device, learning)
+        Self::make(config, tokenizer, &WeightOrigin::Files(folder), device, learning)
     }
 
     /// A model that knows nothing yet.
@@ -77,13 +78,13 @@ impl LanguagePolicy {
         device: DeviceChoice,
         learning: Learning,
     ) -> Result<Self, PolicyError> {
-        Self::make(config, tokenizer, &Origin::Seed(seed), device, learning)
+        Self::make(config, tokenizer, &WeightOrigin::Seed(seed), device, learning)
     }
 
     fn make(
         config: ModelConfig,
         tokenizer: Tokenizer,
-        origin: &Origin<'_>,
+        origin: &WeightOrigin<'_>,
         device: DeviceChoice,
         learning: Learning,
     ) -> Result<Self, PolicyError> {
@@ -154,6 +155,16 @@ impl LanguagePolicy {
     pub fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError> {
         self.optimiser = Optimiser::load(&self.model.parameters, folder, &self.model.device)?;
         Ok(())
+    }
+
+    /// The logits after each token of a text, to compare another implementation of the same model with.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn logits(&self, tokens: &[u32]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let (rows, _) = self.model.rows_of_texts(&[tokens]);
+        let logits = self.model.logits(&self.model.hidden(&rows, None)?)?;
+        Ok(logits.to_dtype(DType::F32)?.narrow(0, 0, tokens.len())?.to_vec2()?)
     }
 
     /// The milliseconds of the parts of a step, in the median.

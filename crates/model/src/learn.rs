@@ -1,7 +1,7 @@
 //! Scoring texts, and learning from them: the model forwards, plain arithmetic in the middle, the model backwards.
 
 use crate::PolicyError;
-use crate::border::{Example, Objective, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Objective, Sequence, StepReport, StepSettings};
 use crate::grammar::Mask;
 use crate::model::Model;
 use crate::ops;

@@ -4,12 +4,12 @@
 //! the only crate that knows tensors. What crosses its border are plain vectors ([`Policy`]): token ids, log-probabilities,
 //! weights and advantages. So another learner can stand behind the same wall.
 
+mod api;
 pub mod bench;
-mod border;
 mod config;
 mod draw;
 mod error;
-mod folder;
+mod files;
 pub mod grammar;
 mod language;
 mod learn;
@@ -18,23 +18,24 @@ mod muon;
 mod ops;
 mod optimiser;
 mod parameters;
-mod random;
+pub mod random;
 mod rows;
-pub mod serve;
+pub mod simd;
 mod spans;
 mod table;
+mod tensors;
 #[cfg(test)]
 mod tests;
 pub mod tokenizer;
 mod weights;
 mod write;
 
-pub use border::{
+pub use api::{
     Example, Finish, Objective, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings,
 };
 pub use config::{Family, ModelConfig, RopeScaling};
 pub use error::PolicyError;
-pub use folder::Packed;
+pub use files::{ModelFiles, Packed};
 pub use grammar::Grammar;
 pub use language::{DeviceChoice, LanguagePolicy, Precision};
 pub use learn::{Term, Totals};
@@ -43,4 +44,5 @@ pub use optimiser::OptimiserSettings;
 pub use parameters::{Learning, LoraSettings};
 pub use spans::owners;
 pub use table::{Context, TablePolicy};
+pub use tensors::{TensorReader, WeightOrigin};
 pub use tokenizer::Tokenizer;

@@ -93,7 +93,7 @@ impl Model {
             embedding: find("model.embed_tokens.weight")?,
             norm: find("model.norm.weight")?,
             head: if config.tied { None } else { Some(find("lm_head.weight")?) },
-            frequencies: frequencies(&config),
+            frequencies: config.rotary_frequencies(),
             layers,
             ops: Ops::Fused,
             parameters,
@@ -244,18 +244,4 @@ impl Model {
         };
         Ok((of(f32::cos)?, of(f32::sin)?))
     }
-}
-
-/// The rotary frequencies, stretched as Llama 3 does where the config says so.
-pub(crate) fn frequencies(config: &ModelConfig) -> Vec<f32> {
-    let half = config.head_dim / 2;
-    let plain = |at: usize| config.rope_theta.powf(-(at as f64) / half as f64);
-    let stretched = |frequency: f64| {
-        let Some(scaling) = config.rope_scaling else { return frequency };
-        let turns = scaling.original_max_position_embeddings * frequency / std::f64::consts::TAU;
-        let smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-        let kept = smooth.clamp(0.0, 1.0);
-        frequency * (kept + (1.0 - kept) / scaling.factor)
-    };
-    (0..half).map(|at| stretched(plain(at)) as f32).collect()
 }

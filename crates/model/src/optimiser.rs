@@ -1,7 +1,7 @@
 //! Gradients of several passes together, and how weights are moved along them: AdamW, and Muon for matrices where wanted.
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::muon::{self, Matrix, MuonSettings};
 use crate::ops::{self, AdamW};
 use crate::parameters::Parameters;
@@ -160,7 +160,7 @@ impl Optimiser {
         let about: About = serde_json::from_slice(&text)
             .map_err(|error| weights::malformed(&path, format!("it is not the memory of an optimiser: {error}")))?;
         let mut optimiser = Optimiser { steps: about.steps, ..Optimiser::new(about.settings) };
-        let files = WeightFiles::open(Folder::Disk(folder))?;
+        let files = WeightFiles::open(ModelFiles::Disk(folder))?;
         for (name, var) in parameters.learned() {
             let read = |name: &str| files.read(name, var.dims(), DType::F32, device);
             var.set(&read(name)?)?;

@@ -1,7 +1,7 @@
 //! A policy that is a table: logits for every context, written down. It has no tensors and its gradients are a formula, so
 //! that what stands on the wall can be tested against the truth.
 
-use crate::border::{Example, Finish, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Finish, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::draw::draw;
 use crate::grammar::{Mask, Next};
 use crate::learn::Totals;

@@ -1,14 +1,15 @@
 //! The model against what others computed, and against itself: alone, in batches, with a cache, and learning.
 
 use crate::config::ModelConfig;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::language::{DeviceChoice, LanguagePolicy, Precision};
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::optimiser::Gradients;
-use crate::parameters::{Learning, Origin, Parameters, names};
+use crate::parameters::{Learning, Parameters};
 use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
+use crate::tensors::WeightOrigin;
 use crate::weights::WeightFiles;
 use crate::{
     Example, Finish, LoraSettings, Objective, Policy, PolicyError, Request, SampleSettings, Sequence, StepSettings,
@@ -45,8 +46,9 @@ fn fixtures() -> Vec<Fixture> {
 fn folder_of(fixture: &Fixture) -> (tempfile::TempDir, ModelConfig) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config.json"), fixture.config.to_string()).unwrap();
-    let config = ModelConfig::load(Folder::Disk(folder.path())).unwrap();
-    let tensors: Vec<(String, Tensor)> = names(&config)
+    let config = ModelConfig::load(ModelFiles::Disk(folder.path())).unwrap();
+    let tensors: Vec<(String, Tensor)> = config
+        .tensor_shapes()
         .into_iter()
         .map(|(name, shape)| {
             let mut random = Random::named(fixture.seed, &name);
@@ -64,7 +66,7 @@ fn folder_of(fixture: &Fixture) -> (tempfile::TempDir, ModelConfig) {
 
 fn model_of(fixture: &Fixture, ops: Ops) -> Model {
     let (folder, config) = folder_of(fixture);
-    let origin = Origin::Folder(Folder::Disk(folder.path()));
+    let origin = WeightOrigin::Files(ModelFiles::Disk(folder.path()));
     let parameters = Parameters::new(&config, &origin, Learning::Everything, DType::F32, &Device::Cpu).unwrap();
     let mut model = Model::new(config, parameters, Device::Cpu, DType::F32).unwrap();
     model.ops = ops;
@@ -412,12 +414,12 @@ fn a_model_in_shards_is_the_same() {
     let fixture = fixtures().remove(0);
     let (folder, config) = folder_of(&fixture);
     let read = |folder: &Path| {
-        let files = WeightFiles::open(Folder::Disk(folder)).unwrap();
+        let files = WeightFiles::open(ModelFiles::Disk(folder)).unwrap();
         let value = |(name, shape): (String, Vec<usize>)| {
             let tensor = files.read(&name, &shape, DType::F32, &Device::Cpu).unwrap();
             (name, tensor)
         };
-        names(&config).into_iter().map(value).collect::<Vec<(String, Tensor)>>()
+        config.tensor_shapes().into_iter().map(value).collect::<Vec<(String, Tensor)>>()
     };
     let whole = read(folder.path());
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
@@ -442,7 +444,7 @@ fn a_model_in_shards_is_the_same() {
     {
         map.insert("model.norm.weight".to_owned(), shard.into());
         index(&map);
-        let error = WeightFiles::open(Folder::Disk(folder.path())).err().unwrap().to_string();
+        let error = WeightFiles::open(ModelFiles::Disk(folder.path())).err().unwrap().to_string();
         assert!(error.contains(fact), "{error}");
     }
 }

@@ -8,7 +8,7 @@ mod template;
 mod train;
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::grammar::Vocabulary;
 use bytes::Spelling;
 use files::Files;
@@ -83,11 +83,14 @@ impl Tokenizer {
     /// # Errors
     /// A file that cannot be read or is malformed; a vocabulary whose tokens are not made of bytes.
     pub fn load(folder: &Path) -> Result<Tokenizer, PolicyError> {
-        Tokenizer::read(Folder::Disk(folder))
+        Tokenizer::read(ModelFiles::Disk(folder))
     }
 
-    /// The same from wherever the files are.
-    pub(crate) fn read(folder: Folder<'_>) -> Result<Tokenizer, PolicyError> {
+    /// As [`Self::load`], from a folder or from the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn read(folder: ModelFiles<'_>) -> Result<Tokenizer, PolicyError> {
         let path = folder.path(files::TOKENIZER);
         let text = folder.need(files::TOKENIZER)?;
         guard::check(&text).map_err(|fact| files::malformed(&path, fact))?;

@@ -1,7 +1,7 @@
 //! Weights on disk: `model.safetensors`, whole or in shards, as on the Hugging Face hub.
 
 use crate::PolicyError;
-use crate::folder::{Folder, Parts};
+use crate::files::{ModelFiles, Parts};
 use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::Deserialize;
@@ -37,7 +37,7 @@ struct Index {
 
 impl WeightFiles {
     /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` names.
-    pub(crate) fn open(folder: Folder<'_>) -> Result<Self, PolicyError> {
+    pub(crate) fn open(folder: ModelFiles<'_>) -> Result<Self, PolicyError> {
         let mut names = vec![WHOLE.to_owned()];
         if let Some(text) = folder.read(INDEX)? {
             let index = folder.path(INDEX);

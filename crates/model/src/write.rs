@@ -1,6 +1,6 @@
 //! Writing texts: many at once, each with a grammar, a seed and a place in the cache of its own.
 
-use crate::border::{Finish, Request, Sample, SampleSettings};
+use crate::api::{Finish, Request, Sample, SampleSettings};
 use crate::draw::draw;
 use crate::grammar::{Mask, Next, Walk};
 use crate::model::Model;
