@@ -15,7 +15,7 @@ use crate::sampling::{SamplingParams, sample};
 use crate::scratch::{Scratch, cell, of};
 use crate::shared_buffer::Number;
 use crate::thread_pool::{WorkerThread, lock};
-use lemon_model::{Family, ModelConfig, PolicyError, TensorReader, WeightOrigin};
+use lemon_model::{ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
 use std::ops::Range;
 
 /// A model with packed weights.
@@ -88,7 +88,7 @@ impl Network {
                 let parts = ["q", "k", "v"].map(|part| at(&format!("self_attn.{part}_proj.{kind}")));
                 Ok(parts.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
             };
-            let o_bias = config.attention_bias && config.family != Family::Qwen2;
+            let o_bias = config.attention_bias && config.family != ModelFamily::Qwen2;
             layers.push(Layer {
                 input_norm: at("input_layernorm.weight")?,
                 qkv: pack(&qkv("weight")?, config.hidden),
@@ -96,8 +96,8 @@ impl Network {
                 o: pack(&at("self_attn.o_proj.weight")?, q_width),
                 o_bias: o_bias.then(|| at("self_attn.o_proj.bias")).transpose()?,
                 qk_norm: match config.family {
-                    Family::Qwen3 => Some((at("self_attn.q_norm.weight")?, at("self_attn.k_norm.weight")?)),
-                    Family::Qwen2 | Family::Llama => None,
+                    ModelFamily::Qwen3 => Some((at("self_attn.q_norm.weight")?, at("self_attn.k_norm.weight")?)),
+                    ModelFamily::Qwen2 | ModelFamily::Llama => None,
                 },
                 post_norm: at("post_attention_layernorm.weight")?,
                 gate: pack(&at("mlp.gate_proj.weight")?, config.hidden),

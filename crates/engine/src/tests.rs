@@ -7,7 +7,9 @@ use crate::network::{Batch, Network, Row};
 use crate::sampling::SamplingParams;
 use crate::*;
 use lemon_model::random::Random;
-use lemon_model::{DeviceChoice, Family, LanguagePolicy, Learning, ModelConfig, ModelFiles, Tokenizer, WeightOrigin};
+use lemon_model::{
+    DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
+};
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
 use std::path::Path;
@@ -16,11 +18,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A small model with weights large enough to have opinions, in a folder.
-fn folder(family: Family, tied: bool) -> (tempfile::TempDir, ModelConfig) {
+fn folder(family: ModelFamily, tied: bool) -> (tempfile::TempDir, ModelConfig) {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = tokenizer();
     let small = ModelConfig::small(tokenizer.vocabulary() + 3, 48, 2, tokenizer.end());
-    let attention_bias = family == Family::Qwen2;
+    let attention_bias = family == ModelFamily::Qwen2;
     let heads = ModelConfig { heads: 6, kv_heads: 2, head_dim: 18, intermediate: 80, ..small };
     let config = ModelConfig { family, tied, attention_bias, positions: 200, ..heads };
     std::fs::write(folder.path().join("config.json"), config.to_json("float32")).unwrap();
@@ -48,7 +50,7 @@ fn settings(weights: WeightForm) -> EngineSettings {
 }
 
 fn engine(settings: EngineSettings) -> Engine {
-    Engine::load(folder(Family::Qwen2, true).0.path(), settings).unwrap()
+    Engine::load(folder(ModelFamily::Qwen2, true).0.path(), settings).unwrap()
 }
 
 /// The logits after each token of a text.
@@ -85,7 +87,7 @@ fn compare(a: &[Vec<f32>], b: &[Vec<f32>]) -> (f32, f32, usize) {
 
 #[test]
 fn the_logits_are_those_of_the_model() {
-    for (family, tied) in [(Family::Qwen2, true), (Family::Qwen3, false), (Family::Llama, true)] {
+    for (family, tied) in [(ModelFamily::Qwen2, true), (ModelFamily::Qwen3, false), (ModelFamily::Llama, true)] {
         let (folder, config) = folder(family, tied);
         let origin = WeightOrigin::Files(ModelFiles::Disk(folder.path()));
         let text = text(1, 40, config.vocabulary);
@@ -297,12 +299,12 @@ fn stop_strings_are_found_across_tokens() {
 #[test]
 fn a_fingerprint_tells_models_apart() {
     let of = |family, weights| Engine::load(folder(family, true).0.path(), settings(weights)).unwrap().fingerprint();
-    let print = of(Family::Qwen2, WeightForm::Int8);
-    assert_eq!(print, of(Family::Qwen2, WeightForm::Int8));
-    assert_ne!(print, of(Family::Qwen2, WeightForm::F32));
-    assert_ne!(print, of(Family::Qwen3, WeightForm::Int8));
+    let print = of(ModelFamily::Qwen2, WeightForm::Int8);
+    assert_eq!(print, of(ModelFamily::Qwen2, WeightForm::Int8));
+    assert_ne!(print, of(ModelFamily::Qwen2, WeightForm::F32));
+    assert_ne!(print, of(ModelFamily::Qwen3, WeightForm::Int8));
     // The same weights say something else with other figures.
-    let (folder, config) = folder(Family::Qwen2, true);
+    let (folder, config) = folder(ModelFamily::Qwen2, true);
     let other = ModelConfig { rope_theta: 2.0 * config.rope_theta, ..config };
     std::fs::write(folder.path().join("config.json"), other.to_json("float32")).unwrap();
     assert_ne!(print, Engine::load(folder.path(), settings(WeightForm::Int8)).unwrap().fingerprint());
@@ -350,12 +352,12 @@ fn what_cannot_be_served_is_refused() {
     check(CompletionRequest { temperature: -1.0, ..CompletionRequest::new(vec![1], 1) }, negative);
     assert!(engine.try_submit(CompletionRequest { top_p: f32::NAN, ..CompletionRequest::new(vec![1], 1) }).is_err());
     let tiny = EngineSettings { cache_tokens: 16, ..settings(WeightForm::Int8) };
-    assert!(Engine::load(folder(Family::Llama, true).0.path(), tiny).is_err());
+    assert!(Engine::load(folder(ModelFamily::Llama, true).0.path(), tiny).is_err());
     for huge in [usize::MAX, 1 << 50] {
         let wide = EngineSettings { width: huge, ..settings(WeightForm::Int8) };
         let cached = EngineSettings { cache_tokens: huge, ..settings(WeightForm::F32) };
         for settings in [wide, cached] {
-            let error = Engine::load(folder(Family::Llama, true).0.path(), settings).err().unwrap();
+            let error = Engine::load(folder(ModelFamily::Llama, true).0.path(), settings).err().unwrap();
             assert_eq!(error.to_string(), "there is no memory for the cache and the width asked for");
         }
     }
@@ -363,7 +365,7 @@ fn what_cannot_be_served_is_refused() {
 
 #[test]
 fn damaged_weights_are_no_reply() {
-    let (folder, config) = folder(Family::Qwen2, true);
+    let (folder, config) = folder(ModelFamily::Qwen2, true);
     let path = folder.path().join("model.safetensors");
     let whole = std::fs::read(&path).unwrap();
     for form in [WeightForm::Int8, WeightForm::F32] {

@@ -19,7 +19,7 @@ pub enum ModelFiles<'a> {
 }
 
 impl ModelFiles<'_> {
-    /// What a file is called in errors.
+    /// The name of a file in errors.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         match self {
             ModelFiles::Disk(folder) => folder.join(name),
@@ -39,7 +39,7 @@ impl ModelFiles<'_> {
         }
     }
 
-    /// A whole file that has to be there.
+    /// A whole file; an error if it is missing.
     pub(crate) fn need(&self, name: &str) -> Result<Cow<'static, [u8]>, PolicyError> {
         self.read(name)?.ok_or_else(|| {
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, "No such file or directory");
@@ -85,7 +85,7 @@ fn packed(files: Packed, name: &str) -> Option<&'static [u8]> {
 /// A file that is read in parts: one may be far larger than the memory.
 pub(crate) struct Parts {
     pub(crate) path: PathBuf,
-    /// Where it is part of the program.
+    /// The contents, if the file is part of the program.
     bytes: Option<&'static [u8]>,
     pub(crate) size: u64,
 }

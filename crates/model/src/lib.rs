@@ -1,8 +1,8 @@
-//! The learned writer: a language model that reads a task and writes a specification.
+//! The trainable language model: checkpoints, tokenizers, grammar, sampling for training, scoring, gradients.
 //!
-//! `task → prompt → tokens → model → text`, and back: `text → tokens → log-probabilities → gradients → checkpoint`. This is
-//! the only crate that knows tensors. What crosses its border are plain vectors ([`Policy`]): token ids, log-probabilities,
-//! weights and advantages. So another learner can stand behind the same wall.
+//! `prompt → tokens → model → text`, and back: `text → tokens → log-probabilities → gradients → checkpoint`. This is the only
+//! crate that uses tensors. Its interface ([`Policy`]) is plain vectors: token ids, log-probabilities, weights, advantages.
+//! Another learner can implement the same trait. `lemon-engine` serves a trained model to many callers.
 
 mod api;
 pub mod bench;
@@ -30,10 +30,11 @@ pub mod tokenizer;
 mod weights;
 mod write;
 
+pub use api::SampleRequest as Request;
 pub use api::{
-    Example, Finish, Objective, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings,
+    Example, Finish, Objective, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings,
 };
-pub use config::{Family, ModelConfig, RopeScaling};
+pub use config::{ModelConfig, ModelFamily, RopeScaling};
 pub use error::PolicyError;
 pub use files::{ModelFiles, Packed};
 pub use grammar::Grammar;

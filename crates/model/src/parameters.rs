@@ -1,4 +1,4 @@
-//! The numbers a model consists of, by the names the Hugging Face hub gives them.
+//! The parameters of a model, by their names on the Hugging Face hub.
 
 use crate::PolicyError;
 use crate::config::ModelConfig;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A tensor that is learned, or one that stays as it is.
+/// A trained or a frozen tensor.
 #[derive(Clone)]
 pub(crate) enum Weight {
-    /// Learned; kept in f32 whatever the model is computed in.
+    /// Trained; stored in f32 whatever the model computes in.
     Learned(Var),
-    /// Frozen; kept in what the model is computed in.
+    /// Frozen; stored in the format that the model computes in.
     Frozen(Tensor),
 }
 
@@ -40,12 +40,12 @@ impl Weight {
     }
 }
 
-/// Adapters of low rank beside frozen matrices.
+/// Low-rank adapters beside frozen matrices (LoRA).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoraSettings {
     /// Their rank.
     pub rank: usize,
-    /// What they are scaled by, times the rank.
+    /// The scale, times the rank.
     pub alpha: f64,
 }
 
@@ -58,15 +58,15 @@ impl Default for LoraSettings {
 /// The matrices of a layer that get adapters.
 const ADAPTED: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-/// What of a model is to be learned.
+/// Which parameters are trained.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Learning {
-    /// Nothing: it only writes.
+    /// None: the model only samples and scores.
     Nothing,
-    /// Every number of it.
+    /// All.
     Everything,
-    /// Adapters beside it.
+    /// Low-rank adapters; the model itself is frozen.
     Adapters(LoraSettings),
 }
 
@@ -160,7 +160,7 @@ impl Parameters {
         })
     }
 
-    /// Writes `model.safetensors`. Adapters are written in with the matrices they belong to, so that anybody can read it.
+    /// Writes `model.safetensors`. Adapters are written in with the matrices they belong to, so that other programs can read it.
     pub(crate) fn save(&self, folder: &Path, dtype: DType) -> std::result::Result<(), PolicyError> {
         let mut tensors = Vec::new();
         for name in self.order.iter().filter(|name| !name.contains(".lora_")) {

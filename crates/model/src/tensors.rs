@@ -1,7 +1,7 @@
 //! The tensors of a model: their names and shapes, and where their values come from.
 
 use crate::PolicyError;
-use crate::config::{Family, ModelConfig};
+use crate::config::{ModelConfig, ModelFamily};
 use crate::files::ModelFiles;
 use crate::random::Random;
 use crate::weights::WeightFiles;
@@ -90,10 +90,10 @@ impl ModelConfig {
                 }
             }
             push("self_attn.o_proj.weight", &[self.hidden, q]);
-            if self.attention_bias && self.family != Family::Qwen2 {
+            if self.attention_bias && self.family != ModelFamily::Qwen2 {
                 push("self_attn.o_proj.bias", &[self.hidden]);
             }
-            if self.family == Family::Qwen3 {
+            if self.family == ModelFamily::Qwen3 {
                 push("self_attn.q_norm.weight", &[self.head_dim]);
                 push("self_attn.k_norm.weight", &[self.head_dim]);
             }
