@@ -41,9 +41,10 @@ pub const WALLS: &[Wall] = &[
     },
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },
+    Wall { package: "lemon-engine", uses: &["lemon-model"], tests_use: &[] },
     Wall {
         package: "lemon-local",
-        uses: &["lemon-exec", "lemon-model", "lemon-problems", "lemon-trace"],
+        uses: &["lemon-engine", "lemon-exec", "lemon-model", "lemon-problems", "lemon-trace"],
         tests_use: &[],
     },
     Wall {
@@ -113,6 +114,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-credit",
             "lemon-profile",
             "lemon-model",
+            "lemon-engine",
             "lemon-problems",
             "lemon-policy",
             "lemon-sft",

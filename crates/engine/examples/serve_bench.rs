@@ -1,13 +1,13 @@
-//! How quick models of this process are: tokens a second, alone and in a batch, against what the memory allows.
+//! Measures the engine: tokens a second, alone and in a batch, against the memory bandwidth.
 //!
-//! `cargo run --release -p lemon-local --example serve_bench [-- shape [int8 | f32]]`
+//! `cargo run --release -p lemon-engine --example serve_bench [-- shape [int8 | f32]]`
 
-use lemon_model::serve::{Engine, EngineSettings, Request, WeightForm};
+use lemon_engine::{CompletionRequest, Engine, EngineSettings, WeightForm};
 use lemon_model::{ModelConfig, Tokenizer};
 use std::error::Error;
 use std::time::Instant;
 
-/// Name, hidden width, layers and key heads: the models in the box, and Qwen2.5-0.5B.
+/// Name, hidden width, layers and key heads: the bundled models, and Qwen2.5-0.5B.
 const SHAPES: [(&str, usize, usize, usize); 4] =
     [("0.5m", 96, 4, 1), ("3m", 192, 6, 3), ("12m", 320, 9, 5), ("qwen-0.5b", 896, 24, 2)];
 
@@ -66,23 +66,23 @@ fn engine(
     Ok(Engine::fresh(config, tokenizer, 1, settings)?)
 }
 
-/// A prompt like no other, of tokens that end nothing.
+/// A distinct prompt for each number, without end tokens.
 fn prompt(number: usize, length: usize) -> Vec<u32> {
     (0..length).map(|at| 1 + ((number * 7_919 + at * 31 + at * at) % 250) as u32).collect()
 }
 
-/// Tokens a second of so many texts at once, the best of several times. A reply may end early: what counts is what was
-/// written.
+/// Tokens a second of `count` sequences at once, the best of several runs. A completion may end early: only the tokens that
+/// were written count.
 fn decode(engine: &Engine, count: usize, tokens: usize) -> Result<f64, Box<dyn Error>> {
-    let request = |number: usize| Request {
+    let request = |number: usize| CompletionRequest {
         temperature: 1.0,
         seed: number as u64,
         caller: number as u64,
-        // A block and one more: after the first time it is found, and only writing is measured.
-        ..Request::new(prompt(number, 17), tokens)
+        // A block and one token: after the first run the block is in the cache, and only decoding is measured.
+        ..CompletionRequest::new(prompt(number, 17), tokens)
     };
     let mut best = 0f64;
-    // Models that are quick are measured more often: on a busy machine most times are not its best.
+    // Fast models are measured more often, because a busy machine slows single runs.
     let times = if tokens < 64 { 3 } else { 12 };
     for _ in 0..times {
         let start = Instant::now();
@@ -94,28 +94,28 @@ fn decode(engine: &Engine, count: usize, tokens: usize) -> Result<f64, Box<dyn E
 
 fn prefill(engine: &Engine) -> Result<f64, Box<dyn Error>> {
     let start = Instant::now();
-    run(engine, (0..4).map(|number| Request::new(prompt(number + 500, 256), 1)))?;
+    run(engine, (0..4).map(|number| CompletionRequest::new(prompt(number + 500, 256), 1)))?;
     Ok(1_024.0 / start.elapsed().as_secs_f64())
 }
 
-/// Seconds for many prompts that begin alike.
+/// Seconds for many prompts with the same prefix.
 fn alike(engine: &Engine) -> Result<f64, Box<dyn Error>> {
     let start = Instant::now();
-    run(engine, (0..64).map(|number| Request::new([prompt(900, 160), prompt(number, 16)].concat(), 4)))?;
+    run(engine, (0..64).map(|number| CompletionRequest::new([prompt(900, 160), prompt(number, 16)].concat(), 4)))?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Serves all, and counts the tokens written.
-fn run(engine: &Engine, requests: impl Iterator<Item = Request>) -> Result<usize, Box<dyn Error>> {
-    let tickets = requests.map(|request| engine.try_submit(request)).collect::<Result<Vec<_>, _>>()?;
+/// Serves all requests and counts the tokens written.
+fn run(engine: &Engine, requests: impl Iterator<Item = CompletionRequest>) -> Result<usize, Box<dyn Error>> {
+    let pending = requests.map(|request| engine.try_submit(request)).collect::<Result<Vec<_>, _>>()?;
     let mut written = 0;
-    for ticket in tickets {
-        written += ticket.wait()?.tokens.len();
+    for completion in pending {
+        written += completion.wait()?.tokens.len();
     }
     Ok(written)
 }
 
-/// Bytes a second that all threads read together, the best of a few times.
+/// Bytes a second that all threads read together, the best of a few runs.
 fn bandwidth(threads: usize) -> f64 {
     let words = vec![1u64; (1 << 30) / 8];
     let once = || {
@@ -131,7 +131,7 @@ fn bandwidth(threads: usize) -> f64 {
     (0..5).map(|_| once()).fold(0.0, f64::max)
 }
 
-/// In many chains, so that reading and not adding takes the time.
+/// Adds in many independent chains, so that reading takes the time and not adding.
 fn sum(words: &[u64]) -> u64 {
     let (chunks, rest) = words.as_chunks::<32>();
     let mut sums = [0u64; 32];

@@ -1,69 +1,69 @@
-//! Waiting for a reply, in a thread or in a future.
+//! Waiting for a completion: in a thread or as a future.
 
-use super::crew::lock;
-use super::queue::Queue;
-use super::{Reply, ServeError};
+use crate::api::{Completion, EngineError};
+use crate::queue::RequestQueue;
+use crate::thread_pool::lock;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A reply that is being waited for: a future, or [`Self::wait`] for it. Dropping it takes the request back.
-pub struct Ticket {
+/// A completion that is not there yet: a future, or [`Self::wait`] for it. Dropping it cancels the request.
+pub struct PendingCompletion {
     slot: Arc<Slot>,
-    queue: Arc<Queue>,
+    queue: Arc<RequestQueue>,
     number: u64,
 }
 
-/// The other end of a ticket: dropped without a reply, it says that there will be none.
-pub(super) struct Promise {
+/// The sending end of a [`PendingCompletion`]. Dropped without a completion, it sends [`EngineError::Closed`].
+pub(crate) struct CompletionSender {
     slot: Arc<Slot>,
 }
 
 #[derive(Default)]
 struct Slot {
     outcome: Mutex<Outcome>,
-    there: Condvar,
-    /// Nobody waits any more, or there is an outcome.
+    arrived: Condvar,
+    /// The receiver was dropped, or an outcome was sent.
     over: AtomicBool,
 }
 
 #[derive(Default)]
 struct Outcome {
-    reply: Option<Result<Reply, ServeError>>,
+    result: Option<Result<Completion, EngineError>>,
     waker: Option<Waker>,
 }
 
-impl Ticket {
-    /// The ticket of a request with this number in a queue, and the promise to keep.
-    pub(super) fn new(queue: Arc<Queue>, number: u64) -> (Ticket, Promise) {
+impl PendingCompletion {
+    /// Both ends for the request with this number in a queue.
+    pub(crate) fn new(queue: Arc<RequestQueue>, number: u64) -> (PendingCompletion, CompletionSender) {
         let slot = Arc::new(Slot::default());
-        (Ticket { slot: slot.clone(), queue, number }, Promise { slot })
+        (PendingCompletion { slot: slot.clone(), queue, number }, CompletionSender { slot })
     }
 
-    /// Waits for the reply.
+    /// Blocks until the completion is there.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn wait(self) -> Result<Reply, ServeError> {
+    pub fn wait(self) -> Result<Completion, EngineError> {
         let mut outcome = lock(&self.slot.outcome);
         loop {
-            if let Some(reply) = outcome.reply.take() {
-                return reply;
+            if let Some(result) = outcome.result.take() {
+                return result;
             }
-            outcome = self.slot.there.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = self.slot.arrived.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-impl Future for Ticket {
-    type Output = Result<Reply, ServeError>;
+impl Future for PendingCompletion {
+    type Output = Result<Completion, EngineError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut outcome = lock(&self.slot.outcome);
-        match outcome.reply.take() {
-            Some(reply) => Poll::Ready(reply),
+        match outcome.result.take() {
+            Some(result) => Poll::Ready(result),
             None => {
                 outcome.waker = Some(context.waker().clone());
                 Poll::Pending
@@ -72,7 +72,7 @@ impl Future for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingCompletion {
     fn drop(&mut self) {
         if !self.slot.over.swap(true, Ordering::AcqRel) {
             self.queue.remove(self.number);
@@ -80,34 +80,34 @@ impl Drop for Ticket {
     }
 }
 
-impl Promise {
-    /// Whether nobody waits any more.
-    pub(super) fn is_over(&self) -> bool {
+impl CompletionSender {
+    /// Whether the receiver was dropped.
+    pub(crate) fn is_over(&self) -> bool {
         self.slot.over.load(Ordering::Acquire)
     }
 
-    pub(super) fn keep(self, reply: Result<Reply, ServeError>) {
-        self.slot.settle(reply);
+    pub(crate) fn send(self, result: Result<Completion, EngineError>) {
+        self.slot.settle(result);
     }
 }
 
-impl Drop for Promise {
+impl Drop for CompletionSender {
     fn drop(&mut self) {
-        self.slot.settle(Err(ServeError::Closed));
+        self.slot.settle(Err(EngineError::Closed));
     }
 }
 
 impl Slot {
     /// The first outcome counts.
-    fn settle(&self, reply: Result<Reply, ServeError>) {
+    fn settle(&self, result: Result<Completion, EngineError>) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
         }
         let mut outcome = lock(&self.outcome);
-        outcome.reply = Some(reply);
+        outcome.result = Some(result);
         let waker = outcome.waker.take();
         drop(outcome);
-        self.there.notify_all();
+        self.arrived.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }

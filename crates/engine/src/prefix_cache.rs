@@ -1,27 +1,27 @@
-//! Which block of the key/value cache holds what. A block holds sixteen positions of a text; texts that begin alike share
-//! blocks. Full blocks form a tree by the tokens they stand for; those that nobody reads any more stay in it until their room
-//! is needed, the longest unused first.
+//! Which block of the key/value cache holds what. A block holds sixteen positions of a sequence; sequences with the same
+//! prefix share blocks. Full blocks form a tree keyed by their tokens. Blocks without readers stay in the tree until their
+//! memory is needed; the least recently used goes first.
 
-use crate::ops::paged::BLOCK;
+use crate::kernels::paged_attention::BLOCK;
 use std::collections::{BTreeSet, HashMap};
 
-/// The parent of blocks that begin a text.
-pub(super) const ROOT: u32 = u32::MAX;
+/// The parent of blocks that begin a sequence.
+pub(crate) const ROOT: u32 = u32::MAX;
 
 /// The tokens of a full block.
-pub(super) type Tokens = [u32; BLOCK];
+pub(crate) type Tokens = [u32; BLOCK];
 
 /// The blocks of a cache, by number.
-pub(super) struct Blocks {
+pub(crate) struct PrefixCache {
     blocks: Vec<Block>,
-    /// Which block holds these tokens after that one. Compared whole, so that sharing never errs.
+    /// Which block holds these tokens after that parent. Keys are compared in full: a hash collision cannot share wrongly.
     tree: HashMap<(u32, Tokens), u32>,
-    /// Blocks that hold nothing.
+    /// Empty blocks.
     free: Vec<u32>,
-    /// Leaves of the tree that nobody reads, by when they were last used. Only leaves may go: the number of a block is part
-    /// of its children's keys.
+    /// Leaves of the tree without readers, by last use. Only leaves may be evicted: the number of a block is part of its
+    /// children's keys.
     idle: BTreeSet<(u64, u32)>,
-    /// Blocks that nobody reads, in the tree or not.
+    /// Blocks without readers, in the tree or not.
     available: usize,
     clock: u64,
 }
@@ -35,9 +35,9 @@ struct Block {
     used: u64,
 }
 
-impl Blocks {
-    pub(super) fn new(count: usize) -> Blocks {
-        Blocks {
+impl PrefixCache {
+    pub(crate) fn new(count: usize) -> PrefixCache {
+        PrefixCache {
             blocks: vec![Block::default(); count],
             tree: HashMap::new(),
             free: (0..count as u32).rev().collect(), // A cache of more than u32::MAX blocks fits no memory.
@@ -47,26 +47,26 @@ impl Blocks {
         }
     }
 
-    /// Blocks that could be taken now.
-    pub(super) fn available(&self) -> usize {
+    /// Blocks that [`Self::take`] could return now.
+    pub(crate) fn available(&self) -> usize {
         self.available
     }
 
     /// Blocks that hold something.
-    pub(super) fn filled(&self) -> usize {
+    pub(crate) fn filled(&self) -> usize {
         self.blocks.len() - self.free.len()
     }
 
-    /// A block of one's own, empty; `None` if all are being read.
-    pub(super) fn take(&mut self) -> Option<u32> {
+    /// An empty block with the caller as its reader; `None` if all blocks have readers.
+    pub(crate) fn take(&mut self) -> Option<u32> {
         let block = self.free.pop().or_else(|| self.evict())?;
         self.block(block).readers = 1;
         self.available -= 1;
         Some(block)
     }
 
-    /// The block that holds these tokens after that one; the caller reads it from now on.
-    pub(super) fn find(&mut self, parent: u32, tokens: &Tokens) -> Option<u32> {
+    /// The block that holds these tokens after that parent; the caller becomes a reader.
+    pub(crate) fn find(&mut self, parent: u32, tokens: &Tokens) -> Option<u32> {
         let block = *self.tree.get(&(parent, *tokens))?;
         self.block(block).readers += 1;
         if self.block(block).readers == 1 {
@@ -77,9 +77,9 @@ impl Blocks {
         Some(block)
     }
 
-    /// Puts a block that is full now into the tree. Where another holds the same, that one is given back for it: both hold
-    /// the same bits.
-    pub(super) fn keep(&mut self, block: u32, parent: u32, tokens: &Tokens) -> u32 {
+    /// Puts a full block into the tree. If another block holds the same tokens, that one is returned instead: both hold the
+    /// same bits.
+    pub(crate) fn keep(&mut self, block: u32, parent: u32, tokens: &Tokens) -> u32 {
         if let Some(same) = self.find(parent, tokens) {
             self.leave(block);
             return same;
@@ -92,8 +92,8 @@ impl Blocks {
         block
     }
 
-    /// Reads a block no more.
-    pub(super) fn leave(&mut self, block: u32) {
+    /// Removes the caller from the readers of a block.
+    pub(crate) fn leave(&mut self, block: u32) {
         self.clock += 1;
         let clock = self.clock;
         let left = self.block(block);
@@ -106,14 +106,16 @@ impl Blocks {
         self.available += 1;
         match (in_tree, leaf) {
             (false, _) => self.free.push(block),
-            (true, true) => drop(self.idle.insert((clock, block))),
+            (true, true) => {
+                self.idle.insert((clock, block));
+            }
             (true, false) => {}
         }
     }
 
     fn evict(&mut self) -> Option<u32> {
         let (_, block) = self.idle.pop_first()?;
-        let (parent, tokens) = self.block(block).key.take()?; // What is idle is in the tree.
+        let (parent, tokens) = self.block(block).key.take()?; // Idle blocks are in the tree.
         self.tree.remove(&(parent, tokens));
         if parent != ROOT {
             let above = self.block(parent);
@@ -126,7 +128,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Numbers of blocks are given out here only.
+    /// Never out of bounds: only this type hands out block numbers.
     fn block(&mut self, block: u32) -> &mut Block {
         &mut self.blocks[block as usize]
     }
@@ -137,8 +139,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A text of so many blocks over a small alphabet, found and made as far as there is room.
-    fn read(blocks: &mut Blocks, text: &[u32], contents: &mut HashMap<u32, Vec<u32>>) -> Vec<u32> {
+    /// Reads a sequence of blocks, found or made as far as there is memory.
+    fn read(blocks: &mut PrefixCache, text: &[u32], contents: &mut HashMap<u32, Vec<u32>>) -> Vec<u32> {
         let mut held: Vec<u32> = Vec::new();
         for at in 0..text.len() {
             let parent = held.last().copied().unwrap_or(ROOT);
@@ -161,7 +163,7 @@ mod tests {
             count in 1usize..12,
             texts in prop::collection::vec((prop::collection::vec(0u32..3, 1..8), 0usize..4), 1..60),
         ) {
-            let mut blocks = Blocks::new(count);
+            let mut blocks = PrefixCache::new(count);
             let mut contents = HashMap::new();
             let mut reading: Vec<Vec<u32>> = Vec::new();
             for (text, leave) in texts {
@@ -175,7 +177,7 @@ mod tests {
                 prop_assert_eq!(blocks.available(), count - held.len());
                 prop_assert!(blocks.filled() <= count);
             }
-            // When nobody reads, all can be had again.
+            // Without readers, all blocks can be taken again.
             reading.concat().into_iter().for_each(|block| blocks.leave(block));
             prop_assert_eq!(blocks.available(), count);
             let mut taken: Vec<u32> = std::iter::from_fn(|| blocks.take()).collect();
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_leaf_goes_first() {
-        let mut blocks = Blocks::new(3);
+        let mut blocks = PrefixCache::new(3);
         let mut contents = HashMap::new();
         for text in [&[1u32, 2][..], &[3]] {
             read(&mut blocks, text, &mut contents).into_iter().for_each(|block| blocks.leave(block));

@@ -1,13 +1,13 @@
-//! The queue before a model: bounded, and fair between callers.
+//! The queue in front of the scheduler: bounded, and fair between callers.
 
-use super::crew::lock;
-use super::ticket::{Promise, Ticket};
-use super::{Request, ServeError, Tell};
+use crate::api::{CompletionRequest, EngineError, OnText};
+use crate::pending::{CompletionSender, PendingCompletion};
+use crate::thread_pool::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Requests that wait.
-pub(super) struct Queue {
+pub(crate) struct RequestQueue {
     lines: Mutex<Lines>,
     more: Condvar,
     most: usize,
@@ -15,62 +15,69 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Lines {
-    /// The requests of each caller. The first caller is served next, and goes to the end with what it has left.
+    /// The requests of each caller. The first caller is served next and then goes to the end.
     callers: VecDeque<(u64, VecDeque<Job>)>,
     waiting: usize,
     last_number: u64,
     closed: bool,
 }
 
-/// A request, and to whom its reply goes.
-pub(super) struct Job {
+/// A request and where its completion goes.
+pub(crate) struct Job {
     number: u64,
-    pub(super) request: Request,
-    pub(super) promise: Promise,
-    /// Is told each piece of the reply.
-    pub(super) tell: Option<Tell>,
+    pub(crate) request: CompletionRequest,
+    pub(crate) sender: CompletionSender,
+    /// Receives each piece of the text.
+    pub(crate) on_text: Option<OnText>,
 }
 
-/// What a queue has to give.
-pub(super) enum Next {
-    /// A request.
+/// The result of [`RequestQueue::pop`].
+pub(crate) enum Next {
+    /// The next request.
     Job(Box<Job>),
-    /// None now.
+    /// No request waits.
     Empty,
-    /// No more ever.
+    /// The queue is closed.
     Closed,
 }
 
-impl Queue {
-    pub(super) fn new(most: usize) -> Queue {
-        Queue { lines: Mutex::default(), more: Condvar::new(), most }
+impl RequestQueue {
+    pub(crate) fn new(most: usize) -> RequestQueue {
+        RequestQueue { lines: Mutex::default(), more: Condvar::new(), most }
     }
 
-    /// Takes a request in, where there is room.
-    pub(super) fn push(self: &Arc<Self>, request: Request, tell: Option<Tell>) -> Result<Ticket, ServeError> {
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// The queue is full or closed.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        request: CompletionRequest,
+        on_text: Option<OnText>,
+    ) -> Result<PendingCompletion, EngineError> {
         let mut lines = lock(&self.lines);
         if lines.closed {
-            return Err(ServeError::Closed);
+            return Err(EngineError::Closed);
         }
         if lines.waiting >= self.most {
-            return Err(ServeError::QueueFull { waiting: lines.waiting });
+            return Err(EngineError::QueueFull { waiting: lines.waiting });
         }
         lines.last_number += 1;
         lines.waiting += 1;
         let (number, caller) = (lines.last_number, request.caller);
-        let (ticket, promise) = Ticket::new(Arc::clone(self), number);
-        let job = Job { number, request, promise, tell };
+        let (pending, sender) = PendingCompletion::new(Arc::clone(self), number);
+        let job = Job { number, request, sender, on_text };
         match lines.callers.iter_mut().find(|(known, _)| *known == caller) {
             Some((_, jobs)) => jobs.push_back(job),
             None => lines.callers.push_back((caller, VecDeque::from([job]))),
         }
         drop(lines);
         self.more.notify_one();
-        Ok(ticket)
+        Ok(pending)
     }
 
-    /// The next request; waits for one if asked to.
-    pub(super) fn pop(&self, wait: bool) -> Next {
+    /// The next request; blocks for one if `wait`.
+    pub(crate) fn pop(&self, wait: bool) -> Next {
         let mut lines = lock(&self.lines);
         loop {
             if lines.closed {
@@ -93,8 +100,8 @@ impl Queue {
         }
     }
 
-    /// Takes a request back, if it still waits.
-    pub(super) fn remove(&self, number: u64) {
+    /// Removes a request if it still waits.
+    pub(crate) fn remove(&self, number: u64) {
         let mut lines = lock(&self.lines);
         let mut gone = None;
         for (_, jobs) in &mut lines.callers {
@@ -108,20 +115,20 @@ impl Queue {
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         lock(&self.lines).closed
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         lock(&self.lines).waiting
     }
 
-    /// Takes nothing in any more, and lets go of those who wait.
-    pub(super) fn close(&self) {
+    /// Refuses further requests and ends those that wait.
+    pub(crate) fn close(&self) {
         let mut lines = lock(&self.lines);
         lines.closed = true;
         lines.waiting = 0;
-        // Their promises are broken without the lock: whoever is woken may want it.
+        // Senders are dropped without the lock: a waker they call may need it.
         let left = std::mem::take(&mut lines.callers);
         drop(lines);
         drop(left);
@@ -133,11 +140,11 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn ask(queue: &Arc<Queue>, caller: u64, prompt: u32) -> Result<Ticket, ServeError> {
-        queue.push(Request { caller, ..Request::new(vec![prompt], 1) }, None)
+    fn ask(queue: &Arc<RequestQueue>, caller: u64, prompt: u32) -> Result<PendingCompletion, EngineError> {
+        queue.push(CompletionRequest { caller, ..CompletionRequest::new(vec![prompt], 1) }, None)
     }
 
-    fn served(queue: &Queue) -> Vec<u32> {
+    fn served(queue: &RequestQueue) -> Vec<u32> {
         let next = || match queue.pop(false) {
             Next::Job(job) => Some(job.request.prompt[0]),
             Next::Empty | Next::Closed => None,
@@ -147,18 +154,18 @@ mod tests {
 
     #[test]
     fn callers_take_turns() {
-        let queue = Arc::new(Queue::new(100));
+        let queue = Arc::new(RequestQueue::new(100));
         let asked = [(1, 10), (1, 11), (1, 12), (2, 20), (1, 13), (3, 30), (2, 21)];
-        let _tickets: Vec<Ticket> =
+        let _pending: Vec<PendingCompletion> =
             asked.iter().map(|(caller, prompt)| ask(&queue, *caller, *prompt).unwrap()).collect();
         assert_eq!(served(&queue), [10, 20, 30, 11, 21, 12, 13]);
     }
 
     #[test]
-    fn a_full_queue_refuses_and_a_dropped_ticket_makes_room() {
-        let queue = Arc::new(Queue::new(2));
+    fn a_full_queue_refuses_and_a_dropped_request_makes_room() {
+        let queue = Arc::new(RequestQueue::new(2));
         let (first, _second) = (ask(&queue, 1, 1).unwrap(), ask(&queue, 1, 2).unwrap());
-        assert_eq!(ask(&queue, 2, 3).err(), Some(ServeError::QueueFull { waiting: 2 }));
+        assert_eq!(ask(&queue, 2, 3).err(), Some(EngineError::QueueFull { waiting: 2 }));
         drop(first);
         assert_eq!(queue.waiting(), 1);
         let _third = ask(&queue, 2, 3).unwrap();
@@ -166,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_lets_everybody_go() {
-        let queue = Arc::new(Queue::new(2));
-        let ticket = ask(&queue, 1, 1).unwrap();
+    fn a_closed_queue_ends_all_requests() {
+        let queue = Arc::new(RequestQueue::new(2));
+        let pending = ask(&queue, 1, 1).unwrap();
         queue.close();
-        assert_eq!(ticket.wait(), Err(ServeError::Closed));
-        assert_eq!(ask(&queue, 1, 1).err(), Some(ServeError::Closed));
+        assert_eq!(pending.wait(), Err(EngineError::Closed));
+        assert_eq!(ask(&queue, 1, 1).err(), Some(EngineError::Closed));
         assert!(matches!(queue.pop(true), Next::Closed));
     }
 }

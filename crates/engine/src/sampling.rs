@@ -1,63 +1,63 @@
-//! Choosing the next token of a text.
+//! Sampling the next token of a sequence.
 
-use crate::ops::gumbel::{self, Key};
-use crate::ops::wide;
+use crate::kernels::elementwise;
+use crate::kernels::gumbel::{self, Key};
 
-/// How a token is chosen.
+/// How a token is sampled.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Choice {
+pub(crate) struct SamplingParams {
     /// 0 takes the likeliest.
-    pub(super) temperature: f32,
-    /// Only the likeliest tokens that together have this probability are drawn from.
-    pub(super) top_p: f32,
-    pub(super) seed: u64,
-    /// Which token of the reply it is.
-    pub(super) position: usize,
+    pub(crate) temperature: f32,
+    /// Only the likeliest tokens that together have this probability are sampled.
+    pub(crate) top_p: f32,
+    pub(crate) seed: u64,
+    /// The index of the token in the completion.
+    pub(crate) position: usize,
 }
 
-/// A token that was chosen.
+/// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Drawn {
-    pub(super) token: u32,
-    /// Its log-probability by the model itself: at temperature one, before any cut.
-    pub(super) logprob: f32,
+pub(crate) struct SampledToken {
+    pub(crate) token: u32,
+    /// Its log-probability under the model: at temperature one, before `top_p`.
+    pub(crate) logprob: f32,
 }
 
-/// Chooses a token; `sorted` is room to work in. `None`: the logits are no numbers.
-pub(super) fn choose(logits: &[f32], choice: &Choice, sorted: &mut Vec<(u32, f32)>) -> Option<Drawn> {
-    let most = wide::largest(logits);
-    let total = wide::sum_of_exps(logits, most, 1.0);
+/// Samples a token; `sorted` is scratch memory. `None`: the logits are no numbers.
+pub(crate) fn sample(logits: &[f32], params: &SamplingParams, sorted: &mut Vec<(u32, f32)>) -> Option<SampledToken> {
+    let most = elementwise::largest(logits);
+    let total = elementwise::sum_of_exps(logits, most, 1.0);
     if !most.is_finite() || !total.is_finite() {
         return None;
     }
-    let key = Key::new(choice.seed, choice.position);
-    let inverse = 1.0 / choice.temperature;
-    // So near to zero that it cannot be divided by, a temperature is zero.
+    let key = Key::new(params.seed, params.position);
+    let inverse = 1.0 / params.temperature;
+    // A temperature whose inverse overflows counts as zero.
     let token = if inverse.is_infinite() {
         logits.iter().position(|logit| *logit == most)? as u32
-    } else if choice.top_p >= 1.0 {
+    } else if params.top_p >= 1.0 {
         gumbel::draw(logits, most, inverse, key)
     } else {
-        cut(logits, most, inverse, choice.top_p, sorted);
+        keep_top_p(logits, most, inverse, params.top_p, sorted);
         let value = |token: u32, logit: f32| f64::from((logit - most) * inverse) + key.noise(token);
         let kept = sorted.iter().map(|(token, logit)| (*token, value(*token, *logit)));
         kept.max_by(|a, b| a.1.total_cmp(&b.1))?.0
     };
     let logit = logits.get(token as usize)?;
-    Some(Drawn { token, logprob: logit - most - total.ln() })
+    Some(SampledToken { token, logprob: logit - most - total.ln() })
 }
 
-/// Leaves the likeliest tokens that together have this probability: at least one.
-fn cut(logits: &[f32], most: f32, inverse: f32, top_p: f32, sorted: &mut Vec<(u32, f32)>) {
+/// Leaves the likeliest tokens that together have probability `top_p` in `sorted`: at least one.
+fn keep_top_p(logits: &[f32], most: f32, inverse: f32, top_p: f32, sorted: &mut Vec<(u32, f32)>) {
     let weight = |logit: f32| f64::from((logit - most) * inverse).exp();
-    let total = f64::from(wide::sum_of_exps(logits, most, inverse));
-    // All tokens below this together have less than what may be cut, so none of them is needed. A little less, since the
-    // total is rounded.
+    let total = f64::from(elementwise::sum_of_exps(logits, most, inverse));
+    // All tokens below this weight together have less than what is cut, so none of them is kept. The factor allows for the
+    // rounding of the total.
     let least = (1.0 - f64::from(top_p)) * total / logits.len() as f64 * 0.999;
     let logit_of_least = most + (least.ln() / f64::from(inverse)) as f32;
     sorted.clear();
     sorted.extend((0u32..).zip(logits.iter().copied()).filter(|(_, logit)| *logit >= logit_of_least));
-    // Of equals the first, so that the cut is the same each time.
+    // Ties go to the lower id, so that the cut is deterministic.
     sorted.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut sum = 0.0;
     let before = |(_, logit): &&(u32, f32)| {
@@ -76,12 +76,12 @@ mod tests {
     fn check(temperature: f32, top_p: f32, logits: &[f32], allowed: &[u32]) {
         let mut seen = std::collections::BTreeSet::new();
         for position in 0..2_000 {
-            let choice = Choice { temperature, top_p, seed: 11, position };
-            let drawn = choose(logits, &choice, &mut Vec::new()).unwrap();
+            let params = SamplingParams { temperature, top_p, seed: 11, position };
+            let sampled = sample(logits, &params, &mut Vec::new()).unwrap();
             let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
-            let exact = f64::from(logits[drawn.token as usize]) - total.ln();
-            assert!((f64::from(drawn.logprob) - exact).abs() < 1e-5, "{drawn:?}, not {exact}");
-            seen.insert(drawn.token);
+            let exact = f64::from(logits[sampled.token as usize]) - total.ln();
+            assert!((f64::from(sampled.logprob) - exact).abs() < 1e-5, "{sampled:?}, not {exact}");
+            seen.insert(sampled.token);
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), allowed, "temperature {temperature}, top_p {top_p}");
     }
@@ -97,10 +97,10 @@ mod tests {
         check(1.0, 0.8, &logits, &[1, 2, 3]);
         check(1.0, 0.95, &logits, &[0, 1, 2, 3]);
         check(1.0, 1.0, &logits, &[0, 1, 2, 3]);
-        // Colder, the likeliest have more.
+        // A lower temperature gives the likeliest tokens more probability.
         check(0.5, 0.8, &logits, &[1, 3]);
         check(0.0, 1.0, &[1.0, 1.0, 0.0], &[0]);
-        // As good as zero, and as good as no logits at all.
+        // Temperatures near zero, and near infinity.
         for temperature in [f32::from_bits(1), 1e-39, f32::MIN_POSITIVE] {
             check(temperature, 1.0, &logits, &[1]);
             check(temperature, 0.9, &logits, &[1]);
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let choice = Choice { temperature: 1.0, top_p: 1.0, seed: 0, position: 0 };
+        let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed: 0, position: 0 };
         for logits in [&[f32::NAN, 1.0][..], &[f32::INFINITY, 0.0], &[]] {
-            assert_eq!(choose(logits, &choice, &mut Vec::new()), None, "{logits:?}");
+            assert_eq!(sample(logits, &params, &mut Vec::new()), None, "{logits:?}");
         }
     }
 
@@ -124,8 +124,8 @@ mod tests {
         let agree = |other: u64| {
             let same = |position: &usize| {
                 let drawn = |logits: &[f32], seed: u64| {
-                    let choice = Choice { temperature: 1.0, top_p: 1.0, seed, position: *position };
-                    choose(logits, &choice, &mut Vec::new()).unwrap().token
+                    let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed, position: *position };
+                    sample(logits, &params, &mut Vec::new()).unwrap().token
                 };
                 drawn(&a, 7) == drawn(&b, other)
             };

@@ -1,32 +1,32 @@
-//! A text that is being written.
+//! A sequence that the scheduler is extending.
 
-use super::choose::{Choice, Drawn};
-use super::queue::Job;
-use super::{Finish, Reply, Request, ServeError, Usage};
-use crate::Tokenizer;
+use crate::api::{Completion, CompletionRequest, CompletionUsage, EngineError, FinishReason};
+use crate::queue::Job;
+use crate::sampling::{SampledToken, SamplingParams};
+use lemon_model::Tokenizer;
 
-/// A text that is being written, and where its keys and values lie.
-pub(super) struct Text {
+/// A prompt and what has been written after it, and the blocks of its keys and values.
+pub(crate) struct ActiveSequence {
     job: Job,
-    /// The prompt, then the reply.
+    /// The prompt, then the completion.
     tokens: Vec<u32>,
     /// Tokens whose keys and values are in the cache.
-    pub(super) read: usize,
+    pub(crate) read: usize,
     /// The blocks they lie in, in order.
-    pub(super) blocks: Vec<u32>,
-    /// The farthest it was ever read: after a pause it is read again.
+    pub(crate) blocks: Vec<u32>,
+    /// The largest value `read` ever had. After a preemption the sequence is read again.
     farthest: usize,
     reused: usize,
     logprobs: Vec<f32>,
     bytes: Vec<u8>,
-    /// How many of these bytes were told.
-    told: usize,
-    finish: Option<Result<Finish, ServeError>>,
+    /// How many of these bytes were streamed.
+    streamed: usize,
+    finish: Option<Result<FinishReason, EngineError>>,
 }
 
-impl Text {
-    pub(super) fn new(job: Job) -> Text {
-        Text {
+impl ActiveSequence {
+    pub(crate) fn new(job: Job) -> ActiveSequence {
+        ActiveSequence {
             tokens: job.request.prompt.clone(),
             job,
             read: 0,
@@ -35,84 +35,84 @@ impl Text {
             reused: 0,
             logprobs: Vec::new(),
             bytes: Vec::new(),
-            told: 0,
+            streamed: 0,
             finish: None,
         }
     }
 
-    pub(super) fn tokens(&self) -> &[u32] {
+    pub(crate) fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Tokens that are to be read before the next one can be drawn.
-    pub(super) fn unread(&self) -> &[u32] {
+    /// Tokens to read before the next one can be sampled.
+    pub(crate) fn unread(&self) -> &[u32] {
         &self.tokens[self.read..]
     }
 
-    /// Whether it ended, or nobody waits for it.
-    pub(super) fn is_over(&self) -> bool {
-        self.finish.is_some() || self.job.promise.is_over()
+    /// Whether it ended or was cancelled.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finish.is_some() || self.job.sender.is_over()
     }
 
-    /// Some tokens are in the cache now; computed for this text, or found there.
-    pub(super) fn advance(&mut self, count: usize, found: bool) {
+    /// Records that `count` more tokens are in the cache: computed for this sequence, or found there.
+    pub(crate) fn advance(&mut self, count: usize, found: bool) {
         self.read += count;
         let new = self.read.saturating_sub(self.farthest);
         self.farthest += new;
-        // What this text computed itself before a pause is no saving.
-        let of_prompt = self.farthest.min(self.prompt()) - (self.farthest - new).min(self.prompt());
+        // Tokens that this sequence computed itself before a preemption do not count as reused.
+        let of_prompt = self.farthest.min(self.prompt_tokens()) - (self.farthest - new).min(self.prompt_tokens());
         self.reused += if found { of_prompt } else { 0 };
     }
 
-    fn prompt(&self) -> usize {
+    fn prompt_tokens(&self) -> usize {
         self.job.request.prompt.len()
     }
 
-    /// How its next token is chosen.
-    pub(super) fn choice(&self) -> Choice {
-        let Request { temperature, top_p, seed, .. } = self.job.request;
-        Choice { temperature, top_p, seed, position: self.logprobs.len() }
+    /// How its next token is sampled.
+    pub(crate) fn sampling(&self) -> SamplingParams {
+        let CompletionRequest { temperature, top_p, seed, .. } = self.job.request;
+        SamplingParams { temperature, top_p, seed, position: self.logprobs.len() }
     }
 
-    /// Takes the next token.
-    pub(super) fn push(&mut self, drawn: Option<Drawn>, tokenizer: &Tokenizer) {
-        let Some(Drawn { token, logprob }) = drawn else {
-            self.finish = Some(Err(ServeError::NotNumbers));
+    /// Appends the next token; `None` (logits that are no numbers) ends the sequence with an error.
+    pub(crate) fn push(&mut self, sampled: Option<SampledToken>, tokenizer: &Tokenizer) {
+        let Some(SampledToken { token, logprob }) = sampled else {
+            self.finish = Some(Err(EngineError::NotNumbers));
             return;
         };
         self.tokens.push(token);
         self.logprobs.push(logprob);
         let finish = if tokenizer.ends().contains(&token) {
-            Some(Finish::Stop)
+            Some(FinishReason::Stop)
         } else if self.reaches_stop(tokenizer.bytes(token)) {
-            Some(Finish::StopString)
+            Some(FinishReason::StopString)
         } else if self.logprobs.len() >= self.job.request.max_tokens {
-            Some(Finish::Length)
+            Some(FinishReason::Length)
         } else {
             None
         };
         self.finish = finish.map(Ok);
-        self.tell();
+        self.stream();
     }
 
-    /// Tells what is new and certain: no half of a character, and nothing that may turn out to begin a stop string.
-    fn tell(&mut self) {
-        let Some(tell) = &self.job.tell else { return };
+    /// Streams what is new and final: no half of a character, and nothing that may turn out to begin a stop string.
+    fn stream(&mut self) {
+        let Some(on_text) = &self.job.on_text else { return };
         let ended = self.finish.is_some();
         let longest = self.job.request.stop.iter().map(String::len).max().unwrap_or(0);
         let certain = if ended { self.bytes.len() } else { self.bytes.len().saturating_sub(longest.saturating_sub(1)) };
-        let Some(new) = self.bytes.get(self.told..certain) else { return };
-        // What is no text becomes the replacement character, here as in the whole reply.
+        let Some(new) = self.bytes.get(self.streamed..certain) else { return };
+        // Invalid UTF-8 becomes the replacement character, here as in the whole completion.
         let whole = match std::str::from_utf8(new) {
             Err(error) if !ended => error.valid_up_to() + error.error_len().unwrap_or(0),
             _ => new.len(),
         };
         let Some(new) = new.get(..whole).filter(|new| !new.is_empty()) else { return };
-        tell(&String::from_utf8_lossy(new));
-        self.told += whole;
+        on_text(&String::from_utf8_lossy(new));
+        self.streamed += whole;
     }
 
-    /// Adds bytes and looks for a stop string that ends among them; the text then ends where the first one begins.
+    /// Appends bytes and searches for a stop string that ends among them. The text is cut where the first one begins.
     fn reaches_stop(&mut self, bytes: &[u8]) -> bool {
         let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -131,18 +131,21 @@ impl Text {
         }
     }
 
-    /// Hands the reply over.
-    pub(super) fn end(self) {
+    /// Sends the completion to the caller.
+    pub(crate) fn finish(self) {
         let Some(finish) = self.finish else { return };
-        let usage =
-            Usage { prompt: self.job.request.prompt.len(), reused: self.reused, completion: self.logprobs.len() };
-        let reply = finish.map(|finish| Reply {
+        let usage = CompletionUsage {
+            prompt: self.job.request.prompt.len(),
+            reused: self.reused,
+            completion: self.logprobs.len(),
+        };
+        let result = finish.map(|finish| Completion {
             text: String::from_utf8_lossy(&self.bytes).into_owned(),
             tokens: self.tokens[usage.prompt..].to_vec(),
             logprobs: self.logprobs,
             finish,
             usage,
         });
-        self.job.promise.keep(reply);
+        self.job.sender.send(result);
     }
 }

@@ -1,23 +1,28 @@
-//! An engine against the model it serves, and against itself: alone, crowded, shared, cut into pieces, short of memory.
+//! An engine against the model it serves, and against itself: alone, in large batches, with shared prefixes, in chunks, with
+//! little memory.
 
-use super::desk::Machine;
-use super::network::{Batch, Network, Row};
-use super::*;
-use crate::config::Family;
-use crate::model::Model;
-use crate::parameters::{Learning, Parameters, names};
-use crate::random::Random;
-use crate::rows::Rows;
-use candle_core::{DType, Device, Tensor};
+use crate::batch_runner::BatchRunner;
+use crate::kernels::paged_attention::BLOCK;
+use crate::network::{Batch, Network, Row};
+use crate::sampling::SamplingParams;
+use crate::*;
+use lemon_model::random::Random;
+use lemon_model::{
+    DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
+};
 use proptest::prelude::*;
+use safetensors::tensor::{Dtype, TensorView};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A small model with weights large enough to have opinions, in a folder.
-fn folder(family: Family, tied: bool) -> (tempfile::TempDir, ModelConfig) {
+fn folder(family: ModelFamily, tied: bool) -> (tempfile::TempDir, ModelConfig) {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = tokenizer();
     let small = ModelConfig::small(tokenizer.vocabulary() + 3, 48, 2, tokenizer.end());
-    let attention_bias = family == Family::Qwen2;
+    let attention_bias = family == ModelFamily::Qwen2;
     let heads = ModelConfig { heads: 6, kv_heads: 2, head_dim: 18, intermediate: 80, ..small };
     let config = ModelConfig { family, tied, attention_bias, positions: 200, ..heads };
     std::fs::write(folder.path().join("config.json"), config.to_json("float32")).unwrap();
@@ -27,10 +32,12 @@ fn folder(family: Family, tied: bool) -> (tempfile::TempDir, ModelConfig) {
         if name.ends_with("norm.weight") {
             values.iter_mut().for_each(|value| *value += 1.0);
         }
-        (name, Tensor::from_vec(values, shape, &Device::Cpu).unwrap())
+        (name, shape, values.into_iter().flat_map(f32::to_le_bytes).collect())
     };
-    let tensors: Vec<(String, Tensor)> = names(&config).into_iter().map(tensor).collect();
-    crate::weights::write(&folder.path().join("model.safetensors"), &tensors, DType::F32).unwrap();
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = config.tensor_shapes().into_iter().map(tensor).collect();
+    let views =
+        tensors.iter().map(|(name, shape, bytes)| (name, TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
+    std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
     (folder, config)
 }
 
@@ -39,32 +46,29 @@ fn tokenizer() -> Tokenizer {
 }
 
 fn settings(weights: WeightForm) -> EngineSettings {
-    EngineSettings { crew: Arc::new(Crew::new(1)), weights, cache_tokens: 4_096, ..EngineSettings::default() }
+    EngineSettings { threads: Arc::new(ThreadPool::new(1)), weights, cache_tokens: 4_096, ..EngineSettings::default() }
 }
 
 fn engine(settings: EngineSettings) -> Engine {
-    Engine::load(folder(Family::Qwen2, true).0.path(), settings).unwrap()
+    Engine::load(folder(ModelFamily::Qwen2, true).0.path(), settings).unwrap()
 }
 
 /// The logits after each token of a text.
-fn served_logits(config: &ModelConfig, origin: &Origin<'_>, text: &[u32], form: WeightForm) -> Vec<Vec<f32>> {
+fn served_logits(config: &ModelConfig, origin: &WeightOrigin<'_>, text: &[u32], form: WeightForm) -> Vec<Vec<f32>> {
     let network = Network::new(config.clone(), origin, form).unwrap();
     let blocks = text.len().div_ceil(BLOCK) as u32;
     // In any order.
     let mut batch = Batch { blocks: (1..=blocks).rev().collect(), ..Batch::default() };
     for (at, token) in text.iter().enumerate() {
         batch.rows.push(Row { token: *token, position: at as u32, blocks: 0 });
-        let choice = choose::Choice { temperature: 0.0, top_p: 1.0, seed: 0, position: 0 };
-        batch.draws.push((at as u32, choice));
+        let params = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0 };
+        batch.samples.push((at as u32, params));
     }
-    Machine::new(network, text.len(), text.len(), blocks as usize + 1, 1).unwrap().logits_of(batch)
+    BatchRunner::new(network, text.len(), text.len(), blocks as usize + 1, 1).unwrap().logits_of(batch)
 }
 
-fn model_logits(config: &ModelConfig, origin: &Origin<'_>, text: &[u32]) -> Vec<Vec<f32>> {
-    let parameters = Parameters::new(config, origin, Learning::Nothing, DType::F32, &Device::Cpu).unwrap();
-    let model = Model::new(config.clone(), parameters, Device::Cpu, DType::F32).unwrap();
-    let (rows, _) = Rows::of_texts(&[text]);
-    model.logits(&model.hidden(&rows, None).unwrap()).unwrap().to_vec2().unwrap()
+fn model_logits(folder: &Path, text: &[u32]) -> Vec<Vec<f32>> {
+    LanguagePolicy::load(folder, DeviceChoice::Cpu, Learning::Nothing).unwrap().logits(text).unwrap()
 }
 
 fn text(seed: u64, length: usize, vocabulary: usize) -> Vec<u32> {
@@ -83,11 +87,11 @@ fn compare(a: &[Vec<f32>], b: &[Vec<f32>]) -> (f32, f32, usize) {
 
 #[test]
 fn the_logits_are_those_of_the_model() {
-    for (family, tied) in [(Family::Qwen2, true), (Family::Qwen3, false), (Family::Llama, true)] {
+    for (family, tied) in [(ModelFamily::Qwen2, true), (ModelFamily::Qwen3, false), (ModelFamily::Llama, true)] {
         let (folder, config) = folder(family, tied);
-        let origin = Origin::Folder(Folder::Disk(folder.path()));
+        let origin = WeightOrigin::Files(ModelFiles::Disk(folder.path()));
         let text = text(1, 40, config.vocabulary);
-        let exact = model_logits(&config, &origin, &text);
+        let exact = model_logits(folder.path(), &text);
         let (off, most, _) = compare(&served_logits(&config, &origin, &text, WeightForm::F32), &exact);
         println!("{family:?}: f32 off by {off}, logits up to {most}");
         assert!(off < 1e-4 * most.max(1.0), "{family:?}: off by {off} of {most}");
@@ -105,15 +109,15 @@ fn eight_bits_are_enough_for_a_trained_model() {
         println!("skipped: there is no {}", folder.display());
         return;
     }
-    let origin = Origin::Folder(Folder::Disk(&folder));
-    let config = ModelConfig::load(Folder::Disk(&folder)).unwrap();
+    let origin = WeightOrigin::Files(ModelFiles::Disk(&folder));
+    let config = ModelConfig::load(ModelFiles::Disk(&folder)).unwrap();
     let tokenizer = Tokenizer::load(&folder).unwrap();
     let mut text =
         tokenizer.encode_plain("Maya had 24 stickers. She gave 3 to each of 5 friends. How many are left?\n");
     let engine = Engine::load(&folder, settings(WeightForm::F32)).unwrap();
-    text.extend(engine.try_submit(Request::new(text.clone(), 60)).unwrap().wait().unwrap().tokens);
+    text.extend(engine.try_submit(CompletionRequest::new(text.clone(), 60)).unwrap().wait().unwrap().tokens);
     let exact = served_logits(&config, &origin, &text, WeightForm::F32);
-    let (off, most, _) = compare(&model_logits(&config, &origin, &text), &exact);
+    let (off, most, _) = compare(&model_logits(&folder, &text), &exact);
     assert!(off < 1e-4 * most, "off by {off} of {most}");
     let (off, most, same) = compare(&served_logits(&config, &origin, &text, WeightForm::Int8), &exact);
     println!("int8 off by {off}, logits up to {most}, likeliest the same at {same} of {}", text.len());
@@ -121,10 +125,10 @@ fn eight_bits_are_enough_for_a_trained_model() {
 }
 
 /// A request of a few kinds: prompts begin alike, replies are drawn in different ways.
-fn request(kind: u64) -> Request {
+fn request(kind: u64) -> CompletionRequest {
     let mut prompt = text(kind % 3, 20 + 17 * (kind % 4) as usize, 257);
     prompt.extend(text(kind, 1 + (kind % 19) as usize, 257));
-    Request {
+    CompletionRequest {
         prompt,
         max_tokens: 1 + (kind % 37) as usize,
         temperature: [0.0, 0.7, 1.0][(kind % 3) as usize],
@@ -136,7 +140,7 @@ fn request(kind: u64) -> Request {
 }
 
 /// What has to be the same whatever else goes on.
-fn essence(reply: Reply) -> (String, Vec<u32>, Vec<u32>, Finish, usize, usize) {
+fn essence(reply: Completion) -> (String, Vec<u32>, Vec<u32>, FinishReason, usize, usize) {
     let bits = reply.logprobs.iter().map(|it| it.to_bits()).collect();
     (reply.text, reply.tokens, bits, reply.finish, reply.usage.prompt, reply.usage.completion)
 }
@@ -155,15 +159,15 @@ proptest! {
     ) {
         let weights = if int8 { WeightForm::Int8 } else { WeightForm::F32 };
         let alone = engine(EngineSettings { width: 1, share: false, chunk: 256, ..settings(weights) });
-        let crew = Arc::new(Crew::new(threads));
-        let crowded = engine(EngineSettings { crew, width, chunk, cache_tokens, share, ..settings(weights) });
+        let threads = Arc::new(ThreadPool::new(threads));
+        let crowded = engine(EngineSettings { threads, width, chunk, cache_tokens, share, ..settings(weights) });
         // Twice, so that the second time much is found in the cache.
         for _ in 0..2 {
-            let tickets: Vec<Ticket> = kinds.iter().map(|kind| crowded.try_submit(request(*kind)).unwrap()).collect();
-            for (kind, ticket) in kinds.iter().zip(tickets) {
+            let pending: Vec<PendingCompletion> = kinds.iter().map(|kind| crowded.try_submit(request(*kind)).unwrap()).collect();
+            for (kind, pending) in kinds.iter().zip(pending) {
                 let expected = alone.try_submit(request(*kind)).unwrap().wait().unwrap();
                 prop_assert_eq!(expected.usage.reused, 0);
-                let found = ticket.wait().unwrap();
+                let found = pending.wait().unwrap();
                 prop_assert!(share || found.usage.reused == 0);
                 prop_assert!(found.usage.reused < found.usage.prompt);
                 prop_assert_eq!(essence(found), essence(expected), "kind {}", kind);
@@ -176,7 +180,7 @@ proptest! {
 }
 
 /// Waits until an engine's status is as it should be; a test that waits too long fails.
-fn settled(engine: &Engine, is_right: impl Fn(&Status) -> bool) -> Status {
+fn settled(engine: &Engine, is_right: impl Fn(&EngineStatus) -> bool) -> EngineStatus {
     for _ in 0..20_000 {
         let status = engine.status();
         if is_right(&status) {
@@ -188,16 +192,16 @@ fn settled(engine: &Engine, is_right: impl Fn(&Status) -> bool) -> Status {
 }
 
 /// A request that goes on for as long as the model can.
-fn long(seed: u64) -> Request {
-    Request { temperature: 1.0, seed, ..Request::new(text(seed, 5, 257), 10_000) }
+fn long(seed: u64) -> CompletionRequest {
+    CompletionRequest { temperature: 1.0, seed, ..CompletionRequest::new(text(seed, 5, 257), 10_000) }
 }
 
 #[test]
 fn beginnings_are_shared() {
     let engine = engine(settings(WeightForm::Int8));
     let prompt = text(5, 100, 257);
-    let ask = |prompt: &[u32]| engine.try_submit(Request::new(prompt.to_vec(), 2)).unwrap();
-    let reused = |ticket: Ticket| ticket.wait().unwrap().usage.reused;
+    let ask = |prompt: &[u32]| engine.try_submit(CompletionRequest::new(prompt.to_vec(), 2)).unwrap();
+    let reused = |pending: PendingCompletion| pending.wait().unwrap().usage.reused;
     assert_eq!(reused(ask(&prompt)), 0);
     assert_eq!(reused(ask(&prompt)), 96);
     assert_eq!(reused(ask(&prompt[..97])), 96);
@@ -208,14 +212,14 @@ fn beginnings_are_shared() {
     assert_eq!(reused(ask(&other)), 32);
     // Those that come together wait for the first of them.
     let fresh = text(6, 70, 257);
-    let tickets: Vec<Ticket> = (0..5).map(|_| ask(&fresh)).collect();
-    let mut all: Vec<usize> = tickets.into_iter().map(reused).collect();
+    let pending: Vec<PendingCompletion> = (0..5).map(|_| ask(&fresh)).collect();
+    let mut all: Vec<usize> = pending.into_iter().map(reused).collect();
     all.sort_unstable();
     assert_eq!(all, [0, 64, 64, 64, 64]);
 }
 
 #[test]
-fn a_dropped_ticket_frees_its_place() {
+fn a_cancelled_request_frees_its_place() {
     // The model ends no text by itself before its context is full, with so many seeds.
     let engine = engine(EngineSettings { width: 1, ..settings(WeightForm::Int8) });
     for round in 0..20 {
@@ -231,11 +235,12 @@ fn a_dropped_ticket_frees_its_place() {
 #[test]
 fn a_full_queue_refuses() {
     let engine = engine(EngineSettings { width: 1, queue: 2, ..settings(WeightForm::Int8) });
-    let tickets: Vec<Result<Ticket, ServeError>> = (0..50).map(|seed| engine.try_submit(long(seed))).collect();
-    let refused = tickets.iter().filter_map(|ticket| ticket.as_ref().err());
-    assert_eq!(refused.clone().next(), Some(&ServeError::QueueFull { waiting: 2 }));
+    let pending: Vec<Result<PendingCompletion, EngineError>> =
+        (0..50).map(|seed| engine.try_submit(long(seed))).collect();
+    let refused = pending.iter().filter_map(|pending| pending.as_ref().err());
+    assert_eq!(refused.clone().next(), Some(&EngineError::QueueFull { waiting: 2 }));
     let count = refused.count();
-    let served = tickets.into_iter().flatten().map(Ticket::wait).filter(Result::is_ok).count();
+    let served = pending.into_iter().flatten().map(PendingCompletion::wait).filter(Result::is_ok).count();
     assert_eq!(served + count, 50);
     assert!(engine.try_submit(long(0)).is_ok(), "there is room again");
 }
@@ -243,19 +248,19 @@ fn a_full_queue_refuses() {
 #[test]
 fn a_late_small_caller_is_not_starved() {
     let engine = engine(EngineSettings { width: 2, ..settings(WeightForm::Int8) });
-    let big: Vec<Ticket> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
-    let late = engine.try_submit(Request { caller: 1, ..request(7) }).unwrap();
+    let big: Vec<PendingCompletion> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let late = engine.try_submit(CompletionRequest { caller: 1, ..request(7) }).unwrap();
     late.wait().unwrap();
     assert!(engine.status().waiting > 2000, "{:?}", engine.status());
     drop(big);
 }
 
 #[test]
-fn closing_an_engine_lets_everybody_go() {
+fn closing_an_engine_ends_all_requests() {
     let engine = engine(EngineSettings { width: 2, ..settings(WeightForm::Int8) });
-    let tickets: Vec<Ticket> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let pending: Vec<PendingCompletion> = (0..3000).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
     drop(engine);
-    let closed = tickets.into_iter().map(Ticket::wait).filter(|it| *it == Err(ServeError::Closed));
+    let closed = pending.into_iter().map(PendingCompletion::wait).filter(|it| *it == Err(EngineError::Closed));
     assert!(closed.count() > 1000);
 }
 
@@ -264,11 +269,12 @@ fn stop_strings_are_found_across_tokens() {
     let engine = engine(settings(WeightForm::Int8));
     // Bytes that are letters, so that the text is what the tokens say.
     let ask = |stop: Vec<String>, seed: u64| {
-        let request = Request { stop, seed, temperature: 1.0, ..Request::new(vec![65, 66, 67], 60) };
+        let request =
+            CompletionRequest { stop, seed, temperature: 1.0, ..CompletionRequest::new(vec![65, 66, 67], 60) };
         let told = Arc::new(std::sync::Mutex::new(String::new()));
         let pieces = Arc::clone(&told);
-        let tell: Tell = Box::new(move |piece| pieces.lock().unwrap().push_str(piece));
-        let reply = engine.try_submit_told(request, Some(tell)).unwrap().wait().unwrap();
+        let on_text: OnText = Box::new(move |piece| pieces.lock().unwrap().push_str(piece));
+        let reply = engine.try_submit_streaming(request, Some(on_text)).unwrap().wait().unwrap();
         assert_eq!(*told.lock().unwrap(), reply.text, "the pieces are the text");
         reply
     };
@@ -282,7 +288,7 @@ fn stop_strings_are_found_across_tokens() {
         let stop: String = pair.iter().collect();
         let cut = ask(vec!["no such text".to_owned(), stop.clone()], seed);
         let (before, _) = whole.text.split_once(&stop).unwrap();
-        assert_eq!((cut.text.as_str(), cut.finish), (before, Finish::StopString));
+        assert_eq!((cut.text.as_str(), cut.finish), (before, FinishReason::StopString));
         assert_eq!(cut.tokens, whole.tokens[..cut.tokens.len()]);
         assert_eq!((cut.usage.completion, cut.logprobs.len()), (cut.tokens.len(), cut.tokens.len()));
         found += 1;
@@ -293,12 +299,12 @@ fn stop_strings_are_found_across_tokens() {
 #[test]
 fn a_fingerprint_tells_models_apart() {
     let of = |family, weights| Engine::load(folder(family, true).0.path(), settings(weights)).unwrap().fingerprint();
-    let print = of(Family::Qwen2, WeightForm::Int8);
-    assert_eq!(print, of(Family::Qwen2, WeightForm::Int8));
-    assert_ne!(print, of(Family::Qwen2, WeightForm::F32));
-    assert_ne!(print, of(Family::Qwen3, WeightForm::Int8));
+    let print = of(ModelFamily::Qwen2, WeightForm::Int8);
+    assert_eq!(print, of(ModelFamily::Qwen2, WeightForm::Int8));
+    assert_ne!(print, of(ModelFamily::Qwen2, WeightForm::F32));
+    assert_ne!(print, of(ModelFamily::Qwen3, WeightForm::Int8));
     // The same weights say something else with other figures.
-    let (folder, config) = folder(Family::Qwen2, true);
+    let (folder, config) = folder(ModelFamily::Qwen2, true);
     let other = ModelConfig { rope_theta: 2.0 * config.rope_theta, ..config };
     std::fs::write(folder.path().join("config.json"), other.to_json("float32")).unwrap();
     assert_ne!(print, Engine::load(folder.path(), settings(WeightForm::Int8)).unwrap().fingerprint());
@@ -307,7 +313,7 @@ fn a_fingerprint_tells_models_apart() {
 #[test]
 fn seeds_decide() {
     let engine = engine(settings(WeightForm::Int8));
-    let ask = |seed| essence(engine.try_submit(Request { seed, ..long(3) }).unwrap().wait().unwrap());
+    let ask = |seed| essence(engine.try_submit(CompletionRequest { seed, ..long(3) }).unwrap().wait().unwrap());
     assert_eq!(ask(1), ask(1));
     assert_ne!(ask(1).1, ask(2).1);
 }
@@ -315,40 +321,43 @@ fn seeds_decide() {
 #[test]
 fn replies_end_for_a_reason() {
     let engine = engine(settings(WeightForm::F32));
-    let ask = |request: Request| engine.try_submit(request).unwrap().wait().unwrap();
-    let short = ask(Request::new(vec![1, 2, 3], 4));
-    assert_eq!((short.finish, short.usage), (Finish::Length, Usage { prompt: 3, reused: 0, completion: 4 }));
+    let ask = |request: CompletionRequest| engine.try_submit(request).unwrap().wait().unwrap();
+    let short = ask(CompletionRequest::new(vec![1, 2, 3], 4));
+    assert_eq!(
+        (short.finish, short.usage),
+        (FinishReason::Length, CompletionUsage { prompt: 3, reused: 0, completion: 4 })
+    );
     assert!(short.logprobs.iter().all(|it| *it <= 0.0) && (0.0..=1.0).contains(&short.confidence()));
-    let ended = (0..200).map(|seed| ask(long(seed))).find(|reply| reply.finish == Finish::Stop).unwrap();
+    let ended = (0..200).map(|seed| ask(long(seed))).find(|reply| reply.finish == FinishReason::Stop).unwrap();
     assert_eq!(ended.tokens.last(), Some(&engine.tokenizer().end()));
     assert_eq!(ended.text, engine.tokenizer().decode(&ended.tokens));
     // The model reads 200 positions.
-    let full = (0..200).map(|seed| ask(long(seed))).find(|reply| reply.finish == Finish::Length).unwrap();
+    let full = (0..200).map(|seed| ask(long(seed))).find(|reply| reply.finish == FinishReason::Length).unwrap();
     assert_eq!(full.usage.prompt + full.usage.completion, 200);
 }
 
 #[test]
 fn what_cannot_be_served_is_refused() {
     let engine = engine(settings(WeightForm::Int8));
-    let check = |request: Request, expected: &str| {
+    let check = |request: CompletionRequest, expected: &str| {
         let error = engine.try_submit(request).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), Some(expected));
     };
     let long = "the prompt has 200 tokens, and at most 200 can be read and written together; shorten it";
-    check(Request::new(text(1, 200, 257), 5), long);
-    check(Request::new(vec![1, 260], 5), "token 260 of the prompt: the model knows 260");
-    check(Request::new(vec![], 5), "a prompt and its reply have at least one token each");
-    check(Request::new(vec![1], 0), "a prompt and its reply have at least one token each");
-    let negative = "a temperature of -1 and a top_p of 1: neither may be negative";
-    check(Request { temperature: -1.0, ..Request::new(vec![1], 1) }, negative);
-    assert!(engine.try_submit(Request { top_p: f32::NAN, ..Request::new(vec![1], 1) }).is_err());
+    check(CompletionRequest::new(text(1, 200, 257), 5), long);
+    check(CompletionRequest::new(vec![1, 260], 5), "token 260 of the prompt: the model knows 260");
+    check(CompletionRequest::new(vec![], 5), "a prompt and its reply have at least one token each, got 0 and 5");
+    check(CompletionRequest::new(vec![1], 0), "a prompt and its reply have at least one token each, got 1 and 0");
+    let negative = "temperature and top_p must be at least 0, got -1 and 1";
+    check(CompletionRequest { temperature: -1.0, ..CompletionRequest::new(vec![1], 1) }, negative);
+    assert!(engine.try_submit(CompletionRequest { top_p: f32::NAN, ..CompletionRequest::new(vec![1], 1) }).is_err());
     let tiny = EngineSettings { cache_tokens: 16, ..settings(WeightForm::Int8) };
-    assert!(Engine::load(folder(Family::Llama, true).0.path(), tiny).is_err());
+    assert!(Engine::load(folder(ModelFamily::Llama, true).0.path(), tiny).is_err());
     for huge in [usize::MAX, 1 << 50] {
         let wide = EngineSettings { width: huge, ..settings(WeightForm::Int8) };
         let cached = EngineSettings { cache_tokens: huge, ..settings(WeightForm::F32) };
         for settings in [wide, cached] {
-            let error = Engine::load(folder(Family::Llama, true).0.path(), settings).err().unwrap();
+            let error = Engine::load(folder(ModelFamily::Llama, true).0.path(), settings).err().unwrap();
             assert_eq!(error.to_string(), "there is no memory for the cache and the width asked for");
         }
     }
@@ -356,7 +365,7 @@ fn what_cannot_be_served_is_refused() {
 
 #[test]
 fn damaged_weights_are_no_reply() {
-    let (folder, config) = folder(Family::Qwen2, true);
+    let (folder, config) = folder(ModelFamily::Qwen2, true);
     let path = folder.path().join("model.safetensors");
     let whole = std::fs::read(&path).unwrap();
     for form in [WeightForm::Int8, WeightForm::F32] {
@@ -365,8 +374,8 @@ fn damaged_weights_are_no_reply() {
         damaged[start..end].as_chunks_mut::<4>().0[37] = f32::NAN.to_le_bytes();
         std::fs::write(&path, &damaged).unwrap();
         let engine = Engine::load(folder.path(), settings(form)).unwrap();
-        let reply = engine.try_submit(Request::new(text(1, 20, config.vocabulary), 5)).unwrap().wait();
-        assert_eq!(reply, Err(ServeError::NotNumbers), "{form:?}");
+        let reply = engine.try_submit(CompletionRequest::new(text(1, 20, config.vocabulary), 5)).unwrap().wait();
+        assert_eq!(reply, Err(EngineError::NotNumbers), "{form:?}");
     }
 }
 
@@ -394,15 +403,15 @@ impl std::task::Wake for Owner {
 fn an_engine_may_be_dropped_in_its_own_thread() {
     let engine = engine(EngineSettings { width: 1, ..settings(WeightForm::Int8) });
     // Enough before it that it is still waited for when it is asked after.
-    let _before: Vec<Ticket> = (0..300).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
-    let mut ticket = engine.try_submit(long(1)).unwrap();
+    let _before: Vec<PendingCompletion> = (0..300).map(|seed| engine.try_submit(long(seed)).unwrap()).collect();
+    let mut pending = engine.try_submit(long(1)).unwrap();
     let owner = Arc::new(Owner { engine: std::sync::Mutex::new(Some(engine)), is_free: false.into() });
     let waker = std::task::Waker::from(owner.clone());
-    let asked = std::pin::Pin::new(&mut ticket).poll(&mut std::task::Context::from_waker(&waker));
+    let asked = std::pin::Pin::new(&mut pending).poll(&mut std::task::Context::from_waker(&waker));
     assert!(asked.is_pending());
     for _ in 0..20_000 {
         if owner.is_free.load(Ordering::Acquire) {
-            return assert!(ticket.wait().is_ok());
+            return assert!(pending.wait().is_ok());
         }
         std::thread::sleep(Duration::from_millis(1));
     }

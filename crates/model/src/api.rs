@@ -1,39 +1,39 @@
-//! The wall: what goes into a policy and what comes out of it, as plain vectors.
+//! The interface of a policy: what goes in and what comes out, as plain vectors.
 
 use crate::{Grammar, PolicyError};
 use serde::{Deserialize, Serialize};
 
-/// Somebody who writes texts with known probabilities and can be taught to write others.
+/// A trainable distribution over texts.
 pub trait Policy: Send {
-    /// Writes one text for each request. The same seed gives the same text, whatever else is asked for beside it.
-    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError>;
+    /// Samples one text for each request. The same seed gives the same text, whatever else is in the batch.
+    fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError>;
 
     /// The log-probability of each token of each sequence, at a temperature, under its grammar.
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError>;
 
-    /// One step of the optimiser on the sum of these objectives; whoever wants a mean says so in the weights. A loss or
-    /// gradient that is not finite changes nothing and is reported.
+    /// Takes one optimiser step on the sum of these objectives; for a mean, the caller scales the weights. A loss or gradient
+    /// that is not finite changes nothing and is reported.
     fn update(&mut self, examples: &[Example], settings: &StepSettings) -> Result<StepReport, PolicyError>;
 }
 
-/// A text to be written.
+/// A text to sample.
 #[derive(Debug, Clone)]
-pub struct Request {
-    /// The tokens before it.
+pub struct SampleRequest {
+    /// The prompt.
     pub prompt: Vec<u32>,
     /// What may be written; `None`: anything.
     pub grammar: Option<Grammar>,
-    /// The seed of its draws.
+    /// The noise seed.
     pub seed: u64,
 }
 
-/// How texts are drawn.
+/// How texts are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SampleSettings {
     /// 0 takes the most likely token each time.
     pub temperature: f32,
-    /// Only the likeliest tokens that together have this probability are drawn from. Learning needs 1: what the cut leaves
-    /// depends on the model, so that a later model cannot say what the cut would have been.
+    /// Only the likeliest tokens that together have this probability are sampled. Training needs 1: the cut depends on the
+    /// model, so a later model cannot reproduce it.
     pub top_p: f32,
     /// Tokens at most.
     pub most_tokens: usize,
@@ -45,58 +45,57 @@ impl Default for SampleSettings {
     }
 }
 
-/// A text that was written.
+/// A sampled text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The text, without the token that ends it.
     pub text: String,
-    /// The tokens as they were drawn, the one that ends the text included.
+    /// The tokens, including the one that ends the text.
     pub tokens: Vec<u32>,
     /// Where in the text (in bytes) each token ends.
     pub ends: Vec<usize>,
-    /// The log-probability of each token under the distribution it was drawn from; 0 for a token that was forced.
+    /// The log-probability of each token under the distribution it was sampled from; 0 for a forced token.
     pub logprobs: Vec<f32>,
     /// Whether the grammar left no choice.
     pub forced: Vec<bool>,
-    /// How it ended.
+    /// Why it ended.
     pub finish: Finish,
 }
 
-/// How a text ended.
+/// Why a text ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finish {
-    /// With the token that ends texts.
+    /// The model wrote the end token.
     Stop,
-    /// At the most tokens allowed.
+    /// It reached the maximum number of tokens.
     Length,
 }
 
-/// A text whose tokens are known.
+/// A text with known tokens.
 #[derive(Debug, Clone)]
 pub struct Sequence {
-    /// The tokens before it.
+    /// The prompt.
     pub prompt: Vec<u32>,
-    /// Its tokens, the one that ends it included.
+    /// Its tokens, including the one that ends it.
     pub tokens: Vec<u32>,
-    /// What might have been written instead; `None`: anything.
+    /// What could have been written instead; `None`: anything.
     pub grammar: Option<Grammar>,
 }
 
-/// A text to learn from.
+/// A training example.
 #[derive(Debug, Clone)]
 pub struct Example {
     /// The text.
     pub sequence: Sequence,
-    /// What to do with its tokens.
+    /// The loss on its tokens.
     pub objective: Objective,
 }
 
-/// What is to be made smaller, for one text.
+/// The loss of one text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Objective {
-    /// −Σ weight · log p(token): supervised learning, and every policy gradient taken where the policy that wrote is still
-    /// the policy that learns (weight = advantage).
+    /// −Σ weight · log p(token): supervised learning, and the on-policy gradient (weight = advantage).
     Likelihood {
         /// One weight for each token.
         weights: Vec<f32>,
@@ -108,7 +107,7 @@ pub enum Objective {
         weights: Vec<f32>,
         /// One advantage for each token.
         advantages: Vec<f32>,
-        /// The log-probabilities under the policy that wrote.
+        /// The log-probabilities under the policy that sampled.
         old: Vec<f32>,
         /// The log-probabilities under the reference, where there is one.
         reference: Option<Vec<f32>>,
@@ -121,16 +120,16 @@ pub enum Objective {
     },
 }
 
-/// How to take a step.
+/// How to take an optimiser step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepSettings {
     /// The learning rate of this step.
     pub learning_rate: f64,
-    /// The temperature the texts were drawn at: probabilities are taken at it.
+    /// The temperature at which the texts were sampled; probabilities are taken at it.
     pub temperature: f32,
-    /// The norm above which a gradient is scaled down; 0: never.
+    /// The norm to which larger gradients are scaled down; 0: never.
     pub clip_norm: f64,
-    /// Examples in one pass through the model; 0: all.
+    /// Examples in one forward and backward pass; 0: all.
     pub micro_batch: usize,
 }
 
@@ -143,7 +142,7 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// Tokens that carried a weight and were not forced.
     pub tokens: usize,
-    /// Mean entropy of the distributions those tokens were drawn from, in nats.
+    /// Mean entropy of the distributions of those tokens, in nats.
     pub entropy: f64,
     /// The share of them whose ratio was clipped.
     pub clipped: f64,
@@ -151,6 +150,6 @@ pub struct StepReport {
     pub kl_old: f64,
     /// Mean divergence (k3) from the reference.
     pub kl_reference: f64,
-    /// Whether the step was left out because a number was not finite.
+    /// Whether the step was skipped because a number was not finite.
     pub skipped: bool,
 }

@@ -1,17 +1,19 @@
-//! How quick the model is: training and writing, fused operations against composed ones, side by side in one run.
+//! Measures training and sampling speed: fused operations against composed ones, side by side in one run.
 
 use crate::config::ModelConfig;
 use crate::language::{DeviceChoice, LanguagePolicy};
 use crate::ops::{self, Ops};
 use crate::parameters::Learning;
-use crate::{Example, Objective, Policy, PolicyError, Request, SampleSettings, Sequence, StepSettings, Tokenizer};
+use crate::{
+    Example, Objective, Policy, PolicyError, SampleRequest, SampleSettings, Sequence, StepSettings, Tokenizer,
+};
 use serde::Serialize;
 use std::time::Instant;
 
 /// A model and a batch to measure with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Shape {
-    /// Its name: about how many parameters it has.
+pub struct BenchShape {
+    /// Named after the approximate number of parameters.
     pub name: &'static str,
     /// Hidden width, intermediate width, layers, heads, key heads, vocabulary.
     pub model: [usize; 6],
@@ -23,18 +25,18 @@ pub struct Shape {
     pub adapters: bool,
 }
 
-/// The shapes that are measured.
-pub const SHAPES: [Shape; 5] = [
-    Shape { name: "3m", model: [256, 768, 4, 4, 2, 2_048], batch: 4, length: 128, adapters: false },
+/// All shapes.
+pub const SHAPES: [BenchShape; 5] = [
+    BenchShape { name: "3m", model: [256, 768, 4, 4, 2, 2_048], batch: 4, length: 128, adapters: false },
     // The large worker, with as many lessons as a step has.
-    Shape { name: "12m", model: [320, 960, 9, 10, 5, 2_048], batch: 512, length: 96, adapters: false },
-    Shape { name: "42m", model: [512, 1_408, 8, 8, 8, 32_000], batch: 16, length: 512, adapters: false },
-    Shape { name: "285m", model: [1_024, 2_048, 24, 16, 16, 32_000], batch: 16, length: 512, adapters: false },
+    BenchShape { name: "12m", model: [320, 960, 9, 10, 5, 2_048], batch: 512, length: 96, adapters: false },
+    BenchShape { name: "42m", model: [512, 1_408, 8, 8, 8, 32_000], batch: 16, length: 512, adapters: false },
+    BenchShape { name: "285m", model: [1_024, 2_048, 24, 16, 16, 32_000], batch: 16, length: 512, adapters: false },
     // Qwen2.5-7B.
-    Shape { name: "7b", model: [3_584, 18_944, 28, 28, 4, 152_064], batch: 4, length: 512, adapters: true },
+    BenchShape { name: "7b", model: [3_584, 18_944, 28, 28, 4, 152_064], batch: 4, length: 512, adapters: true },
 ];
 
-/// What was measured.
+/// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Speed {
     /// The shape.
@@ -49,12 +51,12 @@ pub struct Speed {
     pub step_ms: f64,
     /// Tokens a second in training.
     pub training: f64,
-    /// Tokens a second in writing, several texts at a time; absent where it was not measured.
+    /// Tokens a second in sampling a batch; absent if not measured.
     pub writing: Option<f64>,
     /// The loss of the last step: both kinds of operations have to agree on it.
     pub loss: f64,
-    /// Milliseconds of the parts of a step: forwards, backwards, the optimiser. They are timed apart, so that the device is
-    /// waited for more often than in a step.
+    /// Milliseconds of forward pass, backward pass and optimiser. They are timed separately, so the device is synchronised
+    /// more often than in a step.
     pub parts_ms: [f64; 3],
 }
 
@@ -62,7 +64,7 @@ pub struct Speed {
 ///
 /// # Errors
 /// The device is not there or fails.
-pub fn measure(shape: &Shape, device: DeviceChoice, fused: bool, steps: usize) -> Result<Speed, PolicyError> {
+pub fn measure(shape: &BenchShape, device: DeviceChoice, fused: bool, steps: usize) -> Result<Speed, PolicyError> {
     let mut policy = policy(shape, device, fused)?;
     let tokens = |text: usize| -> Vec<u32> {
         let vocabulary = shape.model[5] as u64;
@@ -121,7 +123,7 @@ pub fn selfcheck(device: DeviceChoice) -> Result<Vec<(String, f64)>, PolicyError
     Ok(errors)
 }
 
-fn policy(shape: &Shape, device: DeviceChoice, fused: bool) -> Result<LanguagePolicy, PolicyError> {
+fn policy(shape: &BenchShape, device: DeviceChoice, fused: bool) -> Result<LanguagePolicy, PolicyError> {
     let [hidden, intermediate, layers, heads, kv_heads, vocabulary] = shape.model;
     let head_dim = hidden / heads;
     let small = ModelConfig::small(vocabulary, hidden, layers, 0);
@@ -135,9 +137,10 @@ fn policy(shape: &Shape, device: DeviceChoice, fused: bool) -> Result<LanguagePo
     Ok(policy)
 }
 
-fn writing_speed(policy: &LanguagePolicy, shape: &Shape) -> Result<f64, PolicyError> {
-    let request = |seed: usize| Request { prompt: vec![1, 2, 3, 4, 5, 6, 7, 8], grammar: None, seed: seed as u64 };
-    let requests: Vec<Request> = (0..shape.batch).map(request).collect();
+fn writing_speed(policy: &LanguagePolicy, shape: &BenchShape) -> Result<f64, PolicyError> {
+    let request =
+        |seed: usize| SampleRequest { prompt: vec![1, 2, 3, 4, 5, 6, 7, 8], grammar: None, seed: seed as u64 };
+    let requests: Vec<SampleRequest> = (0..shape.batch).map(request).collect();
     let settings = SampleSettings { most_tokens: 64, ..SampleSettings::default() };
     policy.sample(&requests, &SampleSettings { most_tokens: 2, ..settings })?;
     let start = Instant::now();

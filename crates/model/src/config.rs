@@ -1,14 +1,14 @@
-//! What a checkpoint says about itself: `config.json` as on the Hugging Face hub.
+//! The shape of a model: `config.json` as on the Hugging Face hub.
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The family a model belongs to. They differ in two switches.
+/// The architecture of a model. The families differ in two switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Family {
+pub enum ModelFamily {
     /// Biases on query, key and value.
     Qwen2,
     /// A norm on query and key.
@@ -17,20 +17,20 @@ pub enum Family {
     Llama,
 }
 
-impl Family {
+impl ModelFamily {
     fn as_str(self) -> &'static str {
         match self {
-            Family::Qwen2 => "qwen2",
-            Family::Qwen3 => "qwen3",
-            Family::Llama => "llama",
+            ModelFamily::Qwen2 => "qwen2",
+            ModelFamily::Qwen3 => "qwen3",
+            ModelFamily::Llama => "llama",
         }
     }
 
     fn architecture(self) -> &'static str {
         match self {
-            Family::Qwen2 => "Qwen2ForCausalLM",
-            Family::Qwen3 => "Qwen3ForCausalLM",
-            Family::Llama => "LlamaForCausalLM",
+            ModelFamily::Qwen2 => "Qwen2ForCausalLM",
+            ModelFamily::Qwen3 => "Qwen3ForCausalLM",
+            ModelFamily::Llama => "LlamaForCausalLM",
         }
     }
 }
@@ -38,11 +38,11 @@ impl Family {
 /// The shape of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelConfig {
-    /// Its family.
-    pub family: Family,
-    /// Tokens it knows.
+    /// The architecture.
+    pub family: ModelFamily,
+    /// Rows of the embedding.
     pub vocabulary: usize,
-    /// The width of a position.
+    /// The width of the residual stream.
     pub hidden: usize,
     /// The width inside a layer's gated unit.
     pub intermediate: usize,
@@ -58,19 +58,19 @@ pub struct ModelConfig {
     pub norm_epsilon: f64,
     /// The base of the rotary positions.
     pub rope_theta: f64,
-    /// How rotary positions are stretched.
+    /// How rotary frequencies are scaled.
     pub rope_scaling: Option<RopeScaling>,
     /// Whether the embedding is also the head.
     pub tied: bool,
     /// Whether query, key and value have biases.
     pub attention_bias: bool,
-    /// Positions it was made for.
+    /// The context length in tokens.
     pub positions: usize,
     /// Tokens that end a text.
     pub end_tokens: Vec<u32>,
 }
 
-/// Llama 3's stretching of rotary positions.
+/// Llama 3's scaling of rotary frequencies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RopeScaling {
     /// How far the slow frequencies are stretched.
@@ -84,15 +84,15 @@ pub struct RopeScaling {
 }
 
 const FILE: &str = "config.json";
-/// No honest model is wider, deeper or longer; a config that says so would only exhaust the memory.
+/// The largest width, depth or length that is accepted; a damaged config must not exhaust the memory.
 const MOST: usize = 1 << 24;
 
 impl ModelConfig {
-    /// A small model of ours: Qwen2's form, tied, without anything that has to be said.
+    /// A small Qwen2 model with tied embeddings and default settings.
     pub fn small(vocabulary: usize, hidden: usize, layers: usize, end: u32) -> Self {
         let heads = (hidden / 64).max(1);
         ModelConfig {
-            family: Family::Qwen2,
+            family: ModelFamily::Qwen2,
             vocabulary,
             hidden,
             intermediate: hidden * 3,
@@ -111,8 +111,25 @@ impl ModelConfig {
         }
     }
 
-    /// Reads `config.json` in a folder.
-    pub(crate) fn load(folder: Folder<'_>) -> Result<Self, PolicyError> {
+    /// The rotary frequencies, scaled as Llama 3 does where the config asks for it.
+    pub fn rotary_frequencies(&self) -> Vec<f32> {
+        let half = self.head_dim / 2;
+        let plain = |at: usize| self.rope_theta.powf(-(at as f64) / half as f64);
+        let stretched = |frequency: f64| {
+            let Some(scaling) = self.rope_scaling else { return frequency };
+            let turns = scaling.original_max_position_embeddings * frequency / std::f64::consts::TAU;
+            let smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+            let kept = smooth.clamp(0.0, 1.0);
+            frequency * (kept + (1.0 - kept) / scaling.factor)
+        };
+        (0..half).map(|at| stretched(plain(at)) as f32).collect()
+    }
+
+    /// Reads `config.json` of a model.
+    ///
+    /// # Errors
+    /// The file is missing, or [`Self::parse`] refuses it.
+    pub fn load(folder: ModelFiles<'_>) -> Result<Self, PolicyError> {
         let text = folder.need(FILE)?;
         let said = std::str::from_utf8(&text).map_err(|_| "it is not UTF-8".to_owned()).and_then(Self::parse);
         said.map_err(|fact| PolicyError::Malformed { path: folder.path(FILE), fact })
@@ -126,9 +143,9 @@ impl ModelConfig {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let fields = value.as_object().ok_or("it is not a JSON object")?;
         let family = match fields.get("model_type").and_then(Value::as_str) {
-            Some("qwen2") => Family::Qwen2,
-            Some("qwen3") => Family::Qwen3,
-            Some("llama") => Family::Llama,
+            Some("qwen2") => ModelFamily::Qwen2,
+            Some("qwen3") => ModelFamily::Qwen3,
+            Some("llama") => ModelFamily::Llama,
             Some(other) => return Err(format!("`model_type` is `{other}`; qwen2, qwen3 and llama can be read")),
             None => return Err("it has no `model_type`".to_owned()),
         };
@@ -159,7 +176,7 @@ impl ModelConfig {
             rope_scaling: rope.map_or(Ok(None), rope_scaling)?,
             tied: fields.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
             attention_bias: match (family, fields.get("attention_bias").and_then(Value::as_bool)) {
-                (Family::Qwen2, _) => true,
+                (ModelFamily::Qwen2, _) => true,
                 (_, said) => said.unwrap_or(false),
             },
             positions: optional_size(fields, "max_position_embeddings")?.unwrap_or(32_768),
@@ -186,7 +203,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// How many numbers the model consists of.
+    /// The number of parameters.
     pub fn parameters(&self) -> u128 {
         let wide = |a: usize, b: usize| a as u128 * b as u128;
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -195,15 +212,15 @@ impl ModelConfig {
         if self.attention_bias {
             layer += (q + 2 * kv) as u128;
         }
-        if self.family == Family::Qwen3 {
+        if self.family == ModelFamily::Qwen3 {
             layer += 2 * self.head_dim as u128;
         }
         let embeddings = wide(self.vocabulary, self.hidden) * if self.tied { 1 } else { 2 };
         layer * self.layers as u128 + embeddings + self.hidden as u128
     }
 
-    /// The text of `config.json`, as `transformers` reads it.
-    pub(crate) fn to_json(&self, dtype: &str) -> String {
+    /// The text of `config.json`, as `transformers` reads it. `dtype` is the type of the stored weights.
+    pub fn to_json(&self, dtype: &str) -> String {
         let mut rope = json!({"rope_theta": self.rope_theta, "rope_type": "default"});
         if let Some(scaling) = self.rope_scaling {
             rope = json!({

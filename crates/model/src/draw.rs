@@ -1,4 +1,4 @@
-//! Drawing one token from logits: the one place where chance comes in.
+//! Samples one token from logits: the only random step of sampling a text.
 
 use crate::SampleSettings;
 use crate::grammar::Mask;
@@ -43,7 +43,7 @@ pub(crate) fn draw(
         return Some(Drawn { token: last as u32, logprob: None });
     }
     let mut sorted: Vec<(usize, f64)> = tokens().map(|(token, logit)| (token, weight(*logit))).collect();
-    // Of equals the first, so that the cut is the same each time.
+    // Ties go to the lower id, so that the cut is deterministic.
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let total: f64 = sorted.iter().map(|(_, weight)| weight).sum();
     let mut kept = 0.0;

@@ -1,8 +1,8 @@
-//! What can go wrong with a model, said so that a person can mend it.
+//! The error type of this crate.
 
 use std::path::PathBuf;
 
-/// What went wrong, and where.
+/// What failed, and where.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// A file could not be read or written.
@@ -30,10 +30,10 @@ pub enum PolicyError {
         /// The position of the first token that is not allowed.
         at: usize,
     },
-    /// A request or example that makes no sense.
+    /// A request, example or setting is invalid.
     #[error("{0}")]
     Request(String),
-    /// The device asked for is not there.
+    /// The requested device is not available.
     #[error("{0}")]
     Device(String),
     /// The tensor library failed.

@@ -1,9 +1,9 @@
-//! What may be written: a grammar over the tokens of a vocabulary, walked one token at a time.
+//! Grammar-constrained decoding: which tokens may come next.
 //!
-//! A grammar leaves much of a text no choice. Those tokens are forced: nobody has to draw them, and they carry no credit.
-//! They are the tokens that the tokenizer itself makes of the text that has to follow, up to the first one that could run on
-//! into something free; llguidance finds them (`compute_ff_tokens`). They depend on the tokens before and on nothing else
-//! (no clock, no cache, no model), so that walking the same tokens again forces the same ones.
+//! Where a grammar leaves no choice, tokens are forced: they are not sampled and carry no credit. They are the tokens that the
+//! tokenizer makes of the text that must follow, up to the first one that could continue into something free; llguidance
+//! finds them (`compute_ff_tokens`). They depend on the tokens before and on nothing else (no clock, no cache, no model), so
+//! the same tokens always force the same ones.
 
 mod mask;
 mod vocabulary;
@@ -24,13 +24,13 @@ pub struct Grammar {
 }
 
 struct Inner {
-    /// At the start of the text. Its clones share what has been found out about the grammar, behind a lock.
+    /// At the start of the text. Clones share a cache of the grammar's states behind a lock.
     start: Matcher,
     vocabulary: Arc<Vocabulary>,
     tokenizer: Tokenizer,
 }
 
-/// A text that is being written.
+/// The state of a grammar along a text.
 #[derive(Clone)]
 pub struct Walk {
     matcher: Matcher,
@@ -45,11 +45,11 @@ pub struct Walk {
 /// What comes next in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// These tokens, which are written by that; the token that ends the text may be the last of them.
+    /// These tokens; returning them advances the text. The end token may be the last of them.
     Forced(Vec<u32>),
-    /// One of several tokens: to be given to [`Walk::take`].
+    /// One of several tokens: pass the chosen one to [`Walk::take`].
     Choose(Mask),
-    /// Nothing: the token that ends the text is written.
+    /// Nothing: the end token is written.
     End,
 }
 
@@ -71,18 +71,18 @@ impl Grammar {
         }
     }
 
-    /// The vocabulary it is over.
+    /// The tokenizer of its vocabulary.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.inner.tokenizer
     }
 
-    /// A text not yet begun.
+    /// The state before the first token.
     pub fn walk(&self) -> Walk {
         let (matcher, end) = (self.inner.start.clone(), self.inner.tokenizer.end());
         Walk { matcher, end, written: 0, choice: None, ended: false }
     }
 
-    /// What each token of a text was chosen from; `None` where it was forced. A text that was cut short is as good as any.
+    /// The tokens that each token of a text was chosen from; `None` where it was forced. The text may be incomplete.
     ///
     /// # Errors
     /// The first token that the grammar does not allow, or not there: where tokens are forced, others with the same letters

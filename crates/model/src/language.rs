@@ -1,11 +1,12 @@
-//! The policy that is a language model.
+//! The language model as a policy.
 
-use crate::border::{Example, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::config::ModelConfig;
-use crate::folder::{Folder, Packed};
+use crate::files::{ModelFiles, Packed};
 use crate::model::Model;
 use crate::optimiser::{Optimiser, OptimiserSettings};
-use crate::parameters::{Learning, Origin, Parameters};
+use crate::parameters::{Learning, Parameters};
+use crate::tensors::WeightOrigin;
 use crate::weights;
 use crate::{PolicyError, Tokenizer, learn, write};
 use candle_core::{DType, Device};
@@ -25,18 +26,18 @@ pub enum DeviceChoice {
     Cuda,
 }
 
-/// How numbers are written to disk.
+/// The number format of saved weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// As they were learned.
+    /// As they were trained.
     #[default]
     F32,
     /// Half the size; what most models are published in.
     Bf16,
 }
 
-/// A language model that writes texts and learns.
+/// A language model that samples texts and is trained.
 pub struct LanguagePolicy {
     model: Model,
     tokenizer: Tokenizer,
@@ -50,7 +51,7 @@ impl LanguagePolicy {
     /// # Errors
     /// A file is missing, cut short, or not what the config says; or the device is not there.
     pub fn load(folder: &Path, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
-        Self::read(Folder::Disk(folder), device, learning)
+        Self::read(ModelFiles::Disk(folder), device, learning)
     }
 
     /// Reads a model whose files are part of the program.
@@ -58,15 +59,15 @@ impl LanguagePolicy {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_packed(files: Packed, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
-        Self::read(Folder::Packed(files), device, learning)
+        Self::read(ModelFiles::Packed(files), device, learning)
     }
 
-    fn read(folder: Folder<'_>, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
+    fn read(folder: ModelFiles<'_>, device: DeviceChoice, learning: Learning) -> Result<Self, PolicyError> {
         let (config, tokenizer) = (ModelConfig::load(folder)?, Tokenizer::read(folder)?);
-        Self::make(config, tokenizer, &Origin::Folder(folder), device, learning)
+        Self::make(config, tokenizer, &WeightOrigin::Files(folder), device, learning)
     }
 
-    /// A model that knows nothing yet.
+    /// An untrained model.
     ///
     /// # Errors
     /// The device is not there.
@@ -77,13 +78,13 @@ impl LanguagePolicy {
         device: DeviceChoice,
         learning: Learning,
     ) -> Result<Self, PolicyError> {
-        Self::make(config, tokenizer, &Origin::Seed(seed), device, learning)
+        Self::make(config, tokenizer, &WeightOrigin::Seed(seed), device, learning)
     }
 
     fn make(
         config: ModelConfig,
         tokenizer: Tokenizer,
-        origin: &Origin<'_>,
+        origin: &WeightOrigin<'_>,
         device: DeviceChoice,
         learning: Learning,
     ) -> Result<Self, PolicyError> {
@@ -97,27 +98,27 @@ impl LanguagePolicy {
         Ok(LanguagePolicy { model, tokenizer, optimiser: Optimiser::new(OptimiserSettings::default()) })
     }
 
-    /// Its tokenizer.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Its shape.
+    /// The shape of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.model.config
     }
 
-    /// The device it runs on: `cpu` or `cuda`.
+    /// The device: `cpu` or `cuda`.
     pub fn device(&self) -> &'static str {
         if self.model.device.is_cuda() { "cuda" } else { "cpu" }
     }
 
-    /// Steps of the optimiser it has taken.
+    /// Optimiser steps taken so far.
     pub fn steps(&self) -> u64 {
         self.optimiser.steps
     }
 
-    /// Changes how weights are moved.
+    /// Replaces the optimiser's settings.
     pub fn set_optimiser(&mut self, settings: OptimiserSettings) {
         self.optimiser.settings = settings;
     }
@@ -137,8 +138,7 @@ impl LanguagePolicy {
         self.model.parameters.save(folder, dtype)
     }
 
-    /// Writes what is learned, exactly, and what the optimiser remembers, so that learning can go on as if it had never
-    /// stopped.
+    /// Writes the trained parameters without rounding and the optimiser's state, so that training resumes exactly.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -154,6 +154,16 @@ impl LanguagePolicy {
     pub fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError> {
         self.optimiser = Optimiser::load(&self.model.parameters, folder, &self.model.device)?;
         Ok(())
+    }
+
+    /// The logits after each token of a text, to compare another implementation of the same model with.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn logits(&self, tokens: &[u32]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let (rows, _) = self.model.rows_of_texts(&[tokens]);
+        let logits = self.model.logits(&self.model.hidden(&rows, None)?)?;
+        Ok(logits.to_dtype(DType::F32)?.narrow(0, 0, tokens.len())?.to_vec2()?)
     }
 
     /// The milliseconds of the parts of a step, in the median.
@@ -172,7 +182,7 @@ impl LanguagePolicy {
 }
 
 impl Policy for LanguagePolicy {
-    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+    fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
         write::write(&self.model, &self.tokenizer, requests, settings)
     }
 
@@ -185,7 +195,7 @@ impl Policy for LanguagePolicy {
     }
 }
 
-/// The device, and what is computed in there.
+/// Opens a device; returns it with the number format that it computes in.
 pub(crate) fn open(choice: DeviceChoice) -> Result<(Device, DType), PolicyError> {
     let cuda = || -> candle_core::Result<Device> {
         let device = Device::new_cuda(0)?;
@@ -196,6 +206,7 @@ pub(crate) fn open(choice: DeviceChoice) -> Result<(Device, DType), PolicyError>
     match choice {
         DeviceChoice::Cpu => Ok((Device::Cpu, DType::F32)),
         DeviceChoice::Auto if !cfg!(feature = "cuda") => Ok((Device::Cpu, DType::F32)),
+        // A GPU that cannot be opened counts as none; [`LanguagePolicy::device`] says which device was chosen.
         DeviceChoice::Auto => Ok(cuda().map_or((Device::Cpu, DType::F32), |device| (device, DType::BF16))),
         DeviceChoice::Cuda if !cfg!(feature = "cuda") => {
             let fact = "this build cannot use GPUs; build it with `--features cuda`, or use `--device cpu`";

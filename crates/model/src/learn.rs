@@ -1,7 +1,7 @@
-//! Scoring texts, and learning from them: the model forwards, plain arithmetic in the middle, the model backwards.
+//! Scoring and training: forward pass, losses in plain arithmetic, backward pass.
 
 use crate::PolicyError;
-use crate::border::{Example, Objective, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Objective, Sequence, StepReport, StepSettings};
 use crate::grammar::Mask;
 use crate::model::Model;
 use crate::ops;
@@ -231,7 +231,7 @@ impl Batch {
     }
 }
 
-/// What one token contributes.
+/// The contribution of one token to the loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Term {
     /// Its part of the loss.
@@ -249,7 +249,7 @@ pub struct Term {
 }
 
 impl Objective {
-    /// Checks that there is a figure for each token.
+    /// Checks that there is one weight, advantage and old log-probability for each token.
     ///
     /// # Errors
     /// There are more or fewer.
@@ -268,7 +268,7 @@ impl Objective {
         }
     }
 
-    /// What the token at a position contributes, given its log-probability now.
+    /// The contribution of the token at a position, given its current log-probability.
     pub fn term(&self, at: usize, logprob: f32) -> Term {
         let now = f64::from(logprob);
         let of = |values: &[f32]| f64::from(values.get(at).copied().unwrap_or(0.0));

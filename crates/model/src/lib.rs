@@ -1,15 +1,15 @@
-//! The learned writer: a language model that reads a task and writes a specification.
+//! The trainable language model: checkpoints, tokenizers, grammar, sampling for training, scoring, gradients.
 //!
-//! `task → prompt → tokens → model → text`, and back: `text → tokens → log-probabilities → gradients → checkpoint`. This is
-//! the only crate that knows tensors. What crosses its border are plain vectors ([`Policy`]): token ids, log-probabilities,
-//! weights and advantages. So another learner can stand behind the same wall.
+//! `prompt → tokens → model → text`, and back: `text → tokens → log-probabilities → gradients → checkpoint`. This is the only
+//! crate that uses tensors. Its interface ([`Policy`]) is plain vectors: token ids, log-probabilities, weights, advantages.
+//! Another learner can implement the same trait. `lemon-engine` serves a trained model to many callers.
 
+mod api;
 pub mod bench;
-mod border;
 mod config;
 mod draw;
 mod error;
-mod folder;
+mod files;
 pub mod grammar;
 mod language;
 mod learn;
@@ -18,23 +18,25 @@ mod muon;
 mod ops;
 mod optimiser;
 mod parameters;
-mod random;
+pub mod random;
 mod rows;
-pub mod serve;
+pub mod simd;
 mod spans;
 mod table;
+mod tensors;
 #[cfg(test)]
 mod tests;
 pub mod tokenizer;
 mod weights;
 mod write;
 
-pub use border::{
-    Example, Finish, Objective, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings,
+pub use api::SampleRequest as Request;
+pub use api::{
+    Example, Finish, Objective, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings,
 };
-pub use config::{Family, ModelConfig, RopeScaling};
+pub use config::{ModelConfig, ModelFamily, RopeScaling};
 pub use error::PolicyError;
-pub use folder::Packed;
+pub use files::{ModelFiles, Packed};
 pub use grammar::Grammar;
 pub use language::{DeviceChoice, LanguagePolicy, Precision};
 pub use learn::{Term, Totals};
@@ -43,4 +45,5 @@ pub use optimiser::OptimiserSettings;
 pub use parameters::{Learning, LoraSettings};
 pub use spans::owners;
 pub use table::{Context, TablePolicy};
+pub use tensors::{TensorReader, WeightOrigin};
 pub use tokenizer::Tokenizer;

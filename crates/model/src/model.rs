@@ -1,7 +1,7 @@
 //! The model: a decoder-only transformer of the Qwen2 family. Shapes stand in comments; R rows are positions of all texts of a
 //! batch together, since only attention has to know which rows belong to one text.
 
-use crate::config::{Family, ModelConfig};
+use crate::config::{ModelConfig, ModelFamily};
 use crate::ops::{self, Ops};
 use crate::parameters::{Parameters, Weight};
 use crate::rows::{Cache, Rows};
@@ -72,8 +72,10 @@ impl Model {
             };
             let bias = config.attention_bias;
             let qk_norm = match config.family {
-                Family::Qwen3 => Some((find(&at("self_attn.q_norm.weight"))?, find(&at("self_attn.k_norm.weight"))?)),
-                Family::Qwen2 | Family::Llama => None,
+                ModelFamily::Qwen3 => {
+                    Some((find(&at("self_attn.q_norm.weight"))?, find(&at("self_attn.k_norm.weight"))?))
+                }
+                ModelFamily::Qwen2 | ModelFamily::Llama => None,
             };
             layers.push(Layer {
                 input_norm: find(&at("input_layernorm.weight"))?,
@@ -81,7 +83,7 @@ impl Model {
                 k: linear("self_attn.k_proj", bias)?,
                 v: linear("self_attn.v_proj", bias)?,
                 // Llama's switch gives the output a bias too; Qwen2 never has one.
-                o: linear("self_attn.o_proj", bias && config.family != Family::Qwen2)?,
+                o: linear("self_attn.o_proj", bias && config.family != ModelFamily::Qwen2)?,
                 qk_norm,
                 post_norm: find(&at("post_attention_layernorm.weight"))?,
                 gate: linear("mlp.gate_proj", false)?,
@@ -93,7 +95,7 @@ impl Model {
             embedding: find("model.embed_tokens.weight")?,
             norm: find("model.norm.weight")?,
             head: if config.tied { None } else { Some(find("lm_head.weight")?) },
-            frequencies: frequencies(&config),
+            frequencies: config.rotary_frequencies(),
             layers,
             ops: Ops::Fused,
             parameters,
@@ -244,18 +246,4 @@ impl Model {
         };
         Ok((of(f32::cos)?, of(f32::sin)?))
     }
-}
-
-/// The rotary frequencies, stretched as Llama 3 does where the config says so.
-pub(crate) fn frequencies(config: &ModelConfig) -> Vec<f32> {
-    let half = config.head_dim / 2;
-    let plain = |at: usize| config.rope_theta.powf(-(at as f64) / half as f64);
-    let stretched = |frequency: f64| {
-        let Some(scaling) = config.rope_scaling else { return frequency };
-        let turns = scaling.original_max_position_embeddings * frequency / std::f64::consts::TAU;
-        let smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
-        let kept = smooth.clamp(0.0, 1.0);
-        frequency * (kept + (1.0 - kept) / scaling.factor)
-    };
-    (0..half).map(|at| stretched(plain(at)) as f32).collect()
 }

@@ -1,4 +1,4 @@
-//! Muon: momentum whose every direction counts alike. K. Jordan and others, "Muon: an optimizer for hidden layers in neural
+//! Muon: orthogonalised momentum. K. Jordan and others, "Muon: an optimizer for hidden layers in neural
 //! networks" (2024).
 //!
 //! A gradient of a matrix is mostly a few strong directions, and steps along it leave the weak ones behind. So the momentum is
@@ -11,13 +11,13 @@ use candle_core::{D, DType, Result, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How matrices inside of a model are moved.
+/// Settings of Muon.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MuonSettings {
-    /// How slowly the mean of gradients forgets.
+    /// Decay of the mean of gradients.
     pub momentum: f64,
-    /// What the learning rate is multiplied by: the length of a step is another than AdamW's.
+    /// Factor on the learning rate: its step length differs from AdamW's.
     pub rate: f64,
 }
 

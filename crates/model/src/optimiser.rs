@@ -1,7 +1,7 @@
-//! Gradients of several passes together, and how weights are moved along them: AdamW, and Muon for matrices where wanted.
+//! Accumulated gradients and optimiser steps: AdamW, and optionally Muon for matrices.
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::muon::{self, Matrix, MuonSettings};
 use crate::ops::{self, AdamW};
 use crate::parameters::Parameters;
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How weights are moved.
+/// Settings of the optimiser.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OptimiserSettings {
-    /// How slowly the mean of gradients forgets.
+    /// Decay of the mean of gradients.
     pub beta1: f64,
-    /// How slowly the mean of their squares forgets.
+    /// Decay of the mean of squared gradients.
     pub beta2: f64,
-    /// Keeps a division from going wrong.
+    /// Added to the denominator.
     pub epsilon: f64,
-    /// How much weights shrink by themselves; norms and biases do not.
+    /// Decoupled weight decay; norms and biases have none.
     pub weight_decay: f64,
-    /// How matrices inside of the model are moved instead.
+    /// Muon for the matrices inside the layers; `None`: AdamW for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub muon: Option<MuonSettings>,
 }
@@ -66,7 +66,7 @@ impl Gradients {
     }
 }
 
-/// AdamW and Muon with their memory.
+/// AdamW and Muon with their state.
 pub(crate) struct Optimiser {
     pub(crate) settings: OptimiserSettings,
     /// Steps taken.
@@ -133,7 +133,7 @@ impl Optimiser {
         muon.step(&matrices, learning_rate, self.settings.weight_decay, scale)
     }
 
-    /// Writes what is learned and what it remembers of it into a folder.
+    /// Writes the trained parameters and the state into a folder.
     pub(crate) fn save(&self, parameters: &Parameters, folder: &Path) -> Result<(), PolicyError> {
         let mut tensors = Vec::new();
         for (name, var) in parameters.learned() {
@@ -160,7 +160,7 @@ impl Optimiser {
         let about: About = serde_json::from_slice(&text)
             .map_err(|error| weights::malformed(&path, format!("it is not the memory of an optimiser: {error}")))?;
         let mut optimiser = Optimiser { steps: about.steps, ..Optimiser::new(about.settings) };
-        let files = WeightFiles::open(Folder::Disk(folder))?;
+        let files = WeightFiles::open(ModelFiles::Disk(folder))?;
         for (name, var) in parameters.learned() {
             let read = |name: &str| files.read(name, var.dims(), DType::F32, device);
             var.set(&read(name)?)?;

@@ -1,21 +1,20 @@
-//! The numbers a model consists of, by the names the Hugging Face hub gives them.
+//! The parameters of a model, by their names on the Hugging Face hub.
 
 use crate::PolicyError;
-use crate::config::{Family, ModelConfig};
-use crate::folder::Folder;
-use crate::random::Random;
+use crate::config::ModelConfig;
+use crate::tensors::{TensorReader, WeightOrigin, initial_tensor};
 use crate::weights::{self, WeightFiles};
 use candle_core::{DType, Device, Result, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A tensor that is learned, or one that stays as it is.
+/// A trained or a frozen tensor.
 #[derive(Clone)]
 pub(crate) enum Weight {
-    /// Learned; kept in f32 whatever the model is computed in.
+    /// Trained; stored in f32 whatever the model computes in.
     Learned(Var),
-    /// Frozen; kept in what the model is computed in.
+    /// Frozen; stored in the format that the model computes in.
     Frozen(Tensor),
 }
 
@@ -41,12 +40,12 @@ impl Weight {
     }
 }
 
-/// Adapters of low rank beside frozen matrices.
+/// Low-rank adapters beside frozen matrices (LoRA).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoraSettings {
     /// Their rank.
     pub rank: usize,
-    /// What they are scaled by, times the rank.
+    /// The scale, times the rank.
     pub alpha: f64,
 }
 
@@ -59,15 +58,15 @@ impl Default for LoraSettings {
 /// The matrices of a layer that get adapters.
 const ADAPTED: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-/// What of a model is to be learned.
+/// Which parameters are trained.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Learning {
-    /// Nothing: it only writes.
+    /// None: the model only samples and scores.
     Nothing,
-    /// Every number of it.
+    /// All.
     Everything,
-    /// Adapters beside it.
+    /// Low-rank adapters; the model itself is frozen.
     Adapters(LoraSettings),
 }
 
@@ -78,19 +77,11 @@ pub(crate) struct Parameters {
     lora: Option<LoraSettings>,
 }
 
-/// Where the values come from.
-pub(crate) enum Origin<'a> {
-    /// Drawn at random: normal, as such models begin.
-    Seed(u64),
-    /// Read from a folder.
-    Folder(Folder<'a>),
-}
-
 impl Parameters {
     /// Makes or reads all tensors of a model. With adapters, everything else is frozen.
     pub(crate) fn new(
         config: &ModelConfig,
-        origin: &Origin<'_>,
+        origin: &WeightOrigin<'_>,
         learning: Learning,
         dtype: DType,
         device: &Device,
@@ -100,23 +91,16 @@ impl Parameters {
             Learning::Everything => (false, None),
             Learning::Adapters(lora) => (true, Some(lora)),
         };
-        let files = match origin {
-            Origin::Folder(folder) => Some(WeightFiles::open(*folder)?),
-            Origin::Seed(_) => None,
-        };
+        let reader = TensorReader::open(config, origin)?;
         let mut parameters = Parameters { order: Vec::new(), by_name: HashMap::new(), lora };
-        for (name, shape) in names(config) {
+        for (name, shape) in config.tensor_shapes() {
             let kept = if frozen { dtype } else { DType::F32 };
-            let tensor = match (&files, origin) {
-                (Some(files), _) => files.read(&name, &shape, kept, device)?,
-                (None, Origin::Seed(seed)) => fresh(&name, &shape, *seed, config.layers, device)?.to_dtype(kept)?,
-                (None, Origin::Folder(_)) => continue, // A folder has files.
-            };
+            let tensor = reader.tensor(&name, &shape, kept, device)?;
             let weight = if frozen { Weight::Frozen(tensor) } else { Weight::Learned(Var::from_tensor(&tensor)?) };
             parameters.insert(name, weight);
         }
         if let Some(lora) = lora {
-            parameters.adapt(config, lora, files.as_ref(), device)?;
+            parameters.adapt(config, lora, reader.files(), device)?;
         }
         Ok(parameters)
     }
@@ -134,7 +118,8 @@ impl Parameters {
         files: Option<&WeightFiles>,
         device: &Device,
     ) -> std::result::Result<(), PolicyError> {
-        let matrices: Vec<(String, Vec<usize>)> = names(config)
+        let matrices: Vec<(String, Vec<usize>)> = config
+            .tensor_shapes()
             .into_iter()
             .filter(|(name, _)| ADAPTED.iter().any(|it| name.ends_with(&format!("{it}.weight"))))
             .collect();
@@ -146,7 +131,7 @@ impl Parameters {
                 let tensor = match files.filter(|files| files.has(&name)) {
                     Some(files) => files.read(&name, &shape, DType::F32, device)?,
                     None if part.starts_with("lora_B") => Tensor::zeros(&shape, DType::F32, device)?,
-                    None => fresh(&name, &shape, 0, config.layers, device)?,
+                    None => initial_tensor(&name, &shape, 0, config.layers, device)?,
                 };
                 self.insert(name, Weight::Learned(Var::from_tensor(&tensor)?));
             }
@@ -175,7 +160,7 @@ impl Parameters {
         })
     }
 
-    /// Writes `model.safetensors`. Adapters are written in with the matrices they belong to, so that anybody can read it.
+    /// Writes `model.safetensors`. Adapters are written in with the matrices they belong to, so that other programs can read it.
     pub(crate) fn save(&self, folder: &Path, dtype: DType) -> std::result::Result<(), PolicyError> {
         let mut tensors = Vec::new();
         for name in self.order.iter().filter(|name| !name.contains(".lora_")) {
@@ -192,58 +177,4 @@ impl Parameters {
         }
         weights::write(&folder.join("model.safetensors"), &tensors, dtype)
     }
-}
-
-/// The tensors of a model and their shapes.
-pub(crate) fn names(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
-    let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-    let mut names = vec![("model.embed_tokens.weight".to_owned(), vec![config.vocabulary, config.hidden])];
-    for layer in 0..config.layers {
-        let mut push =
-            |name: &str, shape: &[usize]| names.push((format!("model.layers.{layer}.{name}"), shape.to_vec()));
-        push("input_layernorm.weight", &[config.hidden]);
-        for (name, outs) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
-            push(&format!("self_attn.{name}.weight"), &[outs, config.hidden]);
-            if config.attention_bias {
-                push(&format!("self_attn.{name}.bias"), &[outs]);
-            }
-        }
-        push("self_attn.o_proj.weight", &[config.hidden, q]);
-        if config.attention_bias && config.family != Family::Qwen2 {
-            push("self_attn.o_proj.bias", &[config.hidden]);
-        }
-        if config.family == Family::Qwen3 {
-            push("self_attn.q_norm.weight", &[config.head_dim]);
-            push("self_attn.k_norm.weight", &[config.head_dim]);
-        }
-        push("post_attention_layernorm.weight", &[config.hidden]);
-        push("mlp.gate_proj.weight", &[config.intermediate, config.hidden]);
-        push("mlp.up_proj.weight", &[config.intermediate, config.hidden]);
-        push("mlp.down_proj.weight", &[config.hidden, config.intermediate]);
-    }
-    names.push(("model.norm.weight".to_owned(), vec![config.hidden]));
-    if !config.tied {
-        names.push(("lm_head.weight".to_owned(), vec![config.vocabulary, config.hidden]));
-    }
-    names
-}
-
-/// A tensor as such models begin: norms one, biases zero, matrices normal with a spread of 0.02, those that write into the
-/// residual stream narrower by the root of twice the layers.
-pub(crate) fn fresh(name: &str, shape: &[usize], seed: u64, layers: usize, device: &Device) -> Result<Tensor> {
-    if name.ends_with("norm.weight") {
-        return Tensor::ones(shape, DType::F32, device);
-    }
-    if name.ends_with(".bias") {
-        return Tensor::zeros(shape, DType::F32, device);
-    }
-    let narrow = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
-    let spread = match shape {
-        // An adapter's first matrix has to keep what it reads.
-        [_, ins] if name.ends_with("lora_A.weight") => 1.0 / (*ins as f32).sqrt(),
-        _ if narrow => 0.02 / (2.0 * layers as f32).sqrt(),
-        _ => 0.02,
-    };
-    let values = Random::named(seed, name).normals(shape.iter().product(), spread);
-    Tensor::from_vec(values, shape, device)
 }

@@ -57,7 +57,7 @@ impl Rows {
                 starts[*text] = rows.tokens.len(); // A number of `texts`.
                 rows.push_text(texts[*text]);
             }
-            // Rows that fill a window see themselves alone; nobody reads them.
+            // Padding rows see themselves alone; their results are not used.
             for row in rows.tokens.len()..(number + 1) * longest {
                 rows.push(0, 0, row..row + 1, None);
             }

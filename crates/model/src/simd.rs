@@ -1,18 +1,12 @@
-//! What the CPU sides of the operations share: how work is cut, and sums and exponentials that compilers turn into vector
-//! instructions.
+//! Sums, maxima and exponentials over slices, written so that compilers turn them into vector instructions. The order of
+//! addition is fixed: every processor gives the same bits.
 
 /// Accumulators of a sum: wide enough for the widest vectors, and part of the result, since they fix the order of addition.
 const LANES: usize = 16;
 
-/// How many rows of this width make a piece of work worth handing to another thread. Fewer stay on the calling thread.
-pub(super) fn rows_per_piece(width: usize) -> usize {
-    const ELEMENTS: usize = 8_192;
-    (ELEMENTS / width.max(1)).max(1)
-}
-
 /// The sum of `term(a)`.
 #[inline(always)]
-pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+pub fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [0f32; LANES];
     for chunk in chunks {
@@ -28,7 +22,7 @@ pub(super) fn sum(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 
 /// The sum of `term(a, b)`. The slices have the same length.
 #[inline(always)]
-pub(super) fn sum2(first: &[f32], second: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+pub(crate) fn sum2(first: &[f32], second: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
     let (chunks, rest) = first.as_chunks::<LANES>();
     let (chunks_b, rest_b) = second.as_chunks::<LANES>();
     let mut lanes = [0f32; LANES];
@@ -45,7 +39,7 @@ pub(super) fn sum2(first: &[f32], second: &[f32], term: impl Fn(f32, f32) -> f32
 
 /// The largest value; NaN is passed over (the sum that follows a maximum shows it), negative infinity if there is none.
 #[inline(always)]
-pub(super) fn largest(values: &[f32]) -> f32 {
+pub fn largest(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
@@ -58,13 +52,13 @@ pub(super) fn largest(values: &[f32]) -> f32 {
 
 /// `f32::max` compiles to more than one instruction, because it treats NaN on either side alike.
 #[inline(always)]
-pub(super) fn greater(a: f32, most: f32) -> f32 {
+pub(crate) fn greater(a: f32, most: f32) -> f32 {
     if a > most { a } else { most }
 }
 
 /// Adds up the accumulators, halves onto halves.
 #[inline(always)]
-pub(super) fn total<const N: usize>(mut lanes: [f32; N]) -> f32 {
+pub(crate) fn total<const N: usize>(mut lanes: [f32; N]) -> f32 {
     let mut width = N;
     while width > 1 {
         let (low, high) = lanes.split_at_mut(width / 2);
@@ -79,7 +73,7 @@ pub(super) fn total<const N: usize>(mut lanes: [f32; N]) -> f32 {
 /// The exponential, to about one unit in the last place: 0 below -87, saturated above 88, NaN for NaN. The standard
 /// library's is a call for each element, which takes two to four times as long as this in a loop.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub fn exp(x: f32) -> f32 {
     // Adding this rounds to an integer and leaves it in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts; the first has few enough digits that its product with an integer below 2^15 is exact.

@@ -1,4 +1,4 @@
-//! Which field of a text each of its tokens belongs to.
+//! Assigns the tokens of a text to its fields.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The fields are leaves: no two of them overlap. For fields within others (an agent's entry and what is in it), ask twice.
 ///
 /// A token that lies within a field belongs to it, and a field owns no token that it does not overlap. So a field whose
-/// borders are borders of tokens owns exactly its tokens. A field that is a small part of a large token owns none.
+/// boundaries are token boundaries owns exactly its tokens. A field that is a small part of a large token owns none.
 pub fn owners(ends: &[usize], fields: &[Range<usize>]) -> Vec<Option<usize>> {
     let starts = std::iter::once(0).chain(ends.iter().copied());
     starts.zip(ends).map(|(start, end)| owner(start..*end, fields)).collect()

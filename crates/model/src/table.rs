@@ -1,7 +1,7 @@
-//! A policy that is a table: logits for every context, written down. It has no tensors and its gradients are a formula, so
-//! that what stands on the wall can be tested against the truth.
+//! A tabular policy: logits for every context. It uses no tensors and its gradients have a closed form, so that tests can
+//! compare other gradients with it.
 
-use crate::border::{Example, Finish, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings};
+use crate::api::{Example, Finish, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::draw::draw;
 use crate::grammar::{Mask, Next};
 use crate::learn::Totals;
@@ -9,15 +9,15 @@ use crate::random::Random;
 use crate::{PolicyError, Tokenizer};
 use std::collections::BTreeMap;
 
-/// A table of logits by context: the last tokens, and which kind of prompt it is.
+/// A table of logits by context: the last tokens and the kind of prompt.
 #[derive(Clone)]
 pub struct TablePolicy {
     tokenizer: Tokenizer,
     /// Tokens that make a context.
     order: usize,
-    /// Kinds of prompts that are told apart, by their tokens.
+    /// The number of classes into which prompts are hashed.
     kinds: u64,
-    /// Contexts that are not here have zeros.
+    /// Contexts that are missing have zero logits.
     logits: BTreeMap<Context, Vec<f32>>,
 }
 
@@ -30,7 +30,7 @@ impl TablePolicy {
         TablePolicy { tokenizer, order, kinds: kinds.max(1), logits: BTreeMap::new() }
     }
 
-    /// The gradient of the sum of the objectives by every logit that has one: the formula, for tests of other gradients.
+    /// The exact gradient of the sum of the objectives by every logit that has one.
     ///
     /// # Errors
     /// An example makes no sense.
@@ -101,7 +101,7 @@ fn logprobs(logits: &[f32], allowed: Option<&Mask>, temperature: f32) -> Vec<f64
 }
 
 impl Policy for TablePolicy {
-    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+    fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
         requests.iter().map(|request| self.write(request, settings)).collect()
     }
 
@@ -139,7 +139,7 @@ impl Policy for TablePolicy {
 }
 
 impl TablePolicy {
-    fn write(&self, request: &Request, settings: &SampleSettings) -> Result<Sample, PolicyError> {
+    fn write(&self, request: &SampleRequest, settings: &SampleSettings) -> Result<Sample, PolicyError> {
         let mut random = Random::new(request.seed);
         let mut walk = request.grammar.as_ref().map(|grammar| grammar.walk());
         let mut sample = Sample {

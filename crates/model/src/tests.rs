@@ -1,18 +1,21 @@
 //! The model against what others computed, and against itself: alone, in batches, with a cache, and learning.
 
+mod checkpoints;
+
 use crate::config::ModelConfig;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::language::{DeviceChoice, LanguagePolicy, Precision};
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::optimiser::Gradients;
-use crate::parameters::{Learning, Origin, Parameters, names};
+use crate::parameters::{Learning, Parameters};
 use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
+use crate::tensors::WeightOrigin;
 use crate::weights::WeightFiles;
 use crate::{
-    Example, Finish, LoraSettings, Objective, Policy, PolicyError, Request, SampleSettings, Sequence, StepSettings,
-    Tokenizer,
+    Example, Finish, LoraSettings, Objective, Policy, PolicyError, SampleRequest, SampleSettings, Sequence,
+    StepSettings, Tokenizer,
 };
 use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
@@ -45,8 +48,9 @@ fn fixtures() -> Vec<Fixture> {
 fn folder_of(fixture: &Fixture) -> (tempfile::TempDir, ModelConfig) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config.json"), fixture.config.to_string()).unwrap();
-    let config = ModelConfig::load(Folder::Disk(folder.path())).unwrap();
-    let tensors: Vec<(String, Tensor)> = names(&config)
+    let config = ModelConfig::load(ModelFiles::Disk(folder.path())).unwrap();
+    let tensors: Vec<(String, Tensor)> = config
+        .tensor_shapes()
         .into_iter()
         .map(|(name, shape)| {
             let mut random = Random::named(fixture.seed, &name);
@@ -64,7 +68,7 @@ fn folder_of(fixture: &Fixture) -> (tempfile::TempDir, ModelConfig) {
 
 fn model_of(fixture: &Fixture, ops: Ops) -> Model {
     let (folder, config) = folder_of(fixture);
-    let origin = Origin::Folder(Folder::Disk(folder.path()));
+    let origin = WeightOrigin::Files(ModelFiles::Disk(folder.path()));
     let parameters = Parameters::new(&config, &origin, Learning::Everything, DType::F32, &Device::Cpu).unwrap();
     let mut model = Model::new(config, parameters, Device::Cpu, DType::F32).unwrap();
     model.ops = ops;
@@ -192,15 +196,15 @@ fn small(seed: u64) -> LanguagePolicy {
     LanguagePolicy::fresh(config, tokenizer, seed, DeviceChoice::Cpu, Learning::Everything).unwrap()
 }
 
-fn request(seed: u64, prompt: &str) -> Request {
-    Request { prompt: tokenizer().encode_plain(prompt), grammar: None, seed }
+fn request(seed: u64, prompt: &str) -> SampleRequest {
+    SampleRequest { prompt: tokenizer().encode_plain(prompt), grammar: None, seed }
 }
 
 #[test]
 fn a_seed_gives_the_same_text_whatever_is_beside_it() {
     let policy = small(3);
     let settings = SampleSettings { most_tokens: 40, ..SampleSettings::default() };
-    let many: Vec<Request> =
+    let many: Vec<SampleRequest> =
         (0..70).map(|seed| request(seed, &"A task of some length. "[..3 + seed as usize % 20])).collect();
     let together = policy.sample(&many, &settings).unwrap();
     for number in [0, 7, 63, 64, 69] {
@@ -221,7 +225,7 @@ fn what_was_sampled_is_scored_the_same_to_the_last_bit() {
     let policy = small(4);
     for temperature in [0.7, 1.0, 1.5] {
         let settings = SampleSettings { most_tokens: 30, temperature, ..SampleSettings::default() };
-        let requests: Vec<Request> = (0..9).map(|seed| request(seed, "Say something")).collect();
+        let requests: Vec<SampleRequest> = (0..9).map(|seed| request(seed, "Say something")).collect();
         let samples = policy.sample(&requests, &settings).unwrap();
         let sequence = |at: usize| Sequence {
             prompt: requests[at].prompt.clone(),
@@ -318,7 +322,7 @@ fn micro_batches_add_up_to_the_batch() {
 #[test]
 fn the_ratio_is_one_before_the_first_update() {
     let mut policy = small(8);
-    let requests: Vec<Request> = (0..6).map(|seed| request(seed, "Write")).collect();
+    let requests: Vec<SampleRequest> = (0..6).map(|seed| request(seed, "Write")).collect();
     let samples = policy.sample(&requests, &SampleSettings { most_tokens: 20, ..SampleSettings::default() }).unwrap();
     let example = |at: usize| {
         let sample = &samples[at];
@@ -369,7 +373,7 @@ fn requests_that_make_no_sense_are_refused() {
     }
     let mut policy = small(10);
     let settings = SampleSettings::default();
-    let empty = Request { prompt: Vec::new(), grammar: None, seed: 0 };
+    let empty = SampleRequest { prompt: Vec::new(), grammar: None, seed: 0 };
     check(policy.sample(&[empty], &settings), "a prompt has to have at least one token");
     let fact = "the prompt has 200 tokens, the model reads 128 in all: shorten the task";
     check(policy.sample(&[request(0, &"x".repeat(200))], &settings), fact);
@@ -380,148 +384,4 @@ fn requests_that_make_no_sense_are_refused() {
     let mut short = likelihood("one", "eins");
     short.objective = Objective::Likelihood { weights: vec![1.0] };
     check(policy.update(&[short], &STEP), "1 figures for 5 tokens");
-}
-
-#[test]
-fn a_model_that_was_saved_is_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut policy = small(11);
-    for _ in 0..3 {
-        policy.update(&lesson(), &STEP).unwrap();
-    }
-    policy.save(folder.path(), Precision::F32).unwrap();
-    policy.save_state(&folder.path().join("state")).unwrap();
-    let mut again = LanguagePolicy::load(folder.path(), DeviceChoice::Cpu, Learning::Everything).unwrap();
-    again.load_state(&folder.path().join("state")).unwrap();
-    assert_eq!((again.config(), again.steps()), (policy.config(), 3));
-    // Learning goes on to the same bits.
-    for _ in 0..3 {
-        assert_eq!(policy.update(&lesson(), &STEP).unwrap(), again.update(&lesson(), &STEP).unwrap());
-    }
-    policy.save(folder.path(), Precision::Bf16).unwrap();
-    let half = LanguagePolicy::load(folder.path(), DeviceChoice::Cpu, Learning::Nothing).unwrap();
-    let sequence = lesson()[0].sequence.clone();
-    let (a, b) = (policy.score(std::slice::from_ref(&sequence), 1.0).unwrap(), half.score(&[sequence], 1.0).unwrap());
-    for (a, b) in a.concat().iter().zip(b.concat()) {
-        assert!((a - b).abs() < 0.1, "{a} {b}");
-    }
-}
-
-#[test]
-fn a_model_in_shards_is_the_same() {
-    let fixture = fixtures().remove(0);
-    let (folder, config) = folder_of(&fixture);
-    let read = |folder: &Path| {
-        let files = WeightFiles::open(Folder::Disk(folder)).unwrap();
-        let value = |(name, shape): (String, Vec<usize>)| {
-            let tensor = files.read(&name, &shape, DType::F32, &Device::Cpu).unwrap();
-            (name, tensor)
-        };
-        names(&config).into_iter().map(value).collect::<Vec<(String, Tensor)>>()
-    };
-    let whole = read(folder.path());
-    std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
-    let mut map = serde_json::Map::new();
-    for (number, tensors) in whole.chunks(whole.len().div_ceil(3)).enumerate() {
-        let shard = format!("model-{number:05}-of-00003.safetensors");
-        crate::weights::write(&folder.path().join(&shard), tensors, DType::F32).unwrap();
-        map.extend(tensors.iter().map(|(name, _)| (name.clone(), shard.clone().into())));
-    }
-    let index = |map: &serde_json::Map<String, serde_json::Value>| {
-        let text = serde_json::json!({"metadata": {"total_size": 1}, "weight_map": map}).to_string();
-        std::fs::write(folder.path().join("model.safetensors.index.json"), text).unwrap();
-    };
-    index(&map);
-    for ((name, a), (_, b)) in whole.iter().zip(read(folder.path())) {
-        let values = |it: &Tensor| it.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        assert_eq!(values(a), values(&b), "{name}");
-    }
-    // A name that leads out of the folder, and a shard that is not there.
-    for (shard, fact) in
-        [("../x.safetensors", "is not the name of a shard"), ("gone.safetensors", "gone.safetensors: ")]
-    {
-        map.insert("model.norm.weight".to_owned(), shard.into());
-        index(&map);
-        let error = WeightFiles::open(Folder::Disk(folder.path())).err().unwrap().to_string();
-        assert!(error.contains(fact), "{error}");
-    }
-}
-
-#[test]
-fn adapters_begin_as_nothing_and_learn() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut base = small(12);
-    for _ in 0..100 {
-        base.update(&lesson(), &STEP).unwrap();
-    }
-    base.save(folder.path(), Precision::F32).unwrap();
-    let learning = Learning::Adapters(LoraSettings { rank: 4, alpha: 8.0 });
-    let mut adapted = LanguagePolicy::load(folder.path(), DeviceChoice::Cpu, learning).unwrap();
-    let other: Vec<Example> =
-        [("one", "uno"), ("two", "dos"), ("three", "tres")].map(|(a, b)| likelihood(a, b)).to_vec();
-    let sequences: Vec<Sequence> = other.iter().map(|it| it.sequence.clone()).collect();
-    assert_eq!(base.score(&sequences, 1.0).unwrap(), adapted.score(&sequences, 1.0).unwrap());
-    let step = StepSettings { learning_rate: 1e-2, ..STEP };
-    let first = adapted.update(&other, &step).unwrap();
-    for _ in 0..100 {
-        adapted.update(&other, &step).unwrap();
-    }
-    let last = adapted.update(&other, &step).unwrap();
-    assert!(last.loss < first.loss / 4.0, "{first:?} {last:?}");
-    // What is saved has the adapters in it.
-    adapted.save(folder.path(), Precision::F32).unwrap();
-    let merged = LanguagePolicy::load(folder.path(), DeviceChoice::Cpu, Learning::Nothing).unwrap();
-    let (a, b) = (adapted.score(&sequences, 1.0).unwrap(), merged.score(&sequences, 1.0).unwrap());
-    for (a, b) in a.concat().iter().zip(b.concat()) {
-        assert!((a - b).abs() < 1e-3, "{a} {b}");
-    }
-}
-
-#[test]
-fn damaged_checkpoints_say_what_is_wrong() {
-    fn check(damage: impl FnOnce(&Path), expected: &str) {
-        let folder = tempfile::tempdir().unwrap();
-        small(13).save(folder.path(), Precision::F32).unwrap();
-        damage(folder.path());
-        let error =
-            LanguagePolicy::load(folder.path(), DeviceChoice::Cpu, Learning::Nothing).err().unwrap().to_string();
-        let error = error.replace(&folder.path().display().to_string(), "MODEL");
-        assert!(error.contains(expected), "{error}");
-    }
-    let cut = |name: &'static str, keep: usize| {
-        move |folder: &Path| {
-            let bytes = std::fs::read(folder.join(name)).unwrap();
-            std::fs::write(folder.join(name), &bytes[..keep]).unwrap();
-        }
-    };
-    let edit = |from: &'static str, to: &'static str| {
-        move |folder: &Path| {
-            let path = folder.join("config.json");
-            let text = std::fs::read_to_string(&path).unwrap();
-            assert!(text.contains(from), "{text}");
-            std::fs::write(path, text.replace(from, to)).unwrap();
-        }
-    };
-    check(cut("model.safetensors", 5), "MODEL/model.safetensors: it has 5 bytes and is cut short before its header");
-    check(cut("model.safetensors", 100), "the whole file has 100: it is cut short or no safetensors file");
-    check(cut("model.safetensors", 9_000), "bytes, the file has 9000: it is cut short or damaged");
-    check(cut("config.json", 40), "MODEL/config.json: it is not JSON");
-    check(|folder| std::fs::remove_file(folder.join("config.json")).unwrap(), "MODEL/config.json: ");
-    check(|folder| std::fs::remove_file(folder.join("model.safetensors")).unwrap(), "MODEL/model.safetensors: ");
-    check(
-        edit("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"),
-        "there is no tensor `model.layers.2.input_layernorm.weight`",
-    );
-    check(
-        edit("\"intermediate_size\": 96", "\"intermediate_size\": 97"),
-        "the tensor `model.layers.0.mlp.gate_proj.weight` has the shape [96, 32], the config says [97, 32]",
-    );
-    check(edit("\"qwen2\"", "\"gpt2\""), "`model_type` is `gpt2`; qwen2, qwen3 and llama can be read");
-    check(edit("\"silu\"", "\"gelu\""), "`hidden_act` is `gelu`; silu can be computed");
-    check(
-        edit("\"num_attention_heads\": 1", "\"num_attention_heads\": -1"),
-        "`num_attention_heads` is -1; a whole number from 1 to",
-    );
-    check(edit("\"hidden_size\": 32", "\"hidden_size\": 1e99"), "`hidden_size` is 1e+99; a whole number from 1 to");
-    check(edit("\"vocab_size\": 260", "\"vocab_size\": 26"), "the tokenizer has 257 tokens, the model 26");
 }

@@ -1,4 +1,4 @@
-//! From text to tokens and back, exactly: every token knows its bytes, and no untrusted text becomes a special token.
+//! Text to tokens and back, exactly: every token has known bytes, and untrusted text never becomes a special token.
 
 mod bytes;
 mod files;
@@ -8,7 +8,7 @@ mod template;
 mod train;
 
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use crate::grammar::Vocabulary;
 use bytes::Spelling;
 use files::Files;
@@ -28,19 +28,19 @@ pub struct Tokenizer {
 /// A turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author of a message.
     pub role: Role,
-    /// What is said. It is untrusted: whatever it holds, no special token comes of it.
+    /// The text. It is untrusted and never becomes a special token.
     pub content: String,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The one who sets the rules.
+    /// The system prompt.
     System,
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -58,9 +58,9 @@ impl Role {
 }
 
 struct Inner {
-    /// With its added tokens: for text of ours.
+    /// With its added tokens: for trusted text.
     trusting: Whole,
-    /// Without them: for everybody else's.
+    /// Without them: for untrusted text.
     plain: Arc<Plain>,
     ends: Vec<u32>,
     pad: u32,
@@ -83,11 +83,14 @@ impl Tokenizer {
     /// # Errors
     /// A file that cannot be read or is malformed; a vocabulary whose tokens are not made of bytes.
     pub fn load(folder: &Path) -> Result<Tokenizer, PolicyError> {
-        Tokenizer::read(Folder::Disk(folder))
+        Tokenizer::read(ModelFiles::Disk(folder))
     }
 
-    /// The same from wherever the files are.
-    pub(crate) fn read(folder: Folder<'_>) -> Result<Tokenizer, PolicyError> {
+    /// As [`Self::load`], from a folder or from the program.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn read(folder: ModelFiles<'_>) -> Result<Tokenizer, PolicyError> {
         let path = folder.path(files::TOKENIZER);
         let text = folder.need(files::TOKENIZER)?;
         guard::check(&text).map_err(|fact| files::malformed(&path, fact))?;
@@ -95,7 +98,7 @@ impl Tokenizer {
         let made = guard::on_own_stack(|| {
             let whole = Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?;
             let tokenizer = Tokenizer::new(whole, files, &path)?;
-            // A fault that the first words of a user would bring out is found before anybody waits.
+            // A tokenizer that fails on ordinary text is refused here and not at the first request.
             PROBES
                 .into_iter()
                 .try_for_each(|text| tokenizer.probe(text))
@@ -117,7 +120,8 @@ impl Tokenizer {
     ) -> Result<Tokenizer, PolicyError> {
         let end = *specials.first().ok_or_else(|| PolicyError::Request("no token ends the texts".to_owned()))?;
         let whole = train::train(texts, vocabulary, specials)?;
-        let end_id = whole.token_to_id(end).unwrap_or_default();
+        let missing = || PolicyError::Request(format!("the vocabulary has no token `{end}` to end texts with"));
+        let end_id = whole.token_to_id(end).ok_or_else(missing)?;
         Tokenizer::new(whole, Files::made(end, end_id), Path::new(files::TOKENIZER))
     }
 
@@ -142,7 +146,7 @@ impl Tokenizer {
                 whole: without_added(&trusting).map_err(|e| files::malformed(path, e))?,
                 spelling,
             }),
-            pad: pad.or(ends.first().copied()).unwrap_or_default(),
+            pad: pad.or(ends.first().copied()).unwrap_or_default(), // `Files::ends` returns at least one token.
             ends,
             template: files.template()?,
             trusting,
@@ -172,13 +176,13 @@ impl Tokenizer {
         encoded.map_err(|fact| format!("it cannot encode {text:?}: {fact}"))
     }
 
-    /// The tokens of a text of ours, in which special tokens may be written out. None is added. A text that the vocabulary's
-    /// own rules fail on is spelled byte by byte.
+    /// The tokens of a trusted text, in which special tokens may be written out. None is added. Text on which the vocabulary's
+    /// own rules fail is spelled byte by byte.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         encode(&self.inner.trusting, text).unwrap_or_else(|_| self.encode_plain(text))
     }
 
-    /// The tokens of anybody's text: never a special or other added one, whatever the text holds.
+    /// The tokens of an untrusted text: never a special or other added one.
     pub fn encode_plain(&self, text: &str) -> Vec<u32> {
         self.inner.plain.encode(text)
     }
@@ -201,7 +205,7 @@ impl Tokenizer {
 
     /// The token that ends a text.
     pub fn end(&self) -> u32 {
-        // There is at least one: `Files::ends` says so.
+        // Never the default: `Files::ends` returns at least one token.
         self.inner.ends.first().copied().unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! Weights on disk: `model.safetensors`, whole or in shards, as on the Hugging Face hub.
 
 use crate::PolicyError;
-use crate::folder::{Folder, Parts};
+use crate::files::{ModelFiles, Parts};
 use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::{Dtype, Metadata, TensorView};
 use serde::Deserialize;
@@ -37,7 +37,7 @@ struct Index {
 
 impl WeightFiles {
     /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` names.
-    pub(crate) fn open(folder: Folder<'_>) -> Result<Self, PolicyError> {
+    pub(crate) fn open(folder: ModelFiles<'_>) -> Result<Self, PolicyError> {
         let mut names = vec![WHOLE.to_owned()];
         if let Some(text) = folder.read(INDEX)? {
             let index = folder.path(INDEX);
@@ -85,14 +85,12 @@ impl WeightFiles {
 impl WeightFile {
     fn open(parts: Parts) -> Result<Self, PolicyError> {
         let size = parts.size;
-        let length: [u8; 8] = match parts.read(0, 8).ok().and_then(|bytes| bytes.try_into().ok()) {
-            Some(length) => length,
-            None => {
-                let fact = format!("it has {size} bytes and is cut short before its header");
-                return Err(malformed(&parts.path, fact));
-            }
+        let start = if size < 8 { Vec::new() } else { parts.read(0, 8)? };
+        let Some(length) = start.first_chunk::<8>() else {
+            let fact = format!("it has {size} bytes and is cut short before its header");
+            return Err(malformed(&parts.path, fact));
         };
-        let length = u64::from_le_bytes(length);
+        let length = u64::from_le_bytes(*length);
         if length > MOST_HEADER_BYTES || length + 8 > size {
             let fact = format!(
                 "its header should have {length} bytes, the whole file has {size}: it is cut short or no safetensors file"
@@ -160,7 +158,8 @@ pub(crate) fn write(path: &Path, tensors: &[(String, Tensor)], dtype: DType) -> 
 /// Puts a file in place, whole or not at all: a reader sees the old one or the new one.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), PolicyError> {
     let at = |source| PolicyError::File { path: path.to_owned(), source };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
+    let none = || malformed(path, "it is not the path of a file".to_owned());
+    let mut name = path.file_name().ok_or_else(none)?.to_owned();
     name.push(".part");
     let part = path.with_file_name(name);
     let mut file = File::create(&part).map_err(at)?;

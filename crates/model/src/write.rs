@@ -1,6 +1,6 @@
-//! Writing texts: many at once, each with a grammar, a seed and a place in the cache of its own.
+//! Samples texts for training: many at once, each with its own grammar, seed and place in the cache.
 
-use crate::border::{Finish, Request, Sample, SampleSettings};
+use crate::api::{Finish, Sample, SampleRequest, SampleSettings};
 use crate::draw::draw;
 use crate::grammar::{Mask, Next, Walk};
 use crate::model::Model;
@@ -20,7 +20,7 @@ const CACHE_BYTES: usize = 2 << 30;
 pub(crate) fn write(
     model: &Model,
     tokenizer: &Tokenizer,
-    requests: &[Request],
+    requests: &[SampleRequest],
     settings: &SampleSettings,
 ) -> Result<Vec<Sample>, PolicyError> {
     let longest = requests.iter().map(|request| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
@@ -35,7 +35,7 @@ pub(crate) fn write(
     let places = width.min(requests.len());
     let mut cache =
         Cache::new(config.layers, config.kv_heads, config.head_dim, places, length, model.dtype, &model.device)?;
-    let mut waiting: VecDeque<(usize, &Request)> = requests.iter().enumerate().collect();
+    let mut waiting: VecDeque<(usize, &SampleRequest)> = requests.iter().enumerate().collect();
     let mut writing: Vec<Option<Writing<'_>>> = (0..places).map(|_| None).collect();
     let mut written: Vec<Option<Sample>> = requests.iter().map(|_| None).collect();
     loop {
@@ -65,6 +65,7 @@ pub(crate) fn write(
             }
         }
     }
+    // Nothing is dropped: the loop ends when no request waits and no place is taken.
     Ok(written.into_iter().flatten().collect())
 }
 
@@ -161,7 +162,7 @@ struct Writing<'r> {
 impl<'r> Writing<'r> {
     fn new(
         number: usize,
-        request: &'r Request,
+        request: &'r SampleRequest,
         tokenizer: &'r Tokenizer,
         length: usize,
         most: usize,

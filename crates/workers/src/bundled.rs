@@ -3,8 +3,8 @@
 use crate::config::Capacity;
 use crate::fault::Fault;
 use crate::models::{CONFIG, Cached};
+use lemon_engine::EngineSettings;
 use lemon_local::LocalModel;
-use lemon_model::serve::EngineSettings;
 use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
 

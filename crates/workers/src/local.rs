@@ -1,6 +1,6 @@
 //! Workers in this process: language models that need no endpoint, network or key.
 //!
-//! `Request → prompt of the model's own form → engine → Reply`. Everything hard is `policy::serve`'s; here a conversation
+//! `Request → prompt of the model's own form → engine → Reply`. Everything hard is `lemon_engine`'s; here a conversation
 //! becomes tokens, levels find their engines, and what can go wrong becomes what the executor knows.
 
 mod calibration;
@@ -13,7 +13,7 @@ pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
-use lemon_model::serve::{self, Finish, ServeError, Tell};
+use lemon_engine::{Completion, CompletionRequest, EngineError, FinishReason, OnText};
 use lemon_model::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;
@@ -33,7 +33,7 @@ pub struct Local {
 /// Replies that chance had no part in, and the tokens of all of them and of their prompts.
 #[derive(Default)]
 struct Said {
-    replies: HashMap<Asked, serve::Reply>,
+    replies: HashMap<Asked, Completion>,
     tokens: usize,
 }
 
@@ -50,11 +50,11 @@ impl Local {
     }
 
     /// What was said to this before.
-    fn said(&self, asked: &Asked) -> Option<serve::Reply> {
+    fn said(&self, asked: &Asked) -> Option<Completion> {
         lock(&self.said).replies.get(asked).cloned()
     }
 
-    fn keep(&self, asked: Asked, reply: serve::Reply) {
+    fn keep(&self, asked: Asked, reply: Completion) {
         let tokens = asked.1.len() + reply.tokens.len();
         let mut said = lock(&self.said);
         if said.tokens + tokens > MOST_KEPT {
@@ -78,7 +78,7 @@ impl Worker for Local {
             let message = format!("no model serves `{}`", request.capacity);
             return Err(AskError::free(FailureKind::Refused, message));
         };
-        let asked = serve::Request {
+        let asked = CompletionRequest {
             prompt: prompt(level, request)?,
             max_tokens: most_tokens(request),
             temperature: temperature(level, request),
@@ -92,8 +92,8 @@ impl Worker for Local {
             request.progress.iter().for_each(|progress| progress.tell(&reply.text));
             return usable(reply, request, level);
         }
-        let tell = request.progress.clone().map(|progress| -> Tell { Box::new(move |piece| progress.tell(piece)) });
-        let ticket = level.engine.try_submit_told(asked, tell).map_err(|error| failure(&level.name, &error))?;
+        let tell = request.progress.clone().map(|progress| -> OnText { Box::new(move |piece| progress.tell(piece)) });
+        let ticket = level.engine.try_submit_streaming(asked, tell).map_err(|error| failure(&level.name, &error))?;
         let reply = ticket.await.map_err(|error| failure(&level.name, &error))?;
         if let Some(key) = key {
             self.keep(key, reply.clone());
@@ -169,7 +169,7 @@ fn message(message: &ChatMessage) -> Message {
 }
 
 /// A reply that says something, as the executor wants it.
-fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
+fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Reply, AskError> {
     let usage =
         Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
     let likelihood = reply.confidence();
@@ -180,7 +180,7 @@ fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<
         }
         _ => likelihood,
     });
-    let truncated = reply.finish == Finish::Length;
+    let truncated = reply.finish == FinishReason::Length;
     if reply.text.trim().is_empty() {
         let (kind, message) = match truncated {
             true => (
@@ -195,14 +195,14 @@ fn usable(reply: serve::Reply, request: &Request, level: &LocalModel) -> Result<
     Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated })
 }
 
-fn failure(name: &str, error: &ServeError) -> AskError {
+fn failure(name: &str, error: &EngineError) -> AskError {
     let message = format!("{name}: {error}");
     match error {
-        ServeError::QueueFull { .. } => {
+        EngineError::QueueFull { .. } => {
             AskError { retry_after: Some(Duration::from_secs(1)), ..AskError::free(FailureKind::RateLimited, message) }
         }
-        ServeError::PromptTooLong { .. } | ServeError::Request(_) => AskError::free(FailureKind::Refused, message),
+        EngineError::PromptTooLong { .. } | EngineError::Request(_) => AskError::free(FailureKind::Refused, message),
         // Nothing is charged for what is computed here, but a model was at work.
-        ServeError::NotNumbers | ServeError::Closed => AskError::unknown_cost(FailureKind::Refused, message),
+        EngineError::NotNumbers | EngineError::Closed => AskError::unknown_cost(FailureKind::Refused, message),
     }
 }

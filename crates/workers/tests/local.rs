@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
+use lemon_engine::{Engine, EngineSettings, ThreadPool};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
-use lemon_model::serve::{Crew, Engine, EngineSettings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn config() -> ModelConfig {
 }
 
 fn settings() -> EngineSettings {
-    EngineSettings { crew: Arc::new(Crew::new(1)), cache_tokens: 1_024, width: 2, ..EngineSettings::default() }
+    EngineSettings { threads: Arc::new(ThreadPool::new(1)), cache_tokens: 1_024, width: 2, ..EngineSettings::default() }
 }
 
 fn model(settings: EngineSettings) -> LocalModel {

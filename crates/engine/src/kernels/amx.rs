@@ -1,9 +1,9 @@
-//! Sixteen rows and a group of a panel in one instruction, where the processor has matrix tiles (Intel's AMX).
+//! Int8 products with Intel AMX tiles: one instruction multiplies sixteen rows with a group of a panel.
 //!
-//! A group of a panel lies in memory as such a tile wants it, and so do sixteen rounded rows. The sums are whole numbers, and
-//! groups are added as in `int8.rs`: the bits are the same.
+//! A group of a panel and sixteen quantised rows lie in memory in the layout that tiles are loaded from. The sums are exact
+//! integers, and groups are added as in `int8.rs`: the bits are the same.
 
-// Tiles are registers that only assembly reaches: the compiler's own functions for them are not stable yet.
+// Only assembly reaches the tile registers: the intrinsics for them are not stable yet.
 #![allow(unsafe_code)]
 
 use super::int8::Bytes;
@@ -11,10 +11,10 @@ use super::panels::{Floats, LANES, Rounded};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// The tiles of this thread, ready to multiply until it is dropped.
+/// The tile registers of this thread, configured until this value is dropped.
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
 pub(super) struct Tiles {
-    /// They are this thread's: it can be neither sent nor shared.
+    /// The registers belong to one thread: the value can be neither sent nor shared.
     _here: PhantomData<*const ()>,
 }
 
@@ -26,10 +26,10 @@ mod linux {
     use std::mem::MaybeUninit;
     use std::sync::OnceLock;
 
-    /// Rows that are multiplied at a time; fewer are left to others.
+    /// Rows of a tile; products of fewer rows use the other kernels.
     const ROWS: usize = 16;
 
-    /// What tiles look like: each of the eight has sixteen rows of 64 bytes.
+    /// The tile configuration: each of the eight tiles has sixteen rows of 64 bytes.
     #[repr(C, align(64))]
     struct Shape {
         palette: u8,
@@ -49,7 +49,7 @@ mod linux {
         Shape { palette: 1, first_row: 0, reserved: [0; 14], bytes, rows }
     };
 
-    /// Groups at a time: so many tiles keep their sums apart, and need not wait for each other.
+    /// Groups at a time: their sums are in separate tiles and do not wait for each other.
     const GROUPS: usize = 4;
 
     /// The sums of sixteen rows with one group of a panel.
@@ -58,7 +58,7 @@ mod linux {
     struct Sums([[i32; LANES]; ROWS]);
 
     impl Tiles {
-        /// `None` where there are none, or too few rows for them.
+        /// Configures the tiles; `None` if the processor has none or there are too few rows.
         pub(in super::super) fn take(rows: usize) -> Option<Tiles> {
             static ALLOWED: OnceLock<bool> = OnceLock::new();
             (rows >= ROWS && *ALLOWED.get_or_init(ask)).then(|| {
@@ -81,12 +81,12 @@ mod linux {
                 let part = panel * groups..(panel + 1) * groups;
                 let (lines, factors) = (&lines[part.start * LANES..part.end * LANES], &factors[part]);
                 for new in (0..rows).step_by(ROWS) {
-                    // The last sixteen may begin before those that are left, whose products are known then.
+                    // The last sixteen rows may overlap the tile before; products that are known are not put again.
                     let first = new.min(rows - ROWS);
                     let x = x.rows(first..first + ROWS, groups);
                     for start in (0..groups).step_by(GROUPS) {
                         let some = start..(start + GROUPS).min(groups);
-                        // SAFETY: there are tiles, and who has tiles has AVX-512, as `ask` asked.
+                        // SAFETY: `ask` has checked for tiles and AVX-512.
                         unsafe {
                             sum(lines, x, some.clone(), &mut sums);
                             add(factors, x, some, &sums, &mut products);
@@ -100,7 +100,7 @@ mod linux {
 
     impl Drop for Tiles {
         fn drop(&mut self) {
-            // SAFETY: there are tiles. Their state is given up, so that the system need not keep it.
+            // SAFETY: there are tiles. Releasing their state spares the system from saving it.
             unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
         }
     }

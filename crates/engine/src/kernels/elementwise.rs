@@ -1,13 +1,13 @@
-//! Loops over plain slices, compiled once for each width of registers; which one runs is decided by the processor. They
-//! multiply and add apart, never fused, so that all widths give the same bits.
+//! Loops over plain slices, compiled once for each register width; the processor's features decide at run time which one
+//! runs. They multiply and add separately, never fused, so that all widths give the same bits.
 
-use super::parallel;
+use lemon_model::simd;
 
 /// Defines a function whose body is compiled for AVX-512, for AVX2 and for any processor.
-macro_rules! widest {
+macro_rules! multiversion {
     ($(#[$about:meta])* $vis:vis fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$about])*
-        // A function that is compiled for wider registers may be called only where the processor has them.
+        // Calling a function that was compiled for wider registers is unsafe; the processor is asked first.
         #[allow(unsafe_code)]
         $vis fn $name($($arg: $kind),*) $(-> $out)? {
             #[inline(always)]
@@ -23,7 +23,7 @@ macro_rules! widest {
                 fn with_avx2($($arg: $kind),*) $(-> $out)? {
                     anywhere($($arg),*)
                 }
-                if $crate::ops::wide::has_avx512() {
+                if $crate::kernels::elementwise::has_avx512() {
                     // SAFETY: the processor has been asked.
                     return unsafe { with_avx512($($arg),*) };
                 }
@@ -36,9 +36,9 @@ macro_rules! widest {
         }
     };
 }
-pub(crate) use widest;
+pub(crate) use multiversion;
 
-/// Whether the processor has the parts of AVX-512 that loops here are compiled for.
+/// Whether the processor has the AVX-512 features that the loops here are compiled for.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx512() -> bool {
     is_x86_feature_detected!("avx512f")
@@ -47,10 +47,10 @@ pub(crate) fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// The largest absolute value, in lanes; NaN if there is one. Without their sign numbers are in the order of their bits, and
-/// NaN is above them all.
+/// The largest absolute value; NaN if there is one. Without the sign bit, numbers are ordered as their bits are, and NaN is
+/// above them all.
 #[inline(always)]
-pub(crate) fn largest_size(values: &[f32]) -> f32 {
+pub(crate) fn largest_magnitude(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<16>();
     let mut lanes = [0u32; 16];
     for chunk in chunks {
@@ -62,7 +62,7 @@ pub(crate) fn largest_size(values: &[f32]) -> f32 {
     f32::from_bits(rest.chain(lanes).fold(0, u32::max))
 }
 
-/// A number as it is kept: f32, or bf16 as the upper half of one.
+/// A number as it is stored: f32, or bf16 as the upper half of one.
 pub(crate) trait Element: Copy {
     fn new(value: f32) -> Self;
     fn value(self) -> f32;
@@ -91,35 +91,35 @@ impl Element for u16 {
     }
 }
 
-/// `sum + x · values`, for a register's width.
+/// `sum + x · values`, for one register.
 #[inline(always)]
 pub(crate) fn add_scaled<E: Element>(sum: [f32; 16], x: f32, values: &[E; 16]) -> [f32; 16] {
     std::array::from_fn(|lane| sum[lane] + x * values[lane].value())
 }
 
-widest! {
+multiversion! {
     /// `y = x / rms(x) · weight`.
     pub(crate) fn norm_row(x: &[f32], weight: &[f32], epsilon: f32, y: &mut [f32]) {
-        let inverse = 1.0 / (parallel::sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
+        let inverse = 1.0 / (simd::sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
         for ((y, x), weight) in y.iter_mut().zip(x).zip(weight) {
             *y = x * inverse * weight;
         }
     }
 }
 
-widest! {
+multiversion! {
     /// The same in place.
     pub(crate) fn norm_in_place(x: &mut [f32], weight: &[f32], epsilon: f32) {
-        let inverse = 1.0 / (parallel::sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
+        let inverse = 1.0 / (simd::sum(x, |x| x * x) / x.len() as f32 + epsilon).sqrt();
         for (x, weight) in x.iter_mut().zip(weight) {
             *x = *x * inverse * weight;
         }
     }
 }
 
-widest! {
-    /// Turns a head in place: dimension `i` of the first half makes a pair with dimension `i` of the second.
-    pub(crate) fn turn(head: &mut [f32], cos: &[f32], sin: &[f32]) {
+multiversion! {
+    /// Applies the rotary embedding to a head in place: dimension `i` of the first half pairs with dimension `i` of the second.
+    pub(crate) fn rotate(head: &mut [f32], cos: &[f32], sin: &[f32]) {
         let (first, second) = head.split_at_mut(cos.len());
         for ((a, b), (cos, sin)) in first.iter_mut().zip(second).zip(cos.iter().zip(sin)) {
             (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
@@ -127,26 +127,26 @@ widest! {
     }
 }
 
-widest! {
+multiversion! {
     /// `gate = silu(gate) · up`.
     pub(crate) fn gate_in_place(gate: &mut [f32], up: &[f32]) {
         for (gate, up) in gate.iter_mut().zip(up) {
-            *gate = *gate / (1.0 + parallel::exp(-*gate)) * up;
+            *gate = *gate / (1.0 + simd::exp(-*gate)) * up;
         }
     }
 }
 
-widest! {
-    /// The largest value; NaN is passed over.
+multiversion! {
+    /// The largest value; NaN is ignored.
     pub(crate) fn largest(values: &[f32]) -> f32 {
-        parallel::largest(values)
+        simd::largest(values)
     }
 }
 
-widest! {
+multiversion! {
     /// `Σ exp((value − most) · inverse)`.
     pub(crate) fn sum_of_exps(values: &[f32], most: f32, inverse: f32) -> f32 {
-        parallel::sum(values, |value| parallel::exp((value - most) * inverse))
+        simd::sum(values, |value| simd::exp((value - most) * inverse))
     }
 }
 
@@ -178,14 +178,14 @@ mod tests {
         }
 
         let mut head = vec![3.0, 0.0, 4.0, 1.0];
-        turn(&mut head, &[0.0, 1.0], &[1.0, 0.0]);
+        rotate(&mut head, &[0.0, 1.0], &[1.0, 0.0]);
         assert_eq!(head, [-4.0, 0.0, 3.0, 1.0]);
 
-        assert_eq!(largest_size(&x), x.iter().map(|x| x.abs()).fold(0.0, f32::max));
+        assert_eq!(largest_magnitude(&x), x.iter().map(|x| x.abs()).fold(0.0, f32::max));
         for at in [0, 20, 49] {
             let mut x = x.clone();
             x[at] = -f32::NAN;
-            assert!(largest_size(&x).is_nan());
+            assert!(largest_magnitude(&x).is_nan());
         }
 
         let most = largest(&x);

@@ -1,17 +1,17 @@
-//! Drawing by noise: every token gets Gumbel noise of its own, and the largest sum of logit and noise wins. That draws from
-//! the softmax, and two draws with the same key share their noise: where they ask for nearly the same distribution, they
-//! nearly always get the same token.
+//! The Gumbel-max trick: every token gets Gumbel noise, and the largest sum of logit and noise wins. That samples from the
+//! softmax. Two draws with the same key use common random numbers: from nearly the same distribution they nearly always draw
+//! the same token.
 
-use super::parallel;
-use super::wide::widest;
-use crate::random::Random;
+use super::elementwise::multiversion;
+use lemon_model::random::Random;
+use lemon_model::simd;
 
-/// What the noise of one draw follows from.
+/// The seed of the noise of one draw.
 #[derive(Clone, Copy)]
 pub(crate) struct Key([u32; 2]);
 
 impl Key {
-    /// The key of one position of a text.
+    /// The key of one position of a completion.
     pub(crate) fn new(seed: u64, position: usize) -> Key {
         let mut random = Random::new(seed);
         let mut random = Random::new(random.next_u64() ^ position as u64);
@@ -19,7 +19,7 @@ impl Key {
         Key([bits as u32, (bits >> 32) as u32])
     }
 
-    /// 32 random bits for a token; in words of 32, which compilers turn into vector instructions.
+    /// 32 random bits for a token, computed in 32-bit words, which compilers turn into vector instructions.
     #[inline(always)]
     fn bits(self, token: u32) -> u32 {
         let mix = |bits: u32, factor: u32, shift: u32| (bits ^ (bits >> shift)).wrapping_mul(factor);
@@ -37,33 +37,33 @@ impl Key {
     }
 }
 
-widest! {
+multiversion! {
     /// Draws a token from the softmax of `logits · inverse`; `most` is the largest logit.
     pub(crate) fn draw(logits: &[f32], most: f32, inverse: f32, key: Key) -> u32 {
         const MOST: usize = 256;
         let (mut best, mut token, mut reach) = (f64::NEG_INFINITY, 0, f32::INFINITY);
         let (mut margins, mut start) = ([0f32; MOST], 0);
         while start < logits.len() {
-            // As many again as before: at first hardly anything is known that tokens would have to beat. And in the end
-            // enough to make wide registers worth it.
+            // Chunks grow: early on the best value is low and many tokens pass the test below; later chunks are long enough
+            // for wide registers.
             let end = (start + start.clamp(16, MOST)).min(logits.len());
             let (logits, first) = (&logits[start..end], start as u32);
             let margins = &mut margins[..logits.len()];
             start = end;
-            // Noise above g takes a uniform number below e^-g. That is quick to see for many tokens at once, and hardly
-            // any pass; for those the noise itself is computed.
+            // Noise above g needs a uniform number below e^-g. This test is quick for many tokens at once and few pass; only
+            // for those the noise itself is computed.
             for ((margin, logit), token) in margins.iter_mut().zip(logits).zip(first..) {
                 let uniform = (key.bits(token) >> 8) as i32 as f32 / 16_777_216.0;
-                *margin = parallel::exp((logit - most) * inverse) * reach - uniform;
+                *margin = simd::exp((logit - most) * inverse) * reach - uniform;
             }
-            if parallel::largest(margins) <= 0.0 {
+            if simd::largest(margins) <= 0.0 {
                 continue;
             }
             for ((_, logit), at) in margins.iter().zip(logits).zip(first..).filter(|((margin, _), _)| **margin > 0.0) {
                 let value = f64::from((logit - most) * inverse) + key.noise(at);
                 if value > best {
                     (best, token) = (value, at);
-                    // A little further, since the test above is rounded.
+                    // The factor allows for the rounding of the test above.
                     reach = (-best).exp() as f32 * 1.001;
                 }
             }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_test_misses_nobody() {
+    fn the_quick_test_misses_no_token() {
         for position in 0..300 {
             let logits = Random::new(position).normals(1_000, 2.0);
             let most = logits.iter().copied().fold(f32::MIN, f32::max);

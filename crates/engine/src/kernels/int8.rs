@@ -1,39 +1,39 @@
-//! Products of numbers in 8 bits: weights and inputs in groups of 64, each group with a factor of its own.
+//! Int8 products: weights and inputs in groups of 64, each group with its own scale factor.
 //!
-//! The sums of a group are whole numbers and exact, and groups are added in order with fused steps: every kernel below, on
+//! The sums within a group are exact integers, and groups are added in order with fused multiply-adds: every kernel below, on
 //! every processor, gives the same bits.
 
-// As in `linear.rs`: functions compiled for wider registers, where the processor has them, and their aligned loads.
+// Functions compiled for wider registers are called only where the processor has them; their loads are aligned.
 #![allow(unsafe_code)]
 
+use super::elementwise::{self, multiversion};
 use super::panels::{Floats, LANES, Rounded, TILE};
-use super::wide::{self, widest};
 use std::sync::OnceLock;
 
-/// Numbers that share a factor.
+/// Numbers that share a scale factor.
 pub(crate) const GROUP: usize = 64;
 /// Numbers that an instruction sums at a time.
 const QUAD: usize = 4;
 
-/// Four weights of each output of a panel, each 128 more than its worth, since the instruction wants one side unsigned.
+/// Four weights of each output of a panel, each stored plus 128, because the instruction takes one side unsigned.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Bytes([u8; LANES * QUAD]);
 
 impl Bytes {
-    /// Weights of nothing.
+    /// Sixteen times four zero weights.
     pub(crate) const ZERO: Bytes = Bytes([128; LANES * QUAD]);
 
-    /// Its bytes, eight at a time.
+    /// The bytes, eight at a time.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
         self.0.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight))
     }
 }
 
-/// Rounds the weights of one output and puts them into their lane of a panel.
+/// Quantises the weights of one output and stores them in their lane of a panel.
 pub(super) fn pack(weights: &[f32], lane: usize, lines: &mut [Bytes], factors: &mut [Floats]) {
     for ((group, lines), factors) in weights.chunks(GROUP).zip(lines.chunks_mut(LANES)).zip(factors) {
-        let (factor, inverse) = factor_of(wide::largest_size(group));
+        let (factor, inverse) = factor_of(elementwise::largest_magnitude(group));
         factors.0[lane] = factor;
         for (quad, line) in group.chunks(QUAD).zip(lines) {
             for (at, weight) in quad.iter().enumerate() {
@@ -54,15 +54,16 @@ pub(super) fn unpack(lines: &[Bytes], factors: &[Floats], lane: usize, weights: 
     }
 }
 
-/// What a group whose largest number is this is multiplied by after and before rounding. If that is no number, the first is
-/// none either, and so is every product: damage is never rounded away. If it is next to nothing, all become zeros.
+/// The factors of a group with this largest magnitude: after rounding, and before it. If the magnitude is NaN, so is the
+/// first factor and every product: damage is never rounded away. If it is so small that its inverse overflows, all numbers
+/// become zeros.
 #[inline(always)]
 fn factor_of(most: f32) -> (f32, f32) {
     let inverse = 127.0 / most;
     (most / 127.0, if inverse.is_finite() { inverse } else { 0.0 })
 }
 
-/// Rounds a row of an input. An offset takes back what the 128 in every weight adds.
+/// Quantises an input row. The offsets cancel what the 128 in every weight adds.
 pub(crate) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
@@ -72,14 +73,14 @@ pub(crate) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets
     round_anywhere(row, quads, factors, offsets);
 }
 
-widest! {
-    /// The same on any processor and for rows of any length.
+multiversion! {
+    /// As [`round`], on any processor.
     fn round_anywhere(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
         // Adding this leaves the rounded number in the lowest bits.
         const ROUND: f32 = 12_582_912.0;
         let parts = quads.as_chunks_mut::<LANES>().0.iter_mut().zip(factors.iter_mut().zip(offsets));
         for (group, (quads, (factor, offset))) in row.chunks(GROUP).zip(parts) {
-            let (up, down) = factor_of(wide::largest_size(group));
+            let (up, down) = factor_of(elementwise::largest_magnitude(group));
             *factor = up;
             let mut bytes = [0u8; GROUP];
             let mut sum = 0;
@@ -146,7 +147,7 @@ mod vnni {
                 // SAFETY: the mask has no more numbers than there are; the others are zero.
                 unsafe { _mm512_maskz_loadu_ps(mask, part.as_ptr()) }
             });
-            // By their bits, as in `largest_size`.
+            // By their bits, as in `largest_magnitude`.
             let [a, b, c, d] = values.map(|it| _mm512_castps_si512(_mm512_abs_ps(it)));
             let most = _mm512_reduce_max_epi32(_mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d)));
             let (up, down) = factor_of(f32::from_bits(most as u32));
@@ -278,7 +279,7 @@ fn anywhere(lines: &[Bytes], factors: &[Floats], x: Rounded<'_>, products: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lemon_model::random::Random;
 
     /// The products of rows with a panel, `rows` at a time.
     fn products(kernel: Tile, weights: &[f32], x: &[f32], ins: usize, rows: usize) -> Vec<[f32; LANES]> {

@@ -1,13 +1,13 @@
-//! Attention to keys and values that lie in blocks, as serving keeps them: a text names its blocks, in order, and texts that
-//! begin alike name the same ones. Where a block lies changes no bit.
+//! Attention to keys and values in blocks. A sequence lists its blocks in order; sequences with the same prefix list the same
+//! ones. The location of a block changes no bit.
 
-use super::parallel;
-use super::wide::{Element, add_scaled, widest};
+use super::elementwise::{Element, add_scaled, multiversion};
+use lemon_model::simd;
 
-/// Positions of a block: a register's width, since scores of a block are computed side by side.
+/// Positions of a block: as many as a register has lanes, because the scores of a block are computed side by side.
 pub(crate) const BLOCK: usize = 16;
 
-/// What one head of one position sees: the parts of blocks that are that head's, in order.
+/// What one head of one position attends to: the head's parts of the blocks, in order.
 pub(crate) struct Seen<'a, E> {
     /// Keys of each block: (D, 16).
     pub(crate) keys: &'a [&'a [E]],
@@ -19,14 +19,14 @@ pub(crate) struct Seen<'a, E> {
     pub(crate) dim: usize,
 }
 
-widest! {
-    /// Attention of some queries (G, D) that share a key head; `scores` is room to work in.
+multiversion! {
+    /// Attention of queries (G, D) that share a key head; `scores` is scratch memory.
     pub(crate) fn attend_f32(queries: &[f32], seen: &Seen<'_, f32>, scores: &mut Vec<f32>, out: &mut [f32]) {
         attend(queries, seen, scores, out);
     }
 }
 
-widest! {
+multiversion! {
     /// The same for keys and values in bf16.
     pub(crate) fn attend_bf16(queries: &[f32], seen: &Seen<'_, u16>, scores: &mut Vec<f32>, out: &mut [f32]) {
         attend(queries, seen, scores, out);
@@ -46,11 +46,11 @@ fn attend<E: Element>(queries: &[f32], seen: &Seen<'_, E>, scores: &mut Vec<f32>
     }
     for (out, scores) in out.chunks_exact_mut(dim).zip(scores.chunks_exact_mut(width)) {
         let shares = &mut scores[..seen.count];
-        let most = parallel::largest(shares);
+        let most = simd::largest(shares);
         for share in shares.iter_mut() {
-            *share = parallel::exp((*share - most) * scale);
+            *share = simd::exp((*share - most) * scale);
         }
-        let inverse = 1.0 / parallel::sum(shares, |share| share);
+        let inverse = 1.0 / simd::sum(shares, |share| share);
         let (wide, rest) = out.as_chunks_mut::<64>();
         for (at, out) in wide.iter_mut().enumerate() {
             mean_of_64(seen, shares, 64 * at, out);
@@ -71,8 +71,8 @@ fn attend<E: Element>(queries: &[f32], seen: &Seen<'_, E>, scores: &mut Vec<f32>
     }
 }
 
-/// The products of a query with the keys of a block, in four chains that do not wait for each other. Each has a name,
-/// because compilers keep names in registers and long arrays in memory.
+/// The products of a query with the keys of a block, in four independent chains. Each chain is a variable of its own, because
+/// compilers keep variables in registers and long arrays in memory.
 #[inline(always)]
 fn dots<E: Element>(query: &[f32], keys: &[[E; BLOCK]]) -> [f32; BLOCK] {
     let (mut a, mut b, mut c, mut d) = ([0f32; BLOCK], [0f32; BLOCK], [0f32; BLOCK], [0f32; BLOCK]);
@@ -89,7 +89,7 @@ fn dots<E: Element>(query: &[f32], keys: &[[E; BLOCK]]) -> [f32; BLOCK] {
     std::array::from_fn(|lane| (a[lane] + b[lane]) + (c[lane] + d[lane]))
 }
 
-/// 64 dimensions of the sum of the values by shares.
+/// 64 dimensions of the sum of the values, weighted by `shares`.
 #[inline(always)]
 fn mean_of_64<E: Element>(seen: &Seen<'_, E>, shares: &[f32], start: usize, out: &mut [f32; 64]) {
     let (mut a, mut b, mut c, mut d) = ([0f32; 16], [0f32; 16], [0f32; 16], [0f32; 16]);
@@ -108,7 +108,7 @@ fn mean_of_64<E: Element>(seen: &Seen<'_, E>, shares: &[f32], start: usize, out:
     }
 }
 
-/// 16 of them.
+/// As [`mean_of_64`], for 16 dimensions.
 #[inline(always)]
 fn mean_of_16<E: Element>(seen: &Seen<'_, E>, shares: &[f32], start: usize, out: &mut [f32; 16]) {
     *out = [0.0; 16];
@@ -124,7 +124,7 @@ fn mean_of_16<E: Element>(seen: &Seen<'_, E>, shares: &[f32], start: usize, out:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lemon_model::random::Random;
 
     type Attend<E> = fn(&[f32], &Seen<'_, E>, &mut Vec<f32>, &mut [f32]);
 

@@ -1,11 +1,11 @@
-//! Matrices as they are served: packed into panels of sixteen outputs, in f32 or in 8 bits.
+//! Weight matrices packed into panels of sixteen outputs, in f32 or int8.
 //!
-//! A register holds one number of each of sixteen outputs, so that a product needs no sum across lanes, and a panel is read
-//! from start to end. What is computed for a row of the input depends on that row alone, to the last bit, as in `linear.rs`.
+//! A register holds one number of each of sixteen outputs, so a product needs no sum across lanes, and a panel is read from
+//! start to end. The product of an input row depends on that row alone, to the last bit.
 
 use super::amx::Tiles;
+use super::elementwise::{self, multiversion};
 use super::int8::{self, Bytes, GROUP};
-use super::wide::{self, widest};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -15,18 +15,18 @@ pub(crate) const LANES: usize = 16;
 /// Rows that are multiplied at a time.
 pub(crate) const TILE: usize = 8;
 
-/// How the weights of a served model are kept.
+/// How the weights of a served model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightForm {
-    /// Four bytes each, as they were learned.
+    /// Four bytes each, as they were trained.
     F32,
-    /// One byte each, with a factor for every 64 along an output. What they are multiplied with is rounded alike.
+    /// One byte each, with a scale for every 64 along an output. The inputs of products are quantised alike.
     #[default]
     Int8,
 }
 
-/// A matrix (outs, ins), packed.
+/// A packed matrix (outs, ins).
 pub(crate) struct Panels {
     pub(crate) outs: usize,
     pub(crate) ins: usize,
@@ -40,12 +40,12 @@ enum Numbers {
     Int8(Vec<Bytes>, Vec<Floats>),
 }
 
-/// One number of each output of a panel; a line of the cache.
+/// One number of each output of a panel; one cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Floats(pub(crate) [f32; LANES]);
 
-/// Rows to be multiplied with a matrix: as they are, and rounded where the matrix is.
+/// The input rows of a product: in f32, and quantised if the matrix is.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) rows: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Input<'a> {
     pub(crate) rounded: Rounded<'a>,
 }
 
-/// Rows rounded to 8 bits; only for matrices that are.
+/// Rows quantised to 8 bits; only for quantised matrices.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounded<'a> {
     /// (rows, groups, 16): four numbers in each.
@@ -66,7 +66,7 @@ pub(crate) struct Rounded<'a> {
 }
 
 impl Panels {
-    /// Packs the rows of a matrix, one output each.
+    /// Packs a matrix whose rows are outputs.
     pub(crate) fn pack(values: &[f32], ins: usize, form: WeightForm) -> Panels {
         let outs = values.len() / ins.max(1);
         let panels = outs.div_ceil(LANES);
@@ -99,12 +99,12 @@ impl Panels {
         Panels { outs, ins, numbers }
     }
 
-    /// Panels it has.
+    /// The number of panels.
     pub(crate) fn count(&self) -> usize {
         self.outs.div_ceil(LANES)
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         match &self.numbers {
             Numbers::F32(lines) => size_of_val(lines.as_slice()),
@@ -112,25 +112,25 @@ impl Panels {
         }
     }
 
-    /// A number that follows from all its weights.
+    /// A hash of all weights.
     pub(crate) fn fingerprint(&self) -> u64 {
-        let floats = |lines: &[Floats]| mixed(lines.iter().flat_map(|line| line.0).map(|it| u64::from(it.to_bits())));
+        let floats = |lines: &[Floats]| hash(lines.iter().flat_map(|line| line.0).map(|it| u64::from(it.to_bits())));
         let parts: Vec<u64> = match &self.numbers {
             Numbers::F32(lines) => lines.par_chunks(4_096).map(floats).collect(),
             Numbers::Int8(bytes, factors) => {
-                let words = |lines: &[Bytes]| mixed(lines.iter().flat_map(Bytes::words));
+                let words = |lines: &[Bytes]| hash(lines.iter().flat_map(Bytes::words));
                 bytes.par_chunks(4_096).map(words).chain(factors.par_chunks(4_096).map(floats)).collect()
             }
         };
-        mixed(parts.into_iter().chain([self.outs as u64, self.ins as u64]))
+        hash(parts.into_iter().chain([self.outs as u64, self.ins as u64]))
     }
 
-    /// Whether what it is multiplied with has to be rounded.
+    /// Whether inputs have to be quantised.
     pub(crate) fn is_rounded(&self) -> bool {
         matches!(self.numbers, Numbers::Int8(..))
     }
 
-    /// The weights of one output, which has to be one.
+    /// The weights of one output. Panics if there is no such output.
     pub(crate) fn row(&self, out: usize, row: &mut [f32]) {
         let (panel, lane) = (out / LANES, out % LANES);
         match &self.numbers {
@@ -146,7 +146,7 @@ impl Panels {
         }
     }
 
-    /// Multiplies rows with the outputs of some panels. `put` gets each row, each panel and its sixteen products; those
+    /// Multiplies rows with the outputs of some panels. `put` gets each row, each panel and its sixteen products; products
     /// beyond the last output are zero.
     pub(crate) fn multiply(
         &self,
@@ -182,7 +182,7 @@ impl Panels {
     }
 }
 
-/// Cuts rows into eight, four, two or one at a time: what is left decides, and nothing in a result depends on it.
+/// Cuts rows into tiles of eight, four, two or one. No result depends on the cut.
 #[inline(always)]
 fn in_tiles(rows: Range<usize>, mut work: impl FnMut(Range<usize>, &mut [[f32; LANES]; TILE])) {
     let mut products = [[0f32; LANES]; TILE];
@@ -194,14 +194,14 @@ fn in_tiles(rows: Range<usize>, mut work: impl FnMut(Range<usize>, &mut [[f32; L
     }
 }
 
-/// A number that follows from others and their order. It tells models apart; it keeps no secrets.
-pub(crate) fn mixed(numbers: impl Iterator<Item = u64>) -> u64 {
+/// A hash of numbers in order. It tells models apart and is not cryptographic.
+pub(crate) fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
     let mix = |sum: u64, number: u64| (sum ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     numbers.fold(0x243f_6a88_85a3_08d3, mix)
 }
 
 impl<'a> Rounded<'a> {
-    /// Some of them.
+    /// A range of rows.
     pub(super) fn rows(self, rows: Range<usize>, groups: usize) -> Rounded<'a> {
         let (start, end) = (rows.start * groups, rows.end * groups);
         Rounded {
@@ -212,7 +212,7 @@ impl<'a> Rounded<'a> {
     }
 }
 
-widest! {
+multiversion! {
     /// Up to eight rows of x with one panel.
     fn f32_tile(lines: &[Floats], x: &[f32], products: &mut [[f32; LANES]; TILE]) {
         let rows = x.chunks(4 * lines.len().max(1)).zip(products.chunks_mut(4));
@@ -233,22 +233,22 @@ widest! {
 fn one_row(lines: &[Floats], x: &[f32]) -> [f32; LANES] {
     let mut sum = [0f32; LANES];
     for (line, x) in lines.iter().zip(x) {
-        sum = wide::add_scaled(sum, *x, &line.0);
+        sum = elementwise::add_scaled(sum, *x, &line.0);
     }
     sum
 }
 
-/// Each sum has a name, because compilers keep names in registers and long arrays in memory.
+/// Each sum is a variable of its own, because compilers keep variables in registers and long arrays in memory.
 #[inline(always)]
 fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
     let (first, second) = x.split_at(2 * lines.len());
     let ((x0, x1), (x2, x3)) = (first.split_at(lines.len()), second.split_at(lines.len()));
     let (mut a, mut b, mut c, mut d) = ([0f32; LANES], [0f32; LANES], [0f32; LANES], [0f32; LANES]);
     for ((line, (x0, x1)), (x2, x3)) in lines.iter().zip(x0.iter().zip(x1)).zip(x2.iter().zip(x3)) {
-        a = wide::add_scaled(a, *x0, &line.0);
-        b = wide::add_scaled(b, *x1, &line.0);
-        c = wide::add_scaled(c, *x2, &line.0);
-        d = wide::add_scaled(d, *x3, &line.0);
+        a = elementwise::add_scaled(a, *x0, &line.0);
+        b = elementwise::add_scaled(b, *x1, &line.0);
+        c = elementwise::add_scaled(c, *x2, &line.0);
+        d = elementwise::add_scaled(d, *x3, &line.0);
     }
     [a, b, c, d]
 }
@@ -256,7 +256,7 @@ fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lemon_model::random::Random;
 
     /// The products of rows with all outputs of a matrix.
     fn products(matrix: &Panels, x: &[f32]) -> Vec<f32> {

@@ -17,7 +17,7 @@ const SOURCE: &str =
     concat!(include_str!("common.cu"), "\n", include_str!("kernels.cu"), "\n", include_str!("packed.cu"));
 
 /// Has the device keep the memory that tensors give back, as every step needs the same again: by default it goes back to the
-/// system whenever somebody waits for the device. And stops it from recording an event for every use of every tensor: those
+/// system whenever a thread waits for the device. And stops it from recording an event for every use of every tensor: those
 /// order several streams, and there is one here.
 pub(crate) fn keep_memory(device: &CudaDevice) -> Result<()> {
     use candle_core::cuda_backend::cudarc::driver::sys;
@@ -128,7 +128,7 @@ impl Launch {
 
 /// Memory for a result that a kernel writes in full.
 pub(super) fn output(device: &CudaDevice, count: usize, dtype: DType) -> Result<CudaStorage> {
-    // SAFETY: nobody reads it before the kernel has written it. The driver refuses to give no memory at all.
+    // SAFETY: no kernel reads it before the kernel has written it. The driver refuses to give no memory at all.
     unsafe { device.alloc_uninit(&Shape::from(count.max(1)), dtype) }
 }
 

@@ -1,6 +1,7 @@
 //! The log-probability of one token a row, and the entropy of the row, without writing down the distribution.
 
-use super::{elements, parallel};
+use super::{elements, rows_per_piece};
+use crate::simd;
 use candle_core::{CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor, bail};
 use rayon::prelude::*;
 
@@ -84,7 +85,7 @@ impl CustomOp1 for LogProb {
                     .par_iter_mut()
                     .zip(logits.par_chunks(vocabulary.max(1)).zip(targets))
                     .enumerate()
-                    .with_min_len(parallel::rows_per_piece(vocabulary))
+                    .with_min_len(rows_per_piece(vocabulary))
                     .for_each(|(index, (logprob, (logits, &target)))| {
                         let row = Row::new(logits, mask, index, self.choice.inverse_temperature);
                         if let Some(target) = row.allowed(target) {
@@ -146,7 +147,7 @@ impl CustomOp3 for LogProbGrad {
                     .zip(logits.par_chunks(width).zip(targets))
                     .zip(logprobs.par_iter().zip(grad))
                     .enumerate()
-                    .with_min_len(parallel::rows_per_piece(width))
+                    .with_min_len(rows_per_piece(width))
                     .for_each(|(index, ((grad_logits, (logits, &target)), (&logprob, &grad)))| {
                         let row = Row::new(logits, mask, index, self.choice.inverse_temperature);
                         if let Some(target) = row.allowed(target) {
@@ -192,7 +193,7 @@ impl CustomOp1 for Entropy {
                 .par_iter_mut()
                 .zip(logits.par_chunks(vocabulary.max(1)))
                 .enumerate()
-                .with_min_len(parallel::rows_per_piece(vocabulary))
+                .with_min_len(rows_per_piece(vocabulary))
                 .for_each(|(index, (entropy, logits))| {
                     *entropy = Row::new(logits, mask, index, self.choice.inverse_temperature).sums().entropy();
                 });
@@ -279,22 +280,22 @@ impl<'a> Row<'a> {
         let mut lanes = [f32::NEG_INFINITY; WORD];
         for (_, block, word) in self.open_blocks() {
             for ((lane, &logit), bit) in lanes.iter_mut().zip(block).zip(BITS) {
-                *lane = parallel::greater(if word & bit == 0 { f32::NEG_INFINITY } else { logit }, *lane);
+                *lane = simd::greater(if word & bit == 0 { f32::NEG_INFINITY } else { logit }, *lane);
             }
         }
-        let largest = parallel::largest(&lanes);
+        let largest = simd::largest(&lanes);
         let largest = if largest == f32::NEG_INFINITY { 0.0 } else { largest };
         let (mut powers, mut weighted) = ([0f32; WORD], [0f32; WORD]);
         for (_, block, word) in self.open_blocks() {
             for (((power_sum, weighted_sum), &logit), bit) in powers.iter_mut().zip(&mut weighted).zip(block).zip(BITS)
             {
                 let scaled = (logit - largest) * self.inverse_temperature;
-                let power = if word & bit == 0 { 0.0 } else { parallel::exp(scaled) };
+                let power = if word & bit == 0 { 0.0 } else { simd::exp(scaled) };
                 *power_sum += power;
                 *weighted_sum += if power == 0.0 { 0.0 } else { power * scaled };
             }
         }
-        Sums { largest, powers: parallel::total(powers), weighted: parallel::total(weighted) }
+        Sums { largest, powers: simd::total(powers), weighted: simd::total(weighted) }
     }
 
     /// Writes the gradient of an allowed target's log-probability, times `grad`, over zeros.
@@ -308,7 +309,7 @@ impl<'a> Row<'a> {
         for (index, block, word) in self.open_blocks() {
             let Some(out) = grad_logits.get_mut(index * WORD..) else { return };
             for ((out, &logit), bit) in out.iter_mut().zip(block).zip(BITS) {
-                let probability = parallel::exp((logit - center) * self.inverse_temperature + logprob);
+                let probability = simd::exp((logit - center) * self.inverse_temperature + logprob);
                 *out = if word & bit == 0 { 0.0 } else { -step * probability };
             }
         }

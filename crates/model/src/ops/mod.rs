@@ -8,7 +8,6 @@
 //! [`composed`] says the same with plain operations: it is what the tests and [`selfcheck()`] compare with.
 
 mod adamw;
-mod amx;
 mod attention;
 mod cache;
 mod choice;
@@ -16,14 +15,9 @@ pub(crate) mod composed;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod gather;
-pub(crate) mod gumbel;
-pub(crate) mod int8;
 mod linear;
 mod logprob;
 mod packed;
-pub(crate) mod paged;
-pub(crate) mod panels;
-mod parallel;
 mod rms_norm;
 mod rotary;
 mod selfcheck;
@@ -32,7 +26,6 @@ mod swap;
 mod swiglu;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wide;
 
 pub(crate) use adamw::{AdamW, scaled_add, squared_norm};
 pub(crate) use attention::attention;
@@ -54,6 +47,12 @@ use softmax::masked_softmax;
 use swiglu::swiglu;
 
 use candle_core::{CpuStorage, Layout, Result, WithDType, bail};
+
+/// How many rows of this width make a piece of work worth handing to another thread. Fewer stay on the calling thread.
+fn rows_per_piece(width: usize) -> usize {
+    const ELEMENTS: usize = 8_192;
+    (ELEMENTS / width.max(1)).max(1)
+}
 
 /// The elements of a contiguous tensor on the CPU.
 fn elements<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {

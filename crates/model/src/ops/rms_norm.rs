@@ -1,6 +1,7 @@
 //! `x / rms(x) · weight`, as Qwen and Llama normalise.
 
-use super::{elements, parallel};
+use super::{elements, rows_per_piece};
+use crate::simd;
 use candle_core::{CpuStorage, CustomOp2, D, Layout, Result, Shape, Storage, Tensor, bail};
 use rayon::prelude::*;
 
@@ -37,7 +38,7 @@ impl CustomOp2 for RmsNorm {
         let mut y = vec![0f32; x.len()];
         y.par_chunks_mut(width)
             .zip(x.par_chunks(width))
-            .with_min_len(parallel::rows_per_piece(width))
+            .with_min_len(rows_per_piece(width))
             .for_each(|(y, x)| self.forward_row(x, weight, y));
         Ok((CpuStorage::F32(y), x_layout.shape().clone()))
     }
@@ -92,7 +93,7 @@ impl RmsNorm {
 
     /// One over the root mean square of a row.
     fn inverse(&self, x: &[f32]) -> f32 {
-        1.0 / (parallel::sum(x, |x| x * x) / x.len() as f32 + self.eps).sqrt()
+        1.0 / (simd::sum(x, |x| x * x) / x.len() as f32 + self.eps).sqrt()
     }
 
     /// The gradients of x and of the weight.
@@ -105,7 +106,7 @@ impl RmsNorm {
             .par_chunks_mut(block)
             .zip(shares.par_chunks_mut(width))
             .zip(x.par_chunks(block).zip(grad.par_chunks(block)))
-            .with_min_len(parallel::rows_per_piece(block))
+            .with_min_len(rows_per_piece(block))
             .for_each(|((grad_x, share), (x, grad))| {
                 let rows = x.chunks(width).zip(grad.chunks(width));
                 for (grad_x, (x, grad)) in grad_x.chunks_mut(width).zip(rows) {
@@ -127,7 +128,7 @@ impl RmsNorm {
         for ((inner, grad), weight) in grad_x.iter_mut().zip(grad).zip(weight) {
             *inner = grad * weight;
         }
-        let along = parallel::sum2(grad_x, x, |inner, x| inner * x) / x.len() as f32 * inverse * inverse;
+        let along = simd::sum2(grad_x, x, |inner, x| inner * x) / x.len() as f32 * inverse * inverse;
         for ((grad_x, share), (x, grad)) in grad_x.iter_mut().zip(share).zip(x.iter().zip(grad)) {
             *grad_x = inverse * (*grad_x - x * along);
             *share += grad * x * inverse;

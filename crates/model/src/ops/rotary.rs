@@ -1,6 +1,6 @@
 //! Rotary position embedding: turns pairs of a head's dimensions by angles that grow with the position.
 
-use super::{elements, parallel};
+use super::{elements, rows_per_piece};
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
@@ -44,7 +44,7 @@ impl CustomOp3 for Rotary {
         y.par_chunks_mut(token)
             .zip(x.par_chunks(token))
             .zip(cos.par_chunks(half).zip(sin.par_chunks(half)))
-            .with_min_len(parallel::rows_per_piece(token))
+            .with_min_len(rows_per_piece(token))
             .for_each(|((y, x), (cos, sin))| {
                 for (y, x) in y.chunks_mut(width).zip(x.chunks(width)) {
                     self.turn(x, cos, sin, y);

@@ -1,6 +1,7 @@
 //! The softmax of attention: over the keys a query may see.
 
-use super::{elements, parallel};
+use super::{elements, rows_per_piece};
+use crate::simd;
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -45,7 +46,7 @@ impl CustomOp2 for MaskedSoftmax {
             .par_chunks_mut(width)
             .zip(scores.par_chunks(width))
             .enumerate()
-            .with_min_len(parallel::rows_per_piece(width))
+            .with_min_len(rows_per_piece(width))
             .for_each(|(row, (probabilities, scores))| {
                 let seen = sight.of(row);
                 if let (Some(probabilities), Some(scores)) = (probabilities.get_mut(seen.clone()), scores.get(seen)) {
@@ -94,11 +95,11 @@ impl MaskedSoftmax {
         for (scaled, score) in probabilities.iter_mut().zip(scores) {
             *scaled = score * self.scale;
         }
-        let largest = parallel::largest(probabilities);
+        let largest = simd::largest(probabilities);
         for scaled in probabilities.iter_mut() {
-            *scaled = parallel::exp(*scaled - largest);
+            *scaled = simd::exp(*scaled - largest);
         }
-        let inverse = 1.0 / parallel::sum(probabilities, |power| power);
+        let inverse = 1.0 / simd::sum(probabilities, |power| power);
         for probability in probabilities.iter_mut() {
             *probability *= inverse;
         }
@@ -127,7 +128,7 @@ impl CustomOp3 for MaskedSoftmaxGrad {
             .par_chunks_mut(width)
             .zip(probabilities.par_chunks(width).zip(grad.par_chunks(width)))
             .enumerate()
-            .with_min_len(parallel::rows_per_piece(width))
+            .with_min_len(rows_per_piece(width))
             .for_each(|(row, (grad_scores, (probabilities, grad)))| {
                 let seen = sight.of(row);
                 let inputs = probabilities.get(seen.clone()).zip(grad.get(seen.clone()));
@@ -166,7 +167,7 @@ impl CustomOp3 for MaskedSoftmaxGrad {
 impl MaskedSoftmaxGrad {
     /// On the visible part of a row.
     fn row(&self, probabilities: &[f32], grad: &[f32], grad_scores: &mut [f32]) {
-        let mean = parallel::sum2(probabilities, grad, |probability, grad| probability * grad);
+        let mean = simd::sum2(probabilities, grad, |probability, grad| probability * grad);
         for ((grad_score, probability), grad) in grad_scores.iter_mut().zip(probabilities).zip(grad) {
             *grad_score = self.scale * probability * (grad - mean);
         }

@@ -1,6 +1,7 @@
 //! `silu(gate) · up`, the middle of a gated feed-forward layer.
 
-use super::{elements, parallel};
+use super::elements;
+use crate::simd;
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
 use rayon::prelude::*;
 
@@ -140,5 +141,5 @@ fn pair(layout: &Layout) -> Shape {
 
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + parallel::exp(-x))
+    1.0 / (1.0 + simd::exp(-x))
 }

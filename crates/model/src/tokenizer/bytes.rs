@@ -98,9 +98,10 @@ impl Spelling {
 
 impl Alphabet {
     fn of(whole: &Whole) -> Result<Alphabet, String> {
-        let decoder = whole.get_decoder().and_then(|decoder| serde_json::to_value(decoder).ok()).unwrap_or_default();
-        let splitter = whole.get_pre_tokenizer().and_then(|splitter| serde_json::to_value(splitter).ok());
-        if has_step(&decoder, "ByteLevel") || splitter.is_some_and(|splitter| has_step(&splitter, "ByteLevel")) {
+        let unreadable = |error: serde_json::Error| format!("its steps cannot be read: {error}");
+        let decoder = serde_json::to_value(whole.get_decoder()).map_err(unreadable)?;
+        let splitter = serde_json::to_value(whole.get_pre_tokenizer()).map_err(unreadable)?;
+        if has_step(&decoder, "ByteLevel") || has_step(&splitter, "ByteLevel") {
             Ok(Alphabet::Characters)
         } else if has_step(&decoder, "ByteFallback") || has_step(&decoder, "Metaspace") {
             Ok(Alphabet::Fallback)

@@ -2,7 +2,7 @@
 
 use super::template::Template;
 use crate::PolicyError;
-use crate::folder::Folder;
+use crate::files::ModelFiles;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Reads them; none of them has to be there.
-    pub(super) fn load(folder: Folder<'_>) -> Result<Files, PolicyError> {
+    pub(super) fn load(folder: ModelFiles<'_>) -> Result<Files, PolicyError> {
         let mut settings = read_json(folder, SETTINGS)?;
         if let Some(text) = folder.read(TEMPLATE)? {
             let text = std::str::from_utf8(&text).map_err(|error| malformed(&folder.path(TEMPLATE), error))?;
@@ -142,7 +142,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
 }
 
 /// The object in a file; null if there is no such file.
-fn read_json(folder: Folder<'_>, name: &str) -> Result<Value, PolicyError> {
+fn read_json(folder: ModelFiles<'_>, name: &str) -> Result<Value, PolicyError> {
     let Some(text) = folder.read(name)? else { return Ok(Value::Null) };
     let path = folder.path(name);
     let value: Value = serde_json::from_slice(&text).map_err(|error| malformed(&path, error))?;

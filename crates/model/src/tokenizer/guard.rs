@@ -1,5 +1,5 @@
-//! The files of a checkpoint are written by strangers, and the libraries that read them may panic, recurse deeply or let a text
-//! grow without end. What they do is done here: checked before, on a stack of its own, and any panic becomes an error.
+//! The files of a checkpoint are untrusted, and the libraries that read them may panic, recurse deeply or let a text grow
+//! without end. They run here: input is checked first, the work has its own stack, and any panic becomes an error.
 
 use serde::Deserialize;
 use serde_json::Value;

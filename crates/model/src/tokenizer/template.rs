@@ -1,4 +1,4 @@
-//! How a conversation is written: the model's own template, which never sees what the messages say.
+//! Renders conversations with the model's own chat template, which never sees the contents of messages.
 
 use super::guard::on_own_stack;
 use super::jinja::{self, Objection, Variables};

@@ -1,4 +1,4 @@
-//! A vocabulary of our own.
+//! Trains a byte-pair vocabulary.
 
 use crate::PolicyError;
 use std::collections::HashSet;

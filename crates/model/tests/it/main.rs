@@ -1,4 +1,4 @@
-//! What the policy promises to whoever learns with it. One program: each of these would be optimised and linked for itself.
+//! The public contract of the crate. One test program, because each program is optimised and linked separately.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 

@@ -31,7 +31,7 @@ fn a_token_belongs_to_the_field_that_holds_most_of_it() {
 }
 
 #[test]
-fn nonsense_is_nobodys() {
+fn invalid_spans_have_no_owner() {
     let backwards = Range { start: 4, end: 2 };
     check(&[5, 3], std::slice::from_ref(&backwards), &[None, None]);
     check(&[usize::MAX], &[0..usize::MAX, 0..usize::MAX], &[Some(0)]);

@@ -1,7 +1,7 @@
-//! The policy that is a table stands behind the same wall as the language model, and its gradient is the true one.
+//! The tabular policy implements the same trait as the language model, and its gradient is exact.
 
 use lemon_model::{
-    Example, Finish, Grammar, Objective, Policy, Request, SampleSettings, Sequence, StepSettings, TablePolicy,
+    Example, Finish, Grammar, Objective, Policy, SampleRequest, SampleSettings, Sequence, StepSettings, TablePolicy,
     Tokenizer,
 };
 
@@ -19,8 +19,8 @@ fn policy() -> (TablePolicy, Grammar) {
 
 fn samples(policy: &TablePolicy, grammar: &Grammar, temperature: f32) -> Vec<(Sequence, Vec<f32>, String)> {
     let prompt = tokenizer().encode_plain("Say it");
-    let request = |seed| Request { prompt: prompt.clone(), grammar: Some(grammar.clone()), seed };
-    let requests: Vec<Request> = (0..40).map(request).collect();
+    let request = |seed| SampleRequest { prompt: prompt.clone(), grammar: Some(grammar.clone()), seed };
+    let requests: Vec<SampleRequest> = (0..40).map(request).collect();
     let settings = SampleSettings { temperature, ..SampleSettings::default() };
     let written = policy.sample(&requests, &settings).unwrap();
     let sequence = |tokens: Vec<u32>| Sequence { prompt: prompt.clone(), tokens, grammar: Some(grammar.clone()) };

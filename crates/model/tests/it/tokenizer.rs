@@ -1,4 +1,4 @@
-//! Text becomes tokens and tokens text, exactly, and nobody can write a special token who should not.
+//! Text becomes tokens and tokens text, exactly, and untrusted text never becomes a special token.
 
 use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback};
 use lemon_model::tokenizer::{Message, Role};

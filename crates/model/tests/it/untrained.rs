@@ -1,7 +1,7 @@
 //! A model that knows nothing, under the grammar of teams: whatever it writes is a team, and its probabilities are exact.
 
 use lemon_model::{
-    DeviceChoice, Example, Finish, Grammar, LanguagePolicy, Learning, ModelConfig, Objective, Policy, Request,
+    DeviceChoice, Example, Finish, Grammar, LanguagePolicy, Learning, ModelConfig, Objective, Policy, SampleRequest,
     SampleSettings, Sequence, StepSettings, Tokenizer, owners,
 };
 use lemon_spec::{Field, Language, Shape, Span, grammar, render, validate_round};
@@ -14,9 +14,9 @@ fn untrained(seed: u64) -> LanguagePolicy {
     LanguagePolicy::fresh(config, tokenizer, seed, DeviceChoice::Cpu, Learning::Everything).unwrap()
 }
 
-fn requests(policy: &LanguagePolicy, grammar: &Grammar, seeds: std::ops::Range<u64>) -> Vec<Request> {
+fn requests(policy: &LanguagePolicy, grammar: &Grammar, seeds: std::ops::Range<u64>) -> Vec<SampleRequest> {
     let prompt = policy.tokenizer().encode_plain("A task.");
-    seeds.map(|seed| Request { prompt: prompt.clone(), grammar: Some(grammar.clone()), seed }).collect()
+    seeds.map(|seed| SampleRequest { prompt: prompt.clone(), grammar: Some(grammar.clone()), seed }).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::{print, to_json};
 use lemon_model::DeviceChoice;
-use lemon_model::bench::{SHAPES, Shape, Speed, measure, selfcheck};
+use lemon_model::bench::{BenchShape, SHAPES, Speed, measure, selfcheck};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ pub fn bench(
     print(&table(&speeds))
 }
 
-fn chosen(names: &[String], device: DeviceChoice) -> Result<Vec<Shape>, Fault> {
+fn chosen(names: &[String], device: DeviceChoice) -> Result<Vec<BenchShape>, Fault> {
     let usual: &[&str] = if device == DeviceChoice::Cuda { &["42m", "285m"] } else { &["3m"] };
     let names: Vec<&str> = if names.is_empty() { usual.to_vec() } else { names.iter().map(String::as_str).collect() };
     let find = |name: &str| {

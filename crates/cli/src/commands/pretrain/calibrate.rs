@@ -4,8 +4,8 @@ use super::sources;
 use crate::args::pretrain::CalibrateArgs;
 use crate::fault::Fault;
 use crate::{println, to_json};
+use lemon_engine::{Completion, CompletionRequest, EngineSettings};
 use lemon_local::{CARD, Calibration, Card, LocalModel};
-use lemon_model::serve::{EngineSettings, Reply, Request};
 use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
 use lemon_sft::pretrain::Exam;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<u8, Fault> {
 }
 
 /// How sure the model was, what is doubtful about its reply, and whether it was right.
-fn judged((problem, reply): (&Problem, &Reply)) -> (f64, Doubts, bool) {
+fn judged((problem, reply): (&Problem, &Completion)) -> (f64, Doubts, bool) {
     let right = read_answer(&reply.text) == Some(problem.answer);
     (reply.confidence(), doubts(&problem.question, &reply.text), right)
 }
@@ -61,12 +61,14 @@ fn brier(solved: &[(f64, Doubts, bool)], probability: impl Fn(&(f64, Doubts, boo
 }
 
 /// What the model says to each prompt, with the likeliest token each time.
-fn replies(model: &LocalModel, prompts: Vec<String>) -> Result<Vec<Reply>, Fault> {
+fn replies(model: &LocalModel, prompts: Vec<String>) -> Result<Vec<Completion>, Fault> {
     let mut replies = Vec::with_capacity(prompts.len());
     for some in prompts.chunks(AT_ONCE) {
         let ask = |prompt: &String| {
             let tokens = model.engine.tokenizer().encode_plain(prompt);
-            model.engine.try_submit(Request { temperature: 0.0, ..Request::new(tokens, MOST_TOKENS) })
+            model
+                .engine
+                .try_submit(CompletionRequest { temperature: 0.0, ..CompletionRequest::new(tokens, MOST_TOKENS) })
         };
         let tickets = some.iter().map(ask).collect::<Result<Vec<_>, _>>().map_err(Fault::new)?;
         for ticket in tickets {

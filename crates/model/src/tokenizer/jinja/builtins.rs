@@ -7,7 +7,7 @@ use std::rc::Rc;
 /// The most elements of a range.
 const MOST_RANGE: i64 = 100_000;
 /// The widest indentation of JSON.
-const MOST_INDENT: i64 = 16;
+pub(super) const MOST_INDENT: i64 = 16;
 
 /// A function of ours by this name.
 pub(super) fn function(name: &str) -> Option<&'static str> {
@@ -15,12 +15,12 @@ pub(super) fn function(name: &str) -> Option<&'static str> {
 }
 
 impl<'a> Arguments<'a> {
-    fn place(&self, place: usize, name: &str) -> Option<&Value<'a>> {
+    pub(super) fn place(&self, place: usize, name: &str) -> Option<&Value<'a>> {
         let named = || self.names.iter().find(|(given, _)| *given == name).map(|(_, value)| value);
         self.places.get(place).or_else(named)
     }
 
-    fn text(&self, place: usize, name: &str) -> Outcome<&str> {
+    pub(super) fn text(&self, place: usize, name: &str) -> Outcome<&str> {
         let found = self.place(place, name).and_then(Value::as_text);
         found.ok_or_else(|| Objection(format!("`{name}` has to be a text")))
     }
@@ -29,6 +29,7 @@ impl<'a> Arguments<'a> {
 impl<'a> Run<'a> {
     pub(super) fn call_function(&mut self, name: &str, arguments: Arguments<'a>) -> Outcome<Value<'a>> {
         match name {
+            // The template fails either way; a message that is no text is replaced.
             "raise_exception" => objection(arguments.text(0, "message").unwrap_or("it objects")),
             "strftime_now" => {
                 // A day that never changes: a prompt that depends on when it was made could not be made again.
@@ -70,14 +71,6 @@ impl<'a> Run<'a> {
         self.budget.memory(64 * length as u64)?;
         let items = (0..length as i64).map(|place| Value::Int(start.wrapping_add(place.wrapping_mul(step))));
         self.budget.list(items.collect())
-    }
-
-    /// A text with all occurrences of another replaced, paid before it is made.
-    fn replaced(&mut self, text: &str, old: &str, new: &str) -> Outcome<String> {
-        self.budget.work((text.len() as u64) / 16)?;
-        let times = text.matches(old).count() as u64;
-        self.budget.memory((text.len() as u64).saturating_add(times.saturating_mul(new.len() as u64)))?;
-        Ok(text.replace(old, new))
     }
 
     pub(super) fn field(&mut self, subject: &Value<'a>, name: &str) -> Outcome<Value<'a>> {
@@ -166,7 +159,9 @@ impl<'a> Run<'a> {
                 "keys" => self.budget.list(map.entries.iter().map(|(key, _)| Value::Text(key.clone())).collect()),
                 "values" => self.budget.list(map.entries.iter().map(|(_, value)| value.clone()).collect()),
                 "get" => {
-                    let found = map.get(arguments.text(0, "key").unwrap_or_default()).cloned();
+                    // All keys are texts: a mapping holds no other key.
+                    let key = arguments.place(0, "key").and_then(Value::as_text);
+                    let found = key.and_then(|key| map.get(key)).cloned();
                     Ok(found.or_else(|| arguments.place(1, "default").cloned()).unwrap_or(Value::None))
                 }
                 _ => objection(format!("a mapping has no method `{name}`")),
@@ -184,96 +179,6 @@ impl<'a> Run<'a> {
             pairs.push(self.budget.list(vec![Value::Text(key.clone()), value.clone()])?);
         }
         self.budget.list(pairs)
-    }
-
-    fn text_method(&mut self, text: &str, name: &str, arguments: &Arguments<'a>) -> Outcome<Value<'a>> {
-        let strip = |left: bool, right: bool| {
-            let characters = arguments.place(0, "chars").and_then(Value::as_text);
-            let is_cut = |it: char| characters.map_or(it.is_whitespace(), |characters| characters.contains(it));
-            let text = if left { text.trim_start_matches(is_cut) } else { text };
-            if right { text.trim_end_matches(is_cut) } else { text }
-        };
-        // A set of characters is searched for each character.
-        let searched = arguments.place(0, "chars").map_or(0, Value::size);
-        self.budget.work((text.len() as u64).saturating_mul(searched) / 64)?;
-        match name {
-            "strip" => self.budget.text(strip(true, true)),
-            "lstrip" => self.budget.text(strip(true, false)),
-            "rstrip" => self.budget.text(strip(false, true)),
-            "startswith" => self.any_of(arguments, |part| text.starts_with(part)),
-            "endswith" => self.any_of(arguments, |part| text.ends_with(part)),
-            "removeprefix" => self.budget.text(text.strip_prefix(arguments.text(0, "prefix")?).unwrap_or(text)),
-            "removesuffix" => self.budget.text(text.strip_suffix(arguments.text(0, "suffix")?).unwrap_or(text)),
-            "upper" | "lower" | "title" | "capitalize" => self.text_filter(name, text, arguments),
-            "find" => {
-                let found = text.find(arguments.text(0, "part")?);
-                let place = found.map(|at| text.get(..at).unwrap_or_default().chars().count() as i64);
-                Ok(Value::Int(place.unwrap_or(-1)))
-            }
-            "count" => Ok(Value::Int(text.matches(arguments.text(0, "part")?).count() as i64)),
-            "split" => self.split(text, arguments),
-            "splitlines" => {
-                let mut lines = Vec::new();
-                for line in text.lines() {
-                    lines.push(self.budget.text(line)?);
-                }
-                self.budget.list(lines)
-            }
-            "join" => match arguments.place(0, "list") {
-                Some(list) => self.join(list, text),
-                None => objection("`join` takes a list"),
-            },
-            "replace" => {
-                let text = self.replaced(text, arguments.text(0, "old")?, arguments.text(1, "new")?)?;
-                self.budget.text(&text)
-            }
-            _ => objection(format!("a text has no method `{name}`")),
-        }
-    }
-
-    fn any_of(&mut self, arguments: &Arguments<'a>, holds: impl Fn(&str) -> bool) -> Outcome<Value<'a>> {
-        match arguments.place(0, "part") {
-            Some(Value::Text(part)) => Ok(Value::Bool(holds(part))),
-            Some(Value::List(parts)) => {
-                self.budget.work(parts.items.len() as u64)?;
-                Ok(Value::Bool(parts.items.iter().filter_map(Value::as_text).any(holds)))
-            }
-            _ => objection("a text was expected"),
-        }
-    }
-
-    fn split(&mut self, text: &str, arguments: &Arguments<'a>) -> Outcome<Value<'a>> {
-        let most = arguments.place(1, "maxsplit").and_then(Value::integer).and_then(|most| usize::try_from(most).ok());
-        let most = most.map_or(usize::MAX, |most| most.saturating_add(1));
-        let mut parts = Vec::new();
-        match arguments.place(0, "sep") {
-            None | Some(Value::None) => {
-                for part in text.split_whitespace() {
-                    parts.push(self.budget.text(part)?);
-                }
-            }
-            Some(Value::Text(separator)) if !separator.is_empty() => {
-                for part in text.splitn(most, &**separator) {
-                    parts.push(self.budget.text(part)?);
-                }
-            }
-            Some(_) => return objection("a text is split at a text"),
-        }
-        self.budget.list(parts)
-    }
-
-    fn join(&mut self, list: &Value<'a>, separator: &str) -> Outcome<Value<'a>> {
-        let items = self.items(list)?;
-        let mut text = String::new();
-        for (place, item) in items.items.iter().enumerate() {
-            let item = self.budget.shown(item)?;
-            self.budget.memory((separator.len() + item.len()) as u64)?;
-            if place > 0 {
-                text.push_str(separator);
-            }
-            text.push_str(&item);
-        }
-        self.budget.text(&text)
     }
 
     pub(super) fn filter(&mut self, name: &str, subject: &Value<'a>, arguments: &Arguments<'a>) -> Outcome<Value<'a>> {
@@ -339,41 +244,6 @@ impl<'a> Run<'a> {
                 self.text_filter(name, &subject, arguments)
             }
             _ => objection(format!("filter `{name}` is not known here")),
-        }
-    }
-
-    fn text_filter(&mut self, name: &str, text: &str, arguments: &Arguments<'a>) -> Outcome<Value<'a>> {
-        // A character may become up to three others.
-        self.budget.memory(4 * text.len() as u64)?;
-        match name {
-            "trim" => match arguments.place(0, "chars") {
-                Some(_) => self.text_method(text, "strip", arguments),
-                None => self.budget.text(text.trim()),
-            },
-            "upper" => self.budget.text(&text.to_uppercase()),
-            "lower" => self.budget.text(&text.to_lowercase()),
-            "capitalize" | "title" => {
-                let mut changed = String::new();
-                let mut is_first = true;
-                for character in text.chars() {
-                    match is_first {
-                        true => changed.extend(character.to_uppercase()),
-                        false => changed.extend(character.to_lowercase()),
-                    }
-                    is_first = name == "title" && !character.is_alphanumeric();
-                }
-                self.budget.text(&changed)
-            }
-            "replace" => {
-                let text = self.replaced(text, arguments.text(0, "old")?, arguments.text(1, "new")?)?;
-                self.budget.text(&text)
-            }
-            "indent" => {
-                let width = arguments.place(0, "width").and_then(Value::integer).unwrap_or(4).clamp(0, MOST_INDENT);
-                let indented = self.replaced(text, "\n", &format!("\n{}", " ".repeat(width as usize)))?;
-                self.budget.text(&indented)
-            }
-            _ => self.budget.text(text),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a template computes with, and what it may use up.
+//! The values of templates, and the budget of a rendering.
 
 use minijinja::machinery::ast;
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ pub(super) fn objection<T>(fact: impl Into<String>) -> Outcome<T> {
     Err(Objection(fact.into()))
 }
 
-/// What is left of what a rendering may use. Everything that takes time or memory is paid here before it is done.
+/// The steps and bytes that a rendering may still use. Work is charged before it is done.
 pub(super) struct Budget {
     steps: u64,
     bytes: u64,
@@ -37,7 +37,7 @@ impl Budget {
         Budget { steps: MOST_STEPS, bytes: MOST_BYTES }
     }
 
-    /// Pays for work of this many steps.
+    /// Charges this many steps.
     pub(super) fn work(&mut self, steps: u64) -> Outcome<()> {
         match self.steps.checked_sub(steps) {
             Some(left) => self.steps = left,
@@ -46,7 +46,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Pays for this many bytes, and for the work of writing them.
+    /// Charges this many bytes and the work of writing them.
     pub(super) fn memory(&mut self, bytes: u64) -> Outcome<()> {
         match self.bytes.checked_sub(bytes) {
             Some(left) => self.bytes = left,

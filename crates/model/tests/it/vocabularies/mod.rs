@@ -30,7 +30,7 @@ pub fn load(tokenizer: &Value) -> Tokenizer {
     Tokenizer::load(folder.path()).unwrap()
 }
 
-/// A `tokenizer.json` as models of SentencePiece have it. It asks to cut texts, which nobody should obey.
+/// A `tokenizer.json` as models of SentencePiece have it. It asks to truncate texts, which must be ignored.
 pub fn fallback() -> Value {
     let pieces = ["▁", "s", "o", "l", "v", "e", "r", "so", "▁so", "lv", "er", "▁solv", "▁solver", "a", "▁a", "ä"];
     let merges = [["s", "o"], ["▁", "so"], ["l", "v"], ["e", "r"], ["▁so", "lv"], ["▁solv", "er"], ["▁", "a"]];

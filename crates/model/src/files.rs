@@ -11,25 +11,27 @@ pub type Packed = &'static [(&'static str, &'static [u8])];
 
 /// Where the files of a model are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Folder<'a> {
+pub enum ModelFiles<'a> {
+    /// In a folder.
     Disk(&'a Path),
+    /// In the program.
     Packed(Packed),
 }
 
-impl Folder<'_> {
-    /// What a file is called in errors.
+impl ModelFiles<'_> {
+    /// The name of a file in errors.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         match self {
-            Folder::Disk(folder) => folder.join(name),
-            Folder::Packed(_) => Path::new("(in the program)").join(name),
+            ModelFiles::Disk(folder) => folder.join(name),
+            ModelFiles::Packed(_) => Path::new("(in the program)").join(name),
         }
     }
 
     /// A whole file; `None` if it is not there.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>, PolicyError> {
         match self {
-            Folder::Packed(files) => Ok(packed(files, name).map(Cow::Borrowed)),
-            Folder::Disk(folder) => match read_plain(&folder.join(name)) {
+            ModelFiles::Packed(files) => Ok(packed(files, name).map(Cow::Borrowed)),
+            ModelFiles::Disk(folder) => match read_plain(&folder.join(name)) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(source) => Err(PolicyError::File { path: self.path(name), source }),
@@ -37,7 +39,7 @@ impl Folder<'_> {
         }
     }
 
-    /// A whole file that has to be there.
+    /// A whole file; an error if it is missing.
     pub(crate) fn need(&self, name: &str) -> Result<Cow<'static, [u8]>, PolicyError> {
         self.read(name)?.ok_or_else(|| {
             let source = std::io::Error::new(std::io::ErrorKind::NotFound, "No such file or directory");
@@ -49,8 +51,8 @@ impl Folder<'_> {
     pub(crate) fn open(&self, name: &str) -> Result<Parts, PolicyError> {
         let path = self.path(name);
         let bytes = match self {
-            Folder::Packed(files) => packed(files, name),
-            Folder::Disk(_) => None,
+            ModelFiles::Packed(files) => packed(files, name),
+            ModelFiles::Disk(_) => None,
         };
         let size = match bytes {
             Some(bytes) => bytes.len() as u64,
@@ -83,7 +85,7 @@ fn packed(files: Packed, name: &str) -> Option<&'static [u8]> {
 /// A file that is read in parts: one may be far larger than the memory.
 pub(crate) struct Parts {
     pub(crate) path: PathBuf,
-    /// Where it is part of the program.
+    /// The contents, if the file is part of the program.
     bytes: Option<&'static [u8]>,
     pub(crate) size: u64,
 }

@@ -1,0 +1,131 @@
+//! The tensors of a model: their names and shapes, and where their values come from.
+
+use crate::PolicyError;
+use crate::config::{ModelConfig, ModelFamily};
+use crate::files::ModelFiles;
+use crate::random::Random;
+use crate::weights::WeightFiles;
+use candle_core::{DType, Device, Result, Tensor};
+use std::collections::HashMap;
+
+/// Where the values of tensors come from.
+#[derive(Debug, Clone, Copy)]
+pub enum WeightOrigin<'a> {
+    /// Drawn at random, as training from scratch begins.
+    Seed(u64),
+    /// Read from the files of a checkpoint.
+    Files(ModelFiles<'a>),
+}
+
+/// Reads or draws the tensors of one model, one at a time: no model is in memory twice.
+pub struct TensorReader {
+    shapes: HashMap<String, Vec<usize>>,
+    layers: usize,
+    source: Source,
+}
+
+enum Source {
+    Seed(u64),
+    Files(WeightFiles),
+}
+
+impl TensorReader {
+    /// Opens the files; their headers are checked, no tensor is read yet.
+    ///
+    /// # Errors
+    /// A file is missing, cut short or no safetensors file.
+    pub fn open(config: &ModelConfig, origin: &WeightOrigin<'_>) -> std::result::Result<TensorReader, PolicyError> {
+        let source = match origin {
+            WeightOrigin::Seed(seed) => Source::Seed(*seed),
+            WeightOrigin::Files(files) => Source::Files(WeightFiles::open(*files)?),
+        };
+        Ok(TensorReader { shapes: config.tensor_shapes().into_iter().collect(), layers: config.layers, source })
+    }
+
+    /// The values of one tensor in row-major order, as `f32`.
+    ///
+    /// # Errors
+    /// The model has no such tensor, or the file does not hold it in the shape that the config says.
+    pub fn read(&self, name: &str) -> std::result::Result<Vec<f32>, PolicyError> {
+        let none = || PolicyError::Request(format!("the model has no tensor `{name}`"));
+        let shape = self.shapes.get(name).ok_or_else(none)?;
+        Ok(self.tensor(name, shape, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?)
+    }
+
+    pub(crate) fn tensor(
+        &self,
+        name: &str,
+        shape: &[usize],
+        dtype: DType,
+        device: &Device,
+    ) -> std::result::Result<Tensor, PolicyError> {
+        match &self.source {
+            Source::Files(files) => files.read(name, shape, dtype, device),
+            Source::Seed(seed) => Ok(initial_tensor(name, shape, *seed, self.layers, device)?.to_dtype(dtype)?),
+        }
+    }
+
+    /// The files, where the values come from files.
+    pub(crate) fn files(&self) -> Option<&WeightFiles> {
+        match &self.source {
+            Source::Files(files) => Some(files),
+            Source::Seed(_) => None,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// The name and shape of every tensor of the model, in a fixed order.
+    pub fn tensor_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let mut names = vec![("model.embed_tokens.weight".to_owned(), vec![self.vocabulary, self.hidden])];
+        for layer in 0..self.layers {
+            let mut push =
+                |name: &str, shape: &[usize]| names.push((format!("model.layers.{layer}.{name}"), shape.to_vec()));
+            push("input_layernorm.weight", &[self.hidden]);
+            for (name, outs) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
+                push(&format!("self_attn.{name}.weight"), &[outs, self.hidden]);
+                if self.attention_bias {
+                    push(&format!("self_attn.{name}.bias"), &[outs]);
+                }
+            }
+            push("self_attn.o_proj.weight", &[self.hidden, q]);
+            if self.attention_bias && self.family != ModelFamily::Qwen2 {
+                push("self_attn.o_proj.bias", &[self.hidden]);
+            }
+            if self.family == ModelFamily::Qwen3 {
+                push("self_attn.q_norm.weight", &[self.head_dim]);
+                push("self_attn.k_norm.weight", &[self.head_dim]);
+            }
+            push("post_attention_layernorm.weight", &[self.hidden]);
+            push("mlp.gate_proj.weight", &[self.intermediate, self.hidden]);
+            push("mlp.up_proj.weight", &[self.intermediate, self.hidden]);
+            push("mlp.down_proj.weight", &[self.hidden, self.intermediate]);
+        }
+        names.push(("model.norm.weight".to_owned(), vec![self.hidden]));
+        if !self.tied {
+            names.push(("lm_head.weight".to_owned(), vec![self.vocabulary, self.hidden]));
+        }
+        names
+    }
+}
+
+/// The first values of a tensor: norms one, biases zero, matrices normal with standard deviation 0.02. Matrices that write
+/// into the residual stream are scaled down by the square root of twice the layers.
+pub(crate) fn initial_tensor(name: &str, shape: &[usize], seed: u64, layers: usize, device: &Device) -> Result<Tensor> {
+    if name.ends_with("norm.weight") {
+        return Tensor::ones(shape, DType::F32, device);
+    }
+    if name.ends_with(".bias") {
+        return Tensor::zeros(shape, DType::F32, device);
+    }
+    let narrow = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+    let spread = match shape {
+        // An adapter's first matrix has to keep what it reads.
+        [_, ins] if name.ends_with("lora_A.weight") => 1.0 / (*ins as f32).sqrt(),
+        _ if narrow => 0.02 / (2.0 * layers as f32).sqrt(),
+        _ => 0.02,
+    };
+    let values = Random::named(seed, name).normals(shape.iter().product(), spread);
+    Tensor::from_vec(values, shape, device)
+}
