@@ -25,7 +25,6 @@ pub use words::{BRIEF, REWORDED, WORKED, worded};
 
 use crate::pair::{Pair, TaskText, Teacher, Told};
 use crate::trial::{Earned, Trials};
-use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError};
 use tokio_util::sync::CancellationToken;
 
@@ -97,13 +96,7 @@ fn task_text(case: &Case) -> TaskText {
 }
 
 /// A number that depends on the seed and these words alone.
-pub(crate) fn draw(seed: u64, words: &[&str]) -> u64 {
-    let mut state = seed;
-    for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
-        state = Random::new(state ^ u64::from(byte)).next_u64();
-    }
-    Random::new(state).next_u64()
-}
+pub(crate) use lemon_num::mixed_seed as draw;
 
 /// One of these, by a number that was drawn.
 fn pick<T: Copy>(from: &[T], drawn: u64) -> Option<T> {

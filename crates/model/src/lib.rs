@@ -18,7 +18,6 @@ mod muon;
 mod ops;
 mod optimiser;
 mod parameters;
-mod random;
 mod rows;
 pub mod serve;
 mod spans;

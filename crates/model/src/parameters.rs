@@ -3,9 +3,9 @@
 use crate::PolicyError;
 use crate::config::{Family, ModelConfig};
 use crate::folder::Folder;
-use crate::random::Random;
 use crate::weights::{self, WeightFiles};
 use candle_core::{DType, Device, Result, Tensor, Var};
+use lemon_num::Random;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;

@@ -7,7 +7,6 @@ use crate::model::Model;
 use crate::ops::Ops;
 use crate::optimiser::Gradients;
 use crate::parameters::{Learning, Origin, Parameters, names};
-use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
 use crate::weights::WeightFiles;
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     Tokenizer,
 };
 use candle_core::{DType, Device, Tensor};
+use lemon_num::Random;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::row::{Look, StudyRow};
 use crate::train::metrics::Means;
 use lemon_credit::economy::FamilyReport;
-use lemon_eval::stats::{Random, seed_of};
+use lemon_num::{Random, seed_of};
 use lemon_spec::edit::Family;
 
 /// A run that came to this reward.

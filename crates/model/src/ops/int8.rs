@@ -278,7 +278,7 @@ fn anywhere(lines: &[Bytes], factors: &[Floats], x: Rounded<'_>, products: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lemon_num::Random;
 
     /// The products of rows with a panel, `rows` at a time.
     fn products(kernel: Tile, weights: &[f32], x: &[f32], ins: usize, rows: usize) -> Vec<[f32; LANES]> {

@@ -256,7 +256,7 @@ fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use lemon_num::Random;
 
     /// The products of rows with all outputs of a matrix.
     fn products(matrix: &Panels, x: &[f32]) -> Vec<f32> {

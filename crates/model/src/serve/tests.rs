@@ -6,9 +6,9 @@ use super::*;
 use crate::config::Family;
 use crate::model::Model;
 use crate::parameters::{Learning, Parameters, names};
-use crate::random::Random;
 use crate::rows::Rows;
 use candle_core::{DType, Device, Tensor};
+use lemon_num::Random;
 use proptest::prelude::*;
 use std::time::Duration;
 
