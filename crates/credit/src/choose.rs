@@ -7,7 +7,7 @@
 mod account;
 
 use crate::estimate::Paired;
-use crate::random::Random;
+use lemon_num::Random;
 use lemon_spec::edit::Family;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,7 +199,7 @@ impl Chooser {
         }
         let contrast = |family| self.accounts.get(family).copied().unwrap_or_default().contrast();
         let contrasts: Vec<f64> = families.keys().map(contrast).collect();
-        let drawn = draw_with_floor(&contrasts, floor, self.random.unit());
+        let drawn = draw_with_floor(&contrasts, floor, self.random.uniform());
         let pools = families.into_values().nth(drawn)?;
         pools.get(self.random.below(pools.len())).copied()
     }

@@ -14,7 +14,7 @@
 
 use crate::choose::Account;
 use crate::estimate::Paired;
-use crate::random::Random;
+use lemon_num::Random;
 use lemon_spec::edit::Family;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -243,7 +243,7 @@ impl Economy {
                     family.unwrap_or_default().contrast().max(1e-6)
                 };
                 let mut keyed: Vec<(f64, usize)> =
-                    places.iter().map(|at| (random.unit().max(1e-300).ln() / contrast(at), *at)).collect();
+                    places.iter().map(|at| (random.uniform().max(1e-300).ln() / contrast(at), *at)).collect();
                 keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
                 places = keyed.into_iter().map(|(_, at)| at).collect();
             }

@@ -1,11 +1,9 @@
 //! What paired differences say about an effect, with its error.
 
-mod student;
-
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub use student::t_quantile;
+use lemon_num::distribution::t_quantile;
 
 /// Paired differences, added up one by one without keeping them (B. P. Welford, Technometrics 4 (1962), 419–420).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

@@ -24,7 +24,6 @@ pub mod cascade;
 pub mod choose;
 pub mod economy;
 pub mod estimate;
-mod random;
 pub mod reward;
 #[cfg(test)]
 mod story;

@@ -6,7 +6,7 @@ use crate::kernels::paged_attention::BLOCK;
 use crate::network::{Batch, Network, Row};
 use crate::sampling::SamplingParams;
 use crate::*;
-use lemon_model::random::Random;
+use lemon_num::Random;
 use lemon_model::{
     DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
 };

@@ -1,8 +1,9 @@
 //! Two evaluations of the same methods: before and after a change, or with other workers.
 
-use crate::stats::{self, Cluster, seed_of};
 use crate::summary::runs::{Item, Runs, as_share, by_method};
 use crate::{Evaluation, Row, SetUp};
+use lemon_num::seed_of;
+use lemon_num::stats::{self, Cluster};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,9 +2,9 @@
 
 use crate::evaluate::{Contestant, Evaluator, Work};
 use crate::method::Ask;
-use crate::stats::seed_of;
 use lemon_exec::orchestrator::{Draft, OrchestratorError, WriteContext};
 use lemon_exec::{Forecast, Form, forecast_call};
+use lemon_num::seed_of;
 use lemon_spec::{Next, validate};
 use lemon_trace::ORCHESTRATOR;
 

@@ -3,12 +3,12 @@
 use crate::grader::Grader;
 use crate::method::{Ask, Method};
 use crate::row::{AgentRow, Name, Row, TokenRow};
-use crate::stats::seed_of;
 use futures::stream::{self, StreamExt};
 use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::{RunMeta, Store, StoreError};
 use lemon_exec::{Backend, Job, RunError, Runner, Settings, fresh_id};
+use lemon_num::seed_of;
 use lemon_sandbox::SandboxError;
 use lemon_spec::Language;
 use lemon_task::{Item, Key};

@@ -9,7 +9,6 @@ mod method;
 pub mod report;
 mod row;
 mod search;
-pub mod stats;
 mod summary;
 mod trial;
 

@@ -253,7 +253,7 @@ fn complete(team: &mut Team) {
 }
 
 fn random(team: &mut Team) {
-    let mut draws = crate::stats::Random::new(team.ask.seed);
+    let mut draws = lemon_num::Random::new(team.ask.seed);
     let mut before: Vec<String> = Vec::new();
     let mut unread: Vec<String> = Vec::new();
     for _ in 0..team.number {

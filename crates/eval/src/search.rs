@@ -14,8 +14,9 @@ pub use founders::founders;
 pub use mutate::mutant;
 
 use crate::evaluate::{Case, EvalError, Evaluator};
-use crate::stats::{Cluster, Random, difference_interval, mean_interval, seed_of};
 use crate::trial::{Outcome, Trials};
+use lemon_num::stats::{Cluster, difference_interval, mean_interval};
+use lemon_num::{Random, seed_of};
 use lemon_task::Key;
 use pool::{Candidate, Pool, value};
 use serde::Serialize;
@@ -139,9 +140,7 @@ pub async fn search(
 /// So many of the cases, in an order of no meaning.
 fn drawn<'c>(cases: &'c [Case], most: usize, random: &mut Random) -> Vec<&'c Case> {
     let mut cases: Vec<&Case> = cases.iter().collect();
-    for last in (1..cases.len()).rev() {
-        cases.swap(last, below(random, last + 1));
-    }
+    random.shuffle(&mut cases);
     cases.truncate(most);
     cases
 }
@@ -165,7 +164,7 @@ fn found(
         let differences = outcomes.iter().zip(&alone.outcomes).map(|(team, alone)| measure(team) - measure(alone));
         let clusters = by_item(&differences.collect::<Vec<_>>(), items);
         let interval = difference_interval(&clusters, None, settings.seed);
-        Gap { difference: crate::stats::mean(&clusters), interval }
+        Gap { difference: lemon_num::stats::mean(&clusters), interval }
     });
     let over_alone = gaps.min_by(|a, b| a.difference.total_cmp(&b.difference));
     FoundTeam {
@@ -195,12 +194,6 @@ fn right(outcome: &Outcome) -> f64 {
 /// The figures of runs that go through the items in turn, gathered by item.
 fn by_item(figures: &[f64], items: usize) -> Vec<Cluster> {
     (0..items.min(figures.len())).map(|item| figures.iter().copied().skip(item).step_by(items).collect()).collect()
-}
-
-/// A number below `bound`; 0 if `bound` is 0.
-fn below(random: &mut Random, bound: usize) -> usize {
-    // The remainder is below `bound`, hence a usize.
-    if bound == 0 { 0 } else { (random.next_u64() % bound as u64) as usize }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use crate::driver::Run;
 use crate::ledger::{Reservation, Verdict, Want};
 use crate::reply_cache::Known;
 use crate::store::{Store, StoreError};
+use crate::tokens;
 use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
-use crate::{draw, tokens};
+use lemon_num::hashed_seed;
 use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend};
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,7 +186,7 @@ impl Run<'_> {
         if !error.worth_retrying() {
             return Err(None);
         }
-        let spread = draw(self.recorder.header().seed, &[&request.agent, "wait", &attempt.to_string()]);
+        let spread = hashed_seed(self.recorder.header().seed, &[&request.agent, "wait", &attempt.to_string()]);
         let retry = &self.runner.settings.retry;
         // Without its schema it is another request, which has not failed yet.
         let schema_refused = error.failure.kind == FailureKind::SchemaRefused;

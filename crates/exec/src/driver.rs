@@ -11,8 +11,9 @@ use crate::state::{Outcome, RunState, Standing, Step};
 use crate::store::{RunMeta, Store, StoreError};
 use crate::worker::{Backend, ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
-use crate::{draw, tokens, unix_ms};
+use crate::{tokens, unix_ms};
 use futures::stream::{FuturesUnordered, StreamExt};
+use lemon_num::hashed_seed;
 use lemon_spec::{Language, Next, PLAIN};
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR, Spend, StopReason, Trace,
@@ -330,7 +331,7 @@ impl Run<'_> {
     ) -> Request {
         let known = self.runner.backend.levels.get(level);
         // Seeds of 31 bits are taken by every endpoint.
-        let seed = draw(self.recorder.header().seed, &[agent, occasion]) >> 33;
+        let seed = hashed_seed(self.recorder.header().seed, &[agent, occasion]) >> 33;
         Request {
             agent: agent.to_owned(),
             level,

@@ -56,15 +56,3 @@ pub fn fresh_id() -> String {
     };
     (0..8).map(letter).collect()
 }
-
-/// A number that depends on everything given and on nothing else: the source of every random choice.
-pub(crate) fn draw(seed: u64, parts: &[&str]) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    for part in parts {
-        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
-    }
-    let mut first = [0; 8];
-    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(first)
-}

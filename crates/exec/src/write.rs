@@ -1,11 +1,11 @@
 //! Having a round written: draft, check, one repair, a fallback, all on record.
 
 use crate::call::CallEnd;
-use crate::draw;
 use crate::driver::{Run, stop_reason};
 use crate::orchestrator::{Draft, OrchestratorError, Refused, RoundResult, WriteContext, percent, specification_in};
 use crate::state::{Member, RunState, Standing};
 use crate::store::StoreError;
+use lemon_num::hashed_seed;
 use lemon_spec::{Plan, Rejection, mend, validate_round};
 use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReason};
 
@@ -168,7 +168,7 @@ impl Run<'_> {
             language: &self.runner.language,
             form: state.form(),
             tokens_left: self.ledger().tokens_left(),
-            seed: draw(self.recorder.header().seed, &[ORCHESTRATOR, "write", &(state.round() + 1).to_string()]),
+            seed: hashed_seed(self.recorder.header().seed, &[ORCHESTRATOR, "write", &(state.round() + 1).to_string()]),
         }
     }
 }

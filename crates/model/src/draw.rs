@@ -2,7 +2,7 @@
 
 use crate::SampleSettings;
 use crate::grammar::Mask;
-use crate::random::Random;
+use lemon_num::Random;
 
 /// A token that was drawn.
 pub(crate) struct Drawn {

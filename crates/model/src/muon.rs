@@ -100,12 +100,12 @@ fn orthogonalised(matrices: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use crate::{
         DeviceChoice, Example, LanguagePolicy, Learning, ModelConfig, Objective, OptimiserSettings, Policy, Sequence,
         StepSettings, Tokenizer,
     };
     use candle_core::Device;
+    use lemon_num::Random;
     use proptest::prelude::*;
 
     /// The square roots of the eigenvalues of a symmetric matrix, by Jacobi's rotations.

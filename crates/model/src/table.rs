@@ -5,8 +5,8 @@ use crate::api::{Example, Finish, Policy, Sample, SampleRequest, SampleSettings,
 use crate::draw::draw;
 use crate::grammar::{Mask, Next};
 use crate::learn::Totals;
-use crate::random::Random;
 use crate::{PolicyError, Tokenizer};
+use lemon_num::{Random, fnv1a};
 use std::collections::BTreeMap;
 
 /// A table of logits by context: the last tokens and the kind of prompt.
@@ -39,9 +39,7 @@ impl TablePolicy {
     }
 
     fn context(&self, prompt: &[u32], tokens: &[u32]) -> Context {
-        let kind = prompt
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3));
+        let kind = fnv1a(prompt.iter().copied());
         (kind % self.kinds, tokens.get(tokens.len().saturating_sub(self.order)..).unwrap_or_default().to_vec())
     }
 

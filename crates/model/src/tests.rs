@@ -9,7 +9,6 @@ use crate::model::Model;
 use crate::ops::Ops;
 use crate::optimiser::Gradients;
 use crate::parameters::{Learning, Parameters};
-use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
 use crate::tensors::WeightOrigin;
 use crate::weights::WeightFiles;
@@ -18,6 +17,7 @@ use crate::{
     StepSettings, Tokenizer,
 };
 use candle_core::{DType, Device, Tensor};
+use lemon_num::Random;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,10 +4,10 @@ use crate::api::{Finish, Sample, SampleRequest, SampleSettings};
 use crate::draw::draw;
 use crate::grammar::{Mask, Next, Walk};
 use crate::model::Model;
-use crate::random::Random;
 use crate::rows::{Cache, Part, Rows};
 use crate::{PolicyError, Tokenizer};
 use candle_core::{DType, Tensor};
+use lemon_num::Random;
 use std::collections::VecDeque;
 
 /// Texts that are written at a time.

@@ -5,16 +5,12 @@
 //! items, and [`wilson`] and [`mcnemar_exact`], which count runs as independent, are for one run an item only.
 
 mod bootstrap;
-mod normal;
-mod random;
 
 pub use bootstrap::{Cluster, RESAMPLES, difference_interval, mean, mean_interval};
-pub use random::{Random, seed_of};
 
+use crate::Random;
+use crate::distribution::Z;
 use std::f64::consts::LN_2;
-
-/// The 97.5 % quantile of the normal distribution, for intervals of 95 %.
-pub const Z: f64 = 1.959_963_984_540_054;
 
 /// Up to so many differences other than zero, [`permutation`] tries every assignment of signs.
 const MOST_ENUMERATED: usize = 16;
@@ -50,7 +46,21 @@ pub fn wilson(right: u64, runs: u64) -> [f64; 2] {
 ///
 /// Q. McNemar, Psychometrika 12 (1947), 153–157, with the binomial instead of χ².
 pub fn mcnemar_exact(only_a: u64, only_b: u64) -> f64 {
-    let (fewer, more) = (only_a.min(only_b), only_a.max(only_b) as f64);
+    (2.0 * lower_tail(only_a.min(only_b), only_a.max(only_b))).min(1.0)
+}
+
+/// The sign test, exact and one-sided: the probability of at least so many wins if wins and losses were equally likely.
+pub fn sign_test(wins: u64, losses: u64) -> f64 {
+    match wins.checked_sub(1) {
+        _ if losses <= wins => lower_tail(losses, wins),
+        Some(below) => 1.0 - lower_tail(below, losses.saturating_add(1)),
+        None => 1.0,
+    }
+}
+
+/// `P(X ≤ fewer)`, `X ~ Binomial(fewer + more, ½)`, where `fewer` is at most `more`.
+fn lower_tail(fewer: u64, more: u64) -> f64 {
+    let more = more as f64;
     let n = fewer as f64 + more;
     // In logarithms, since 2⁻ⁿ vanishes from n = 1075 on: the probability of `fewer`, …
     let ln_binomial: f64 = (1..=fewer).map(|i| ((more + i as f64) / i as f64).ln()).sum();
@@ -61,7 +71,7 @@ pub fn mcnemar_exact(only_a: u64, only_b: u64) -> f64 {
         term *= k as f64 / (n - k as f64 + 1.0);
         tail += term;
     }
-    (2.0 * probability * tail).min(1.0)
+    (probability * tail).min(1.0)
 }
 
 /// The paired permutation test, two-sided, on the items' mean differences between two methods. If the methods do not

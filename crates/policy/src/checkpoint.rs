@@ -282,8 +282,7 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepError + '_ {
 
 /// A number that other lessons would not have.
 pub fn fingerprint<'a>(lessons: usize, tokens: impl Iterator<Item = &'a u32>) -> String {
-    let hash =
-        tokens.fold(0xcbf2_9ce4_8422_2325u64, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3));
+    let hash = lemon_num::fnv1a(tokens.copied());
     format!("{lessons} lessons, {hash:016x}")
 }
 

@@ -32,11 +32,11 @@ pub use start::{FieldStart, FirstTeams};
 
 use crate::student::Student;
 use layout::{Layout, Place, STAGES, Setting, first_logits};
-use lemon_eval::stats::Random;
 use lemon_model::{
     Example, Finish, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
     StepSettings, Totals,
 };
+use lemon_num::Random;
 use lemon_spec::Language;
 use scene::{Scene, setting};
 use std::path::Path;
@@ -226,7 +226,7 @@ impl FieldTable {
 
 /// A value by its probability, and its log-probability.
 fn draw(logprobs: &[f64], random: &mut Random) -> Option<(usize, f64)> {
-    let place = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let place = random.uniform();
     let mut reached = 0.0;
     let possible = || logprobs.iter().copied().enumerate().filter(|(_, logprob)| logprob.is_finite());
     let drawn = possible().find(|(_, logprob)| {

@@ -1,7 +1,7 @@
 //! Bare arithmetic, so that stories need not teach it.
 
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
+use lemon_num::Random;
 
 /// A calculation in signs or in words.
 pub(crate) fn draft(random: &mut Random) -> Option<Draft> {

@@ -5,7 +5,7 @@ mod prices;
 mod table;
 
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
+use lemon_num::Random;
 
 /// A problem, or `None` where the numbers do not fit: then try again.
 pub(crate) fn draft(random: &mut Random) -> Option<Draft> {

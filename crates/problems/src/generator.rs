@@ -3,10 +3,11 @@
 use crate::leak::{Dropped, Leaks};
 use crate::problem::{Draft, Problem};
 use crate::published::Template;
-use crate::random::{Random, hash};
+use crate::random::hash;
 use crate::situation::{Situation, shipped};
 use crate::tell::tell;
 use crate::{drill, facts, story};
+use lemon_num::Random;
 use std::sync::Arc;
 
 /// What a problem is for. A situation belongs to one part as a whole, so that success on another is no memory.
@@ -77,7 +78,7 @@ impl Generator {
     /// From the situations that ship with the crate, and what is put together.
     pub fn new(seed: u64, part: Part) -> Self {
         Generator {
-            random: Random::new(seed),
+            random: crate::seeded(seed),
             part,
             weights: Weights::default(),
             situations: shipped().iter().filter(|situation| Part::of(&situation.name) == part).collect(),
@@ -90,7 +91,7 @@ impl Generator {
 
     /// The same, from the beginning, with another seed.
     pub fn with_seed(self, seed: u64) -> Self {
-        Generator { random: Random::new(seed), dropped: Dropped::default(), ..self }
+        Generator { random: crate::seeded(seed), dropped: Dropped::default(), ..self }
     }
 
     /// With other weights.

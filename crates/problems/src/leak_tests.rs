@@ -1,5 +1,4 @@
 use super::*;
-use crate::random::Random;
 use proptest::prelude::*;
 
 const TESTS: [&str; 3] = [
@@ -61,7 +60,7 @@ fn look_alikes_are_one_cluster() {
 proptest! {
     #[test]
     fn renaming_and_renumbering_never_hides_a_leak(which in 0..3usize, seed: u64, small: bool) {
-        let mut random = Random::new(seed);
+        let mut random = crate::seeded(seed);
         let [person] = crate::person::Person::draw(&mut random);
         let words = TESTS[which].split(' ').map(|word| match word {
             "Debby" => person.name.to_owned(),

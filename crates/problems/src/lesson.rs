@@ -4,8 +4,8 @@ use crate::generator::{Generator, Part};
 use crate::noise::Noise;
 use crate::problem::{Problem, Step, solution};
 use crate::prompt::{Form, prompt};
-use crate::random::Random;
 use crate::wrong::{Source, sources, wrong};
+use lemon_num::Random;
 
 /// A document to learn from: what is read, and what is to be said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Lessons {
 
     /// On the problems of a generator.
     pub fn on(generator: Generator, seed: u64, mix: Mix, noise: Noise) -> Self {
-        Lessons { generator, random: Random::new(seed ^ 0x1e55), mix, noise }
+        Lessons { generator, random: crate::seeded(seed ^ 0x1e55), mix, noise }
     }
 
     /// Where the problems come from.
@@ -251,7 +251,7 @@ mod tests {
         #[test]
         fn wrong_solutions_are_wrong(seed: u64) {
             let problem = Generator::new(seed, Part::Train).problem();
-            let (steps, answer) = wrong(&problem, &mut Random::new(seed));
+            let (steps, answer) = wrong(&problem, &mut crate::seeded(seed));
             prop_assert_ne!(answer, problem.answer);
             prop_assert!(answer > 0 && !steps.is_empty());
         }
@@ -267,7 +267,7 @@ mod tests {
         fn lessons_are_in_small_letters_and_answer_rightly(seed: u64) {
             let problem = Generator::new(seed, Part::Dev).problem();
             for form in Form::ALL {
-                let lesson = Lesson::new(&problem, form, &mut Random::new(seed));
+                let lesson = Lesson::new(&problem, form, &mut crate::seeded(seed));
                 prop_assert_eq!(lesson.prompt.to_lowercase(), lesson.prompt.clone());
                 if matches!(form, Form::Solve | Form::Brief | Form::Check | Form::Choose) {
                     prop_assert_eq!(read_answer(&lesson.reply), Some(problem.answer));

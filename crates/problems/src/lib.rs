@@ -48,6 +48,6 @@ pub use parse::{ParseError, parse};
 pub use problem::{Op, Problem, Step};
 pub use prompt::{Form, prompt, read_answer};
 pub use published::{DataError, Published, Template, read_published, test_questions};
-pub use random::Random;
+pub use random::seeded;
 pub use situation::{Number, Operand, Question, Rule, Situation, Thing, shipped};
 pub use wrong::wrong;

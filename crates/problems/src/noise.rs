@@ -2,9 +2,9 @@
 
 use crate::names;
 use crate::person;
-use crate::random::Random;
 use crate::situation::shipped;
 use crate::wording;
+use lemon_num::Random;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
@@ -50,7 +50,7 @@ impl Noise {
 /// ```
 pub fn in_other_words(question: &str, seed: u64) -> String {
     let may = |word: &str| !is_common(word) && !names::is_stand_in(word);
-    replaced(&names::made_alike(question), REPLACED, may, &mut Random::new(seed))
+    replaced(&names::made_alike(question), REPLACED, may, &mut crate::seeded(seed))
 }
 
 /// The share of less common words that other words stand for. Votes of several readings did best with it on problems never learned
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn as_many_words_change_as_wanted() {
         let question = "the cat saw a bird ".repeat(2000);
-        let noisy = Noise { share: 1.0, probability: 0.08 }.apply(question.trim(), &mut Random::new(1));
+        let noisy = Noise { share: 1.0, probability: 0.08 }.apply(question.trim(), &mut crate::seeded(1));
         let changed = question.trim().split(' ').zip(noisy.split(' ')).filter(|(old, new)| old != new).count();
         assert!((700..900).contains(&changed), "{changed} of 10,000");
     }
@@ -184,7 +184,7 @@ mod tests {
 
         #[test]
         fn numbers_and_signs_stay(seed: u64, question in "([a-z]{1,6}|[0-9]{1,3}|\\$[0-9]{1,2}|twelve|\\+)([ ,.?]([a-z]{1,6}|[0-9]{1,3}|five)){0,12}\\?") {
-            let noisy = Noise { share: 1.0, probability: 0.5 }.apply(&question, &mut Random::new(seed));
+            let noisy = Noise { share: 1.0, probability: 0.5 }.apply(&question, &mut crate::seeded(seed));
             prop_assert_eq!(wording::numbers_in(&noisy), wording::numbers_in(&question));
             prop_assert_eq!(noisy.split(' ').count(), question.split(' ').count());
         }

@@ -1,6 +1,6 @@
 //! First names of many origins.
 
-use crate::random::Random;
+use lemon_num::Random;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn persons_of_a_story_differ() {
-        let mut random = Random::new(1);
+        let mut random = crate::seeded(1);
         for _ in 0..2000 {
             let [p, q, r] = Person::draw(&mut random);
             assert!(p != q && q != r && p != r);

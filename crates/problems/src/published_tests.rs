@@ -1,6 +1,5 @@
 use super::*;
 use crate::generator::{Generator, Part, Weights};
-use crate::random::Random;
 use std::fs;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ fn nothing_that_is_kept_is_a_leak() {
     println!("{records} records: {dropped:?}, {unusable} unusable, {} templates", templates.len());
     assert!(dropped.exact > 500 && dropped.near > 50, "{dropped:?}");
     assert!(templates.len() > 3_000, "{}", templates.len());
-    let mut random = Random::new(1);
+    let mut random = crate::seeded(1);
     for template in templates {
         let problem = template.problem(&mut random).unwrap();
         assert_eq!(leaks.find(&problem.question), None, "{}", problem.question);

@@ -4,9 +4,9 @@ use crate::expression::Condition;
 use crate::parse::parse;
 use crate::person::Person;
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::template::render;
 use crate::wording;
+use lemon_num::Random;
 use std::sync::LazyLock;
 
 #[doc = include_str!("../FORMAT.md")]

@@ -7,10 +7,10 @@ mod teller;
 pub(crate) mod theme;
 
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::wording;
 use ask::{Ask, Effect};
 use event::{Change, EVENTS, OPENERS, SETUPS, SPARES};
+use lemon_num::Random;
 use teller::Teller;
 
 /// A story, or `None` where the numbers that were drawn do not fit: then try again.
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn most_draws_succeed() {
-        let mut random = Random::new(1);
+        let mut random = crate::seeded(1);
         let made = (0..1000).filter(|_| draft(&mut random).is_some()).count();
         assert!(made > 300, "{made} of 1000");
     }

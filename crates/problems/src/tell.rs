@@ -2,8 +2,8 @@
 
 use crate::person;
 use crate::problem::{Draft, Problem, Step};
-use crate::random::Random;
 use crate::wording::{self, capitalised, uncapitalised};
+use lemon_num::Random;
 
 /// The draft as a problem.
 pub(crate) fn tell(draft: Draft, random: &mut Random) -> Option<Problem> {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn short_sentences_are_merged() {
         let mut facts = vec!["Ana had 5.".to_owned(), "Ben had 3.".to_owned()];
-        merge(&mut facts, &mut Random::new(1));
+        merge(&mut facts, &mut crate::seeded(1));
         assert_eq!(facts, ["Ana had 5, and Ben had 3."]);
     }
 }

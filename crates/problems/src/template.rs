@@ -1,7 +1,7 @@
 //! Text with holes: `{P} [bought|took] {a} {t}.`
 
-use crate::random::Random;
 use crate::wording;
+use lemon_num::Random;
 
 /// Makes a text of a template: one alternative of each `[…|…]`, and for each `{key}` what `fill` says,
 /// which also gets the text before it.
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn check(template: &str, value: &str, expected: &str) {
-        assert_eq!(render(template, &mut Random::new(3), |_, _| value.to_owned()), expected, "{template}");
+        assert_eq!(render(template, &mut crate::seeded(3), |_, _| value.to_owned()), expected, "{template}");
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_alternative_is_drawn() {
-        let mut random = Random::new(1);
+        let mut random = crate::seeded(1);
         let mut seen: Vec<String> =
             (0..50).map(|_| render("[a|b {x}|]!", &mut random, |key, _| key.to_owned())).collect();
         seen.sort();

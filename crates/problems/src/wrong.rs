@@ -1,7 +1,7 @@
 //! Wrong solutions of the kinds that small models write.
 
 use crate::problem::{Op, Problem, Step};
-use crate::random::Random;
+use lemon_num::Random;
 
 /// Where an operand comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

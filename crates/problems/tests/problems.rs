@@ -1,6 +1,6 @@
 //! The generator as a whole.
 
-use lemon_problems::{Form, Generator, Lesson, Lessons, Mix, Part, Problem, Random};
+use lemon_problems::{Form, Generator, Lesson, Lessons, Mix, Part, Problem, seeded};
 use std::collections::HashSet;
 
 fn problems(seed: u64, part: Part, count: usize) -> Vec<Problem> {
@@ -79,7 +79,7 @@ fn samples_read_well() {
 #[test]
 fn a_lesson_of_each_form_reads_well() {
     let mut generator = Generator::new(6, Part::Train);
-    let mut random = Random::new(6);
+    let mut random = seeded(6);
     let lessons = Form::ALL.map(|form| {
         let problem = loop {
             let problem = generator.problem();

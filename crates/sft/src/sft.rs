@@ -258,12 +258,7 @@ fn batch(lessons: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
 
 /// The order of the lessons in one pass.
 pub fn order(lessons: usize, seed: u64, pass: u64) -> Vec<usize> {
-    let mut random = lemon_spec::generate::Random::new(seed ^ pass.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut order: Vec<usize> = (0..lessons).collect();
-    for last in (1..lessons).rev() {
-        order.swap(last, random.below(last + 1));
-    }
-    order
+    lemon_num::Random::of_pass(seed, pass).order(lessons)
 }
 
 /// The mean loss of a token over all lessons.

@@ -21,7 +21,6 @@ mod words;
 pub use words::{BRIEF, REWORDED, WORKED, worded};
 
 use crate::trial::{Earned, Trials};
-use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told};
 use tokio_util::sync::CancellationToken;
@@ -94,13 +93,7 @@ fn task_text(case: &Case) -> TaskText {
 }
 
 /// A number that depends on the seed and these words alone.
-pub fn draw(seed: u64, words: &[&str]) -> u64 {
-    let mut state = seed;
-    for byte in words.iter().flat_map(|word| word.bytes().chain([0xff])) {
-        state = Random::new(state ^ u64::from(byte)).next_u64();
-    }
-    Random::new(state).next_u64()
-}
+pub use lemon_num::mixed_seed as draw;
 
 /// One of these, by a number that was drawn.
 fn pick<T: Copy>(from: &[T], drawn: u64) -> Option<T> {

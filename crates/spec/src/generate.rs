@@ -1,6 +1,7 @@
 //! Random valid specifications from a seed, for property tests and benchmarks of this and other crates.
 
 use crate::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
+use lemon_num::Random;
 
 /// A valid specification of a first round. The same seed gives the same one; `language` needs a role and a capacity.
 pub fn spec(seed: u64, language: &Language) -> Spec {
@@ -138,43 +139,4 @@ fn prose(random: &mut Random, most_chars: usize) -> String {
     let count = random.between(0, 12);
     let text: String = (0..count).filter_map(|_| random.pick(&PIECES).copied()).collect();
     text.chars().take(most_chars).collect()
-}
-
-/// SplitMix64: small, and the same on every machine.
-pub struct Random(u64);
-
-impl Random {
-    /// A sequence of its own for each seed.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`; 0 if `bound` is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        // The slight bias towards small numbers does not matter here. The result is below `bound`, hence a usize.
-        if bound == 0 { 0 } else { (self.next_u64() % bound as u64) as usize }
-    }
-
-    /// A number from `low` to `high`, both included.
-    pub fn between(&mut self, low: usize, high: usize) -> usize {
-        low + self.below((high.saturating_sub(low)).saturating_add(1))
-    }
-
-    /// True once in `n` times.
-    pub fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of the items.
-    pub fn pick<'i, T>(&mut self, items: &'i [T]) -> Option<&'i T> {
-        items.get(self.below(items.len()))
-    }
 }

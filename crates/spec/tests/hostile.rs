@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
-use lemon_spec::generate::{self, Random};
+use lemon_num::Random;
+use lemon_spec::generate;
 use lemon_spec::{Code, Language, Limits, explain, render, validate};
 
 /// Random and mutated texts that are tried.

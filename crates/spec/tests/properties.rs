@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+use lemon_num::Random;
 use lemon_spec::edit::{Change, Edit, Family, apply, edits, endings};
-use lemon_spec::generate::{self, Random};
+use lemon_spec::generate;
 use lemon_spec::{Field, Language, Limits, Plan, Spans, Spec, json_schema, render, validate_round};
 use proptest::prelude::*;
 use std::collections::BTreeSet;

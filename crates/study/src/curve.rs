@@ -2,7 +2,7 @@
 
 use super::compare::{Estimate, TokenRatio};
 use super::row::StudyRow;
-use lemon_eval::stats::Random;
+use lemon_num::Random;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

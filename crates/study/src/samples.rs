@@ -2,7 +2,7 @@
 
 use super::row::{Look, StudyRow};
 use lemon_credit::economy::FamilyReport;
-use lemon_eval::stats::{Random, seed_of};
+use lemon_num::{Random, seed_of};
 use lemon_spec::edit::Family;
 use lemon_train::metrics::Means;
 

@@ -17,8 +17,8 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::{Item, SetName, item::letter, record};
-use draw::Random;
 pub use everyday::{Everyday, everyday};
+use lemon_num::Random;
 use stories::{ALGEBRA, ASIDES, BASIC, LONGER, MONEY, TWO_STEPS};
 use tell::Told;
 
@@ -42,7 +42,7 @@ pub fn compose(set: SetName, count: usize, seed: u64) -> Vec<Item> {
 
 /// The item at a position. `None` only if the stock has a fault, which the tests exclude.
 fn item(set: SetName, position: usize, seed: u64, known: &mut HashSet<String>) -> Option<Item> {
-    let mut random = Random::new(seed, &format!("{set} {position}"));
+    let mut random = draw::random(seed, &format!("{set} {position}"));
     let mut last = None;
     for _ in 0..MOST_DRAWS {
         let Some(mut item) = draw(set, position, &mut random) else { continue };

@@ -7,7 +7,6 @@ mod credit;
 mod diff;
 mod event;
 pub mod export;
-mod hash;
 mod metrics;
 mod names;
 #[doc(hidden)]

@@ -1,6 +1,8 @@
 //! The curves of a run for TensorBoard: an event file, which is a list of framed protocol buffers.
 
 use super::metrics::{Means, Metrics};
+use crc32c::crc32c;
+use prost::Message;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +24,10 @@ impl Board {
         fs::create_dir_all(folder)?;
         let path = folder.join(FILE);
         let bytes = file(metrics);
-        let before = fs::read(&path).unwrap_or_default();
+        let before = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
         match bytes.strip_prefix(before.as_slice()) {
             // Also after a write that was cut short: it left a prefix.
             Some(rest) if !before.is_empty() => OpenOptions::new().append(true).open(&path)?.write_all(rest),
@@ -36,18 +41,12 @@ impl Board {
 }
 
 fn file(metrics: &[Metrics]) -> Vec<u8> {
-    let mut version = event(0);
-    put_bytes(&mut version, 3, b"brain.Event:2");
     let mut bytes = Vec::new();
-    put_record(&mut bytes, &version);
+    put_record(&mut bytes, &Event { file_version: Some("brain.Event:2".to_owned()), ..Event::at(0) });
     for metrics in metrics {
-        let mut summary = Vec::new();
-        for (tag, value) in scalars(metrics) {
-            put_bytes(&mut summary, 1, &scalar(&tag, value));
-        }
-        let mut event = event(metrics.step);
-        put_bytes(&mut event, 5, &summary);
-        put_record(&mut bytes, &event);
+        let value = |(tag, value)| Value { tag, simple_value: Some(value) };
+        let summary = Summary { value: scalars(metrics).into_iter().map(value).collect() };
+        put_record(&mut bytes, &Event { summary: Some(summary), ..Event::at(metrics.step) });
     }
     bytes
 }
@@ -103,78 +102,57 @@ fn put_means(put: &mut impl FnMut(&str, &str, f64), group: &str, means: &Means) 
     put(group, "review", means.review);
 }
 
-// Four fields of three messages (`Event`, `Summary`, `Summary.Value` in tensorflow/core) are too few for a code generator.
-
-/// An `Event` as far as all have the same fields.
-fn event(step: u64) -> Vec<u8> {
-    let mut event = Vec::new();
-    // 1, wall_time: the step as seconds. A clock would make two runs of one recipe differ.
-    event.push(1 << 3 | 1);
-    event.extend((step as f64).to_le_bytes());
-    // 2, step.
-    event.push(2 << 3);
-    put_varint(&mut event, step);
-    event
+/// `Event` of tensorflow/core/util/event.proto, with the fields that are written here. An optional field
+/// is written even if it is zero.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Event {
+    #[prost(double, optional, tag = "1")]
+    wall_time: Option<f64>,
+    #[prost(uint64, optional, tag = "2")]
+    step: Option<u64>,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
 }
 
-/// A `Summary.Value`: 1, tag, and 2, simple_value.
-fn scalar(tag: &str, value: f32) -> Vec<u8> {
-    let mut scalar = Vec::new();
-    put_bytes(&mut scalar, 1, tag.as_bytes());
-    scalar.push(2 << 3 | 5);
-    scalar.extend(value.to_le_bytes());
-    scalar
-}
-
-fn put_bytes(message: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    message.push(field << 3 | 2);
-    put_varint(message, bytes.len() as u64);
-    message.extend_from_slice(bytes);
-}
-
-fn put_varint(message: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        message.push(number as u8 | 0x80);
-        number >>= 7;
+impl Event {
+    fn at(step: u64) -> Event {
+        // The wall time is the step as seconds: a clock would make two runs of one recipe differ.
+        Event { wall_time: Some(step as f64), step: Some(step), file_version: None, summary: None }
     }
-    message.push(number as u8);
+}
+
+/// `Summary` of tensorflow/core/framework/summary.proto.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<Value>,
+}
+
+/// `Summary.Value`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Value {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
 }
 
 /// A record of a `TFRecord` file: the length and the data, each with its checksum.
-fn put_record(file: &mut Vec<u8>, data: &[u8]) {
+fn put_record(file: &mut Vec<u8>, event: &Event) {
+    let data = event.encode_to_vec();
     let length = (data.len() as u64).to_le_bytes();
     file.extend(length);
     file.extend(masked(crc32c(&length)).to_le_bytes());
-    file.extend_from_slice(data);
-    file.extend(masked(crc32c(data)).to_le_bytes());
+    file.extend_from_slice(&data);
+    file.extend(masked(crc32c(&data)).to_le_bytes());
 }
 
 /// As the format wants it: the checksum of something that holds its own checksum would be a constant.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
-
-/// The checksum of Castagnoli, as in RFC 3720.
-fn crc32c(bytes: &[u8]) -> u32 {
-    // The index is a byte.
-    !bytes.iter().fold(!0, |crc, byte| CRC_TABLE[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))
-}
-
-const CRC_TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests;

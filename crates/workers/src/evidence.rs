@@ -8,6 +8,7 @@ use crate::fault::{Fault, read_file};
 use crate::setup;
 use lemon_eval::{Ask, Method};
 use lemon_exec::Form;
+use lemon_num::stats::sign_test;
 use lemon_spec::Language;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,30 +53,12 @@ impl Entry {
     /// Whether it shows that the method helps, at a price that can be justified.
     fn helps(&self) -> bool {
         let cost = self.tokens as f64 / self.plain_tokens.max(1) as f64;
-        self.items >= LEAST_ITEMS && cost <= MOST_TIMES_PLAIN && chance(self.wins, self.losses) <= MOST_CHANCE
+        self.items >= LEAST_ITEMS && cost <= MOST_TIMES_PLAIN && sign_test(self.wins, self.losses) <= MOST_CHANCE
     }
 
     fn gain(&self) -> f64 {
         (self.wins as f64 - self.losses as f64) / self.items.max(1) as f64
     }
-}
-
-/// The probability of at least so many wins if wins and losses were equally likely: the exact sign test, one-sided.
-pub fn chance(wins: u64, losses: u64) -> f64 {
-    let n = wins + losses;
-    // Sums of logarithms: a binomial coefficient of thousands overflows.
-    let mut log_choose = 0.0;
-    let mut total = 0.0;
-    let half = -(n as f64) * std::f64::consts::LN_2;
-    for k in 0..=n {
-        if k > 0 {
-            log_choose += ((n - k + 1) as f64).ln() - (k as f64).ln();
-        }
-        if k >= wins {
-            total += (log_choose + half).exp();
-        }
-    }
-    total.min(1.0)
 }
 
 /// Where the evidence of an installation is.
@@ -158,14 +141,6 @@ pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_sign_test_is_exact() {
-        for (wins, losses, expected) in [(0, 0, 1.0), (5, 0, 0.03125), (8, 2, 56.0 / 1024.0), (3, 3, 42.0 / 64.0)] {
-            assert!((chance(wins, losses) - expected).abs() < 1e-12, "{wins}:{losses} {}", chance(wins, losses));
-        }
-        assert!(chance(2_000, 1_000) < 1e-9);
-    }
 
     #[test]
     fn only_clear_and_affordable_gains_help() {

@@ -1,11 +1,11 @@
 //! A world against the record it was fitted to: accuracy overall and in thirds of difficulty, joint successes, revision.
 
-use crate::draws::{logistic, logit};
 use crate::fit::{abilities, conditional, left_after_misses, mean, middle_share, support, thirds};
 use crate::outcomes::{self, Debate, Observed, OutcomesError};
 use crate::preset::{Fitted, LEVELS, Preset};
 use crate::sim::World;
 use crate::skill::Family;
+use lemon_num::{logistic, logit};
 use lemon_task::{SetName, Source, load};
 use serde::Serialize;
 use std::collections::BTreeMap;

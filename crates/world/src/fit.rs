@@ -3,11 +3,12 @@
 
 mod solve;
 
-use crate::draws::{Draws, logistic, logit};
+use crate::draws;
 use crate::features::{COUNT, Difficulty, features};
 use crate::outcomes::{self, Debate, Observed, OutcomesError};
 use crate::preset::{FamilyFit, Fitted, LEVELS, LevelFit, Revision};
 use crate::skill::{Family, needs};
+use lemon_num::{logistic, logit, mean_of};
 use lemon_task::{SetName, Source, load};
 use solve::{Equation, Normal, minimise, regress};
 use std::collections::BTreeMap;
@@ -308,7 +309,7 @@ impl Record {
 
 /// By level: the probability that one agent is right alone, under this salt.
 fn chances(fit: &FamilyFit, salt: u64, question: &str, d: f64, field: Option<&str>) -> [f64; 3] {
-    let mut draws = Draws::new(salt, &[question, "residual"]);
+    let mut draws = draws::draws(salt, &[question, "residual"]);
     let shared = draws.normal();
     let mut chances = [0.0; 3];
     for (chance, level) in chances.iter_mut().zip(&fit.levels) {
@@ -413,9 +414,9 @@ fn measure_lengths(fit: &mut FamilyFit, data: &Path) -> Result<(), OutcomesError
     Ok(())
 }
 
+/// 0 without values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    if count > 0.0 { sum / count } else { 0.0 }
+    mean_of(values).unwrap_or(0.0)
 }
 
 /// Three decimals are more than the record can tell apart.

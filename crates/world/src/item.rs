@@ -1,8 +1,9 @@
 //! An item of a world: how hard it is for whom, its right answer and the wrong ones people give.
 
-use crate::draws::Draws;
+use crate::draws;
 use crate::preset::{Choices, FamilyFit, Fitted};
 use crate::skill::{self, Family, Skill};
+use lemon_num::Random;
 use lemon_task::{Item, Key, SetName, grade};
 use std::collections::HashMap;
 
@@ -80,11 +81,11 @@ impl WorldItem {
         let fit = fitted.family(family);
         let question = &item.task.question;
         // A residual belongs to the question, not to a run: every seed meets the same item.
-        let mut draws = Draws::new(fit.salt, &[question, "residual"]);
+        let mut draws = draws::draws(fit.salt, &[question, "residual"]);
         let shared = draws.normal();
         let own = fit.levels.iter().map(|_| draws.normal()).collect();
         let solution = known.solution(item).map(str::to_owned);
-        let (right, wrong) = answers(item, known, solution.as_deref(), &mut Draws::new(0, &[question, "answers"]))?;
+        let (right, wrong) = answers(item, known, solution.as_deref(), &mut draws::draws(0, &[question, "answers"]))?;
         Some(WorldItem {
             family,
             needs: skill::needs(family, question, item.task.subject.as_deref()),
@@ -125,7 +126,7 @@ impl WorldItem {
     }
 
     /// A wrong answer: the favourite with this probability, else another.
-    pub fn wrong_answer(&self, favourite: f64, draws: &mut Draws) -> String {
+    pub fn wrong_answer(&self, favourite: f64, draws: &mut Random) -> String {
         let others = self.wrong.get(1..).unwrap_or_default();
         let wrong = match draws.chance(favourite) || others.is_empty() {
             true => self.wrong.first(),
@@ -139,7 +140,7 @@ impl WorldItem {
     }
 }
 
-fn answers(item: &Item, known: &Known, solution: Option<&str>, draws: &mut Draws) -> Option<(String, Vec<String>)> {
+fn answers(item: &Item, known: &Known, solution: Option<&str>, draws: &mut Random) -> Option<(String, Vec<String>)> {
     match item.key() {
         Key::Number(gold) => {
             let wrong = wrong_numbers(item, &gold, draws);
@@ -148,13 +149,13 @@ fn answers(item: &Item, known: &Known, solution: Option<&str>, draws: &mut Draws
         Key::Choice { options, answer } => {
             let letter = |index: usize| char::from(b'A' + index.min(25) as u8).to_string();
             let mut wrong: Vec<String> = (0..options.len()).filter(|index| *index != answer).map(letter).collect();
-            shuffle(&mut wrong, draws);
+            draws.shuffle(&mut wrong);
             Some((letter(answer), wrong))
         }
         Key::Text(gold) => {
             let differs = |other: &&String| !grade(item, &format!("Answer: {other}")).verdict.is_right();
             let mut wrong: Vec<String> = known.texts.iter().filter(differs).cloned().collect();
-            shuffle(&mut wrong, draws);
+            draws.shuffle(&mut wrong);
             wrong.truncate(WRONG_ANSWERS);
             if wrong.is_empty() {
                 wrong.extend(["unknown", "something else"].map(str::to_owned).iter().find(differs).cloned());
@@ -170,7 +171,7 @@ fn answers(item: &Item, known: &Known, solution: Option<&str>, draws: &mut Draws
 }
 
 /// Numbers people arrive at by a slip: a factor, a step too many, a number of the question.
-fn wrong_numbers(item: &Item, gold: &str, draws: &mut Draws) -> Vec<String> {
+fn wrong_numbers(item: &Item, gold: &str, draws: &mut Random) -> Vec<String> {
     let value: f64 = gold.trim_end_matches('%').replace(',', "").parse().unwrap_or(0.0);
     let given = numbers_in(&item.task.question);
     let first = given.first().copied().unwrap_or(3.0);
@@ -189,7 +190,7 @@ fn wrong_numbers(item: &Item, gold: &str, draws: &mut Draws) -> Vec<String> {
     }
     // Steps away from the value come last and only fill up.
     let likely = wrong.len().saturating_sub(WRONG_ANSWERS).max(WRONG_ANSWERS.min(wrong.len()));
-    shuffle(wrong.get_mut(..likely).unwrap_or_default(), draws);
+    draws.shuffle(wrong.get_mut(..likely).unwrap_or_default());
     wrong.truncate(WRONG_ANSWERS);
     wrong
 }
@@ -199,12 +200,6 @@ pub(crate) fn numbers_in(text: &str) -> Vec<f64> {
     let bare = text.replace(',', "");
     let runs = bare.split(|c: char| !c.is_ascii_digit() && c != '.').map(|run| run.trim_matches('.'));
     runs.filter_map(|run| run.parse().ok()).collect()
-}
-
-fn shuffle<T>(list: &mut [T], draws: &mut Draws) {
-    for last in (1..list.len()).rev() {
-        list.swap(last, draws.below(last + 1));
-    }
 }
 
 #[cfg(test)]
@@ -251,7 +246,7 @@ mod tests {
     #[test]
     fn a_favourite_is_given_as_often_as_it_should() {
         for (_, made) in all() {
-            let mut draws = Draws::new(1, &[]);
+            let mut draws = draws::draws(1, &[]);
             let mut given =
                 |favourite| (0..400).filter(|_| made.wrong_answer(favourite, &mut draws) == made.wrong[0]).count();
             assert_eq!((given(1.0), given(0.0)), (400, 0));

@@ -1,8 +1,8 @@
 //! The figures of a world: those fitted on recorded models, and those chosen because nothing is on record.
 
-use crate::draws::logistic;
 use crate::features::Difficulty;
 use crate::skill::Family;
+use lemon_num::logistic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

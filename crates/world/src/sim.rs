@@ -1,7 +1,7 @@
 //! Simulated workers: an explicit model of frozen language models. `docs/world.md` has the equations.
 
 use crate::check::ability;
-use crate::draws::{Draws, logistic};
+use crate::draws;
 use crate::item::{Known, Proposal, WorldItem};
 use crate::preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset};
 use crate::skill::{Family, Fit, fit};
@@ -9,6 +9,7 @@ use crate::text::{self, Manner};
 use async_trait::async_trait;
 use lemon_exec::worker::{AgentPrompt, AskError, FailedCost, Reply, Request, Usage};
 use lemon_exec::{Backend, Clock, Level, Worker};
+use lemon_num::{Random, logistic};
 use lemon_task::Item;
 use lemon_trace::FailureKind;
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ impl World {
         if self.choices == self.preset.choices() {
             return preset.to_owned();
         }
-        format!("{preset}+{:08x}", Draws::new(0, &["choices", &format!("{:?}", self.choices)]).bits() >> 32)
+        format!("{preset}+{:08x}", draws::draws(0, &["choices", &format!("{:?}", self.choices)]).next_u64() >> 32)
     }
 
     fn fit(&self, item: &WorldItem) -> &FamilyFit {
@@ -189,14 +190,14 @@ impl<'a> Asked<'a> {
 
     /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless luck is kept, by everything it is
     /// told and reads.
-    fn draws(&self, purpose: &str) -> Draws {
+    fn draws(&self, purpose: &str) -> Random {
         let AgentPrompt { question, base, role, duty, readings } = self.brief;
         let mut parts = vec![purpose, question.as_ref()];
         if self.luck == Luck::Fresh {
             parts.extend([self.capacity, base, role, duty]);
             parts.extend(readings.iter().map(AsRef::as_ref));
         }
-        Draws::new(self.seed, &parts)
+        draws::draws(self.seed, &parts)
     }
 
     fn reply(&self) -> String {
@@ -298,7 +299,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A wrong answer of those in the room, or a new one.
-    fn wrong_among(&self, own: &Proposal, draws: &mut Draws) -> String {
+    fn wrong_among(&self, own: &Proposal, draws: &mut Random) -> String {
         let all = self.proposals.iter().map(|(proposal, _)| proposal).chain([own]);
         let wrong: Vec<&String> = all
             .filter_map(|proposal| match proposal {

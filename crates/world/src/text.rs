@@ -1,9 +1,9 @@
 //! The text of simulated replies: reasoning of a plausible length and a final answer. Every sentence says so little that it
 //! fits any task; what matters to a team is the answer, the length and, in plans, the skills named.
 
-use crate::draws::Draws;
 use crate::item::{WorldItem, numbers_in};
 use crate::skill::{Family, SKILLS};
+use lemon_num::Random;
 
 /// What a reply does with what was read.
 pub(crate) enum Manner {
@@ -22,7 +22,7 @@ pub(crate) fn reply(
     manner: &Manner,
     answer: &str,
     length: f64,
-    draws: &mut Draws,
+    draws: &mut Random,
 ) -> String {
     let closing = match item.is_code() {
         true => format!("```python\n{answer}\n```"),
@@ -54,7 +54,7 @@ pub(crate) fn reply(
 }
 
 /// A plan, or notes, that names what the task needs, or something else.
-pub(crate) fn plan(item: &WorldItem, good: bool, length: f64, draws: &mut Draws) -> String {
+pub(crate) fn plan(item: &WorldItem, good: bool, length: f64, draws: &mut Random) -> String {
     let wrong: Vec<&str> = SKILLS
         .iter()
         .filter(|skill| skill.family == item.family && !item.needs.contains(skill))

@@ -115,8 +115,7 @@ fn model(args: &SftArgs, pairs: &[Pair], seed: u64) -> Result<LanguagePolicy, Fa
 
 /// Questions, not pairs, are kept apart: two pairs of one question would tell of each other.
 fn is_for_validation(pair: &Pair) -> bool {
-    let spread = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    pair.task.question.bytes().fold(0xcbf2_9ce4_8422_2325, spread) % VALIDATION == 0
+    lemon_num::fnv1a(pair.task.question.bytes()).is_multiple_of(VALIDATION)
 }
 
 /// The pairs as tokens, and how many of them this model cannot write.

@@ -128,11 +128,11 @@ proptest! {
 /// The interval covers the truth in about 95 of 100 samples of the kind it is made for.
 #[test]
 fn intervals_cover_the_truth() {
-    let mut random = crate::random::Random::new(5);
+    let mut random = lemon_num::Random::new(5);
     let (samples, size, truth) = (4_000, 12, 0.25);
     let covers = (0..samples).filter(|_| {
         // Sums of twelve uniforms are nearly normal.
-        let draws: Vec<f64> = (0..size).map(|_| truth + (0..12).map(|_| random.unit()).sum::<f64>() - 6.0).collect();
+        let draws: Vec<f64> = (0..size).map(|_| truth + (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0).collect();
         let [low, high] = paired(&draws).interval().unwrap();
         (low..=high).contains(&truth)
     });

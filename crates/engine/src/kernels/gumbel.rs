@@ -5,6 +5,7 @@
 use super::elementwise::multiversion;
 use lemon_model::random::Random;
 use lemon_model::simd;
+use lemon_num::splitmix;
 
 /// The seed of the noise of one draw.
 #[derive(Clone, Copy)]
@@ -13,9 +14,7 @@ pub(crate) struct Key([u32; 2]);
 impl Key {
     /// The key of one position of a completion.
     pub(crate) fn new(seed: u64, position: usize) -> Key {
-        let mut random = Random::new(seed);
-        let mut random = Random::new(random.next_u64() ^ position as u64);
-        let bits = random.next_u64();
+        let bits = splitmix(splitmix(seed) ^ position as u64);
         Key([bits as u32, (bits >> 32) as u32])
     }
 
@@ -75,6 +74,7 @@ multiversion! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lemon_num::Random;
 
     #[test]
     fn tokens_come_as_often_as_they_should() {

@@ -280,6 +280,7 @@ fn anywhere(lines: &[Bytes], factors: &[Floats], x: Rounded<'_>, products: &mut 
 mod tests {
     use super::*;
     use lemon_model::random::Random;
+    use lemon_num::Random;
 
     /// The products of rows with a panel, `rows` at a time.
     fn products(kernel: Tile, weights: &[f32], x: &[f32], ins: usize, rows: usize) -> Vec<[f32; LANES]> {

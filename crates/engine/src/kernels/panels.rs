@@ -257,6 +257,7 @@ fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
 mod tests {
     use super::*;
     use lemon_model::random::Random;
+    use lemon_num::Random;
 
     /// The products of rows with all outputs of a matrix.
     fn products(matrix: &Panels, x: &[f32]) -> Vec<f32> {

@@ -1,6 +1,6 @@
 //! Edges that are there with a learned probability: REINFORCE, Adam and pruning.
 
-use crate::stats::Random;
+use lemon_num::{Random, logistic};
 
 /// Adam's rate, as in the public code; the rest are its usual figures.
 const RATE: f64 = 0.1;
@@ -25,7 +25,7 @@ struct Edge {
 
 impl Edge {
     fn probability(&self) -> f64 {
-        if self.pruned { 0.0 } else { 1.0 / (1.0 + (-self.logit).exp()) }
+        if self.pruned { 0.0 } else { logistic(self.logit) }
     }
 }
 
@@ -45,7 +45,7 @@ impl Policy {
 
     /// Which edges are there in one draw.
     pub fn draw(&self, random: &mut Random) -> Vec<bool> {
-        self.probabilities().map(|probability| unit(random) < probability).collect()
+        self.probabilities().map(|probability| random.chance(probability)).collect()
     }
 
     /// Which edges have not been pruned.
@@ -85,11 +85,6 @@ impl Policy {
         left.sort_by(|a, b| a.logit.total_cmp(&b.logit));
         left.into_iter().take(count).for_each(|edge| edge.pruned = true);
     }
-}
-
-/// A number from 0 up to 1, without 1.
-fn unit(random: &mut Random) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]

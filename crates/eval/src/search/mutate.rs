@@ -1,8 +1,7 @@
 //! A team changed at random: a field edited, an agent added, a role exchanged.
 
-use super::below;
-use crate::stats::Random;
 use crate::trial::agent;
+use lemon_num::Random;
 use lemon_spec::edit::{Change, Edit, apply, edits};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Plan, Share, Spec, render, validate};
 
@@ -20,7 +19,7 @@ const NOTE_TAKERS: [&str; 3] = ["planner", "decomposer", "tester"];
 /// The team with one change, sometimes with more; `None` if what was drawn does not go or makes no sense.
 pub fn mutant(plan: &Plan, language: &Language, code: bool, random: &mut Random) -> Option<Plan> {
     let mut changed = changed(plan, language, code, random)?;
-    while below(random, 3) == 0 {
+    while random.below(3) == 0 {
         changed = self::changed(&changed, language, code, random)?;
     }
     makes_sense(&changed).then_some(changed)
@@ -44,8 +43,8 @@ fn makes_sense(plan: &Plan) -> bool {
 
 fn changed(plan: &Plan, language: &Language, code: bool, random: &mut Random) -> Option<Plan> {
     let roles: &[&str] = if code { &FOR_PROGRAMS } else { &FOR_TEXTS };
-    let role = *roles.get(below(random, roles.len()))?;
-    let spec = match below(random, 6) {
+    let role = *roles.get(random.below(roles.len()))?;
+    let spec = match random.below(6) {
         0 | 1 if plan.agents().len() < MOST_AGENTS => with_agent(plan.spec(), role, language, random)?,
         2 => with_role(plan.spec(), role, random)?,
         _ => return edited(plan, language, random),
@@ -64,7 +63,7 @@ fn edited(plan: &Plan, language: &Language, random: &mut Random) -> Option<Plan>
         _ => true,
     };
     let edits: Vec<Edit> = edits(plan, language).into_iter().filter(matters).collect();
-    let edit = edits.get(below(random, edits.len()))?;
+    let edit = edits.get(random.below(edits.len()))?;
     Some(apply(plan, edit, language).ok()?.plan)
 }
 
@@ -72,9 +71,9 @@ fn edited(plan: &Plan, language: &Language, random: &mut Random) -> Option<Plan>
 fn with_agent(spec: &Spec, role: &str, language: &Language, random: &mut Random) -> Option<Spec> {
     let mut spec = spec.clone();
     let id = (1..).map(|number| format!("a{number}")).find(|id| spec.agents.iter().all(|agent| agent.id != *id))?;
-    let capacity = language.capacities.get(below(random, language.capacities.len()))?;
+    let capacity = language.capacities.get(random.below(language.capacities.len()))?;
     let mut new = agent(id.clone(), role, capacity);
-    match below(random, 3) {
+    match random.below(3) {
         0 => {
             new.after.clone_from(&spec.answer.from);
             spec.agents.push(new);
@@ -88,7 +87,7 @@ fn with_agent(spec: &Spec, role: &str, language: &Language, random: &mut Random)
             }
         }
         _ => {
-            let reader = below(random, spec.agents.len());
+            let reader = random.below(spec.agents.len());
             spec.agents.get_mut(reader)?.after.insert(0, id);
             spec.agents.insert(0, new);
         }
@@ -99,7 +98,7 @@ fn with_agent(spec: &Spec, role: &str, language: &Language, random: &mut Random)
 /// One agent in another base role.
 fn with_role(spec: &Spec, role: &str, random: &mut Random) -> Option<Spec> {
     let mut spec = spec.clone();
-    let at = below(random, spec.agents.len());
+    let at = random.below(spec.agents.len());
     role.clone_into(&mut spec.agents.get_mut(at)?.base);
     Some(spec)
 }

@@ -1,13 +1,13 @@
 //! The teams tried so far, and how the best of them are found.
 
+use super::Best;
 use super::founders::founders;
 use super::mutate::mutant;
-use super::{Best, below};
 use crate::evaluate::{Case, EvalError};
-use crate::stats::{Random, seed_of};
 use crate::trial::{Outcome, Trials, fixed};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_exec::orchestrator::Orchestrator;
+use lemon_num::{Random, seed_of};
 use lemon_spec::{Language, Plan, render, validate};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -112,7 +112,7 @@ impl Pool<'_> {
         let mut brood = Vec::new();
         for _ in 0..size {
             let mut draws = (0..MOST_DRAWS).filter_map(|_| {
-                let parent = parents.get(below(random, parents.len()))?;
+                let parent = parents.get(random.below(parents.len()))?;
                 mutant(&parent.plan, self.language, self.code, random).map(Candidate::new)
             });
             brood.extend(draws.find(|team| known.insert(team.text.clone())));

@@ -2,8 +2,9 @@
 
 use super::runs::{Runs, as_share, clusters, rows};
 use super::{MethodReport, TokenMeans, band};
-use crate::stats::{self, Cluster, seed_of};
 use crate::{Row, Training};
+use lemon_num::seed_of;
+use lemon_num::stats::{self, Cluster};
 use lemon_trace::StopReason;
 use std::collections::BTreeMap;
 

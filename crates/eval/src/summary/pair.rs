@@ -3,7 +3,8 @@
 use super::PairReport;
 use super::runs::{Runs, as_share};
 use crate::Row;
-use crate::stats::{self, Cluster, seed_of};
+use lemon_num::seed_of;
+use lemon_num::stats::{self, Cluster};
 
 /// Every two methods that have a run in common, the earlier one first.
 pub fn reports(methods: &[(&str, Runs)]) -> Vec<PairReport> {

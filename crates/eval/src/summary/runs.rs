@@ -1,7 +1,7 @@
 //! Rows by method, item and seed, so that nothing depends on the order they were written in.
 
 use crate::Row;
-use crate::stats::Cluster;
+use lemon_num::stats::Cluster;
 use std::collections::BTreeMap;
 
 /// The runs of a method: by what counts as one draw, then by position and seed.

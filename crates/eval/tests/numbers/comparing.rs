@@ -2,8 +2,8 @@
 
 use crate::made::{Line, close, evaluation};
 use crate::reporting::rows;
-use lemon_eval::stats::{mcnemar_exact, permutation};
 use lemon_eval::{Comparison, Evaluation, Flips, compare};
+use lemon_num::stats::{mcnemar_exact, permutation};
 use proptest::prelude::*;
 
 fn compared(a: &[Line], b: &[Line]) -> Comparison {

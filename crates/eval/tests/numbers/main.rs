@@ -2,7 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod comparing;
-mod coverage;
 mod made;
 mod reporting;
-mod testing;

@@ -1,8 +1,8 @@
 //! What a report makes of the rows.
 
 use crate::made::{Line, close, evaluation, row};
-use lemon_eval::stats::{mcnemar_exact, permutation, wilson};
 use lemon_eval::{AgentRow, Evaluation, Partial, Report, Row, Training};
+use lemon_num::stats::{mcnemar_exact, permutation, wilson};
 use lemon_trace::StopReason;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! Made-up evaluations with the shapes of real ones, always the same for the same seed.
 
 use lemon_eval::{AgentRow, Evaluation, Row, SetUp, TokenRow, Training};
+use lemon_num::Random;
 use lemon_trace::{AgentStatus, Metrics, StopReason};
 
 /// How an evaluation is to be.
@@ -35,27 +36,6 @@ enum Reading {
     Halves,
 }
 
-/// A generator of numbers: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 pub fn evaluation(shape: &Shape) -> Evaluation {
     let methods = METHODS.iter().take(shape.methods);
     let mut rows = Vec::new();
@@ -64,8 +44,8 @@ pub fn evaluation(shape: &Shape) -> Evaluation {
             for (place, set) in shape.sets.iter().enumerate() {
                 for item in 0..shape.items {
                     // The same item is as hard for all.
-                    let hardness = Random((place * 100_000 + item) as u64).share() - 0.5;
-                    let mut random = Random(rows.len() as u64 + 1_000_000);
+                    let hardness = Random::new((place * 100_000 + item) as u64).uniform() - 0.5;
+                    let mut random = Random::new(rows.len() as u64 + 1_000_000);
                     let chance = skill - 0.25 * place as f64 + hardness * 0.7;
                     rows.push(row(&mut random, (method, *agents, *reading), (set, item, seed), chance));
                 }
@@ -102,8 +82,8 @@ fn row(
     (set, item, seed): (&str, usize, u64),
     chance: f64,
 ) -> Row {
-    let right = random.share() < chance;
-    let count = if agents == 0 { 2 + random.below(5) as usize } else { agents };
+    let right = random.uniform() < chance;
+    let count = if agents == 0 { 2 + random.below(5) } else { agents };
     let gold = (item * 7 % 300).to_string();
     let answer = |right: bool, random: &mut Random| match right {
         true => gold.clone(),
@@ -112,21 +92,21 @@ fn row(
     let mut team: Vec<AgentRow> = Vec::with_capacity(count);
     for place in 0..count {
         let is_last = place + 1 == count;
-        let is_right = if is_last { right } else { random.share() < chance };
+        let is_right = if is_last { right } else { random.uniform() < chance };
         let fails = !is_last && random.below(40) == 0;
         team.push(AgentRow {
             id: format!("a{}", place + 1).into(),
             base: if is_last && count > 1 { "judge" } else { "solver" }.into(),
-            role: ROLES[(place + if agents == 0 { random.below(2) as usize } else { 0 }) % ROLES.len()].into(),
+            role: ROLES[(place + if agents == 0 { random.below(2) } else { 0 }) % ROLES.len()].into(),
             capacity: ["small", "medium", "large"][if agents == 0 { place % 3 } else { 1 }].into(),
             after: read_by(place, count, reading).map(|parent| format!("a{}", parent + 1).into()).collect(),
             status: Some(if fails { AgentStatus::Failed } else { AgentStatus::Done }),
             answer: (!fails).then(|| answer(is_right, random).into()),
             right: (!fails).then_some(is_right),
-            tokens: 150 + random.below(400),
+            tokens: 150 + random.below(400) as u64,
         });
     }
-    let orchestrator = if agents == 0 { 500 + random.below(400) } else { 0 };
+    let orchestrator = if agents == 0 { 500 + random.below(400) as u64 } else { 0 };
     let workers: u64 = team.iter().map(|agent| agent.tokens).sum();
     let retried = if random.below(10) == 0 { 80 } else { 0 };
     let failed = team.iter().filter(|agent| agent.right.is_none()).map(|agent| agent.tokens).sum();
@@ -152,7 +132,7 @@ fn row(
         metrics: Metrics {
             parallel_speedup: Some(1.0 + count as f64 / 4.0),
             useful_agents: Some(1.0 - random.below(4) as f64 / 10.0),
-            message_redundancy: (count > 1).then(|| random.share() / 4.0),
+            message_redundancy: (count > 1).then(|| random.uniform() / 4.0),
             protocol_overhead: Some(orchestrator as f64 / total as f64),
             events: 4 * count as u64 + 3,
             messages: count as u64,

@@ -2,7 +2,8 @@
 
 use crate::common::QUESTION;
 use lemon_exec::{OnParentFailure, Outcome, RunState, Standing, Step};
-use lemon_spec::generate::{Random, spec_after};
+use lemon_num::Random;
+use lemon_spec::generate::spec_after;
 use lemon_spec::{AnswerRule, Language, render, validate_round};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use proptest::prelude::*;

@@ -5,6 +5,7 @@ use super::{
     rotary, squared_norm, swap_axes, swiglu,
 };
 use candle_core::{DType, Device, Result, Tensor, Var, backprop::GradStore};
+use lemon_num::Random;
 
 /// How far one result is from the truth.
 #[derive(Debug, Clone)]
@@ -18,7 +19,7 @@ pub(crate) struct Check {
 
 /// Runs every operation, forward and backward, on drawn inputs of many shapes, with elements of `dtype`.
 pub(crate) fn selfcheck(device: &Device, dtype: DType) -> Result<Vec<Check>> {
-    let mut comparison = Comparison { device, dtype, random: Random(1), checks: Vec::new() };
+    let mut comparison = Comparison { device, dtype, random: Random::new(1), checks: Vec::new() };
     comparison.rms_norm()?;
     comparison.swiglu()?;
     comparison.rotary()?;
@@ -80,7 +81,7 @@ impl Comparison<'_> {
         let shapes = [(1, 1, 1, 1), (2, 3, 5, 33), (1, 2, 16, 512), (2, 2, 3, 1_000), (1, 1, 6, 40), (2, 1, 2, 7)];
         for (batch, heads, queries, keys) in shapes {
             let shape = [batch, heads, queries, keys];
-            let visible = self.random.visible(batch * queries, keys);
+            let visible = visible(&mut self.random, batch * queries, keys);
             let visible = Tensor::from_vec(visible, (batch, queries, 2), &Device::Cpu)?;
             let on_device = visible.to_device(self.device)?;
             let inputs = [(self.draw(&shape)? * 8.0)?];
@@ -138,7 +139,7 @@ impl Comparison<'_> {
         let shapes = [(1, 1), (1, 5), (3, 33), (6, 1_000), (2, 32_000), (1, 50_257), (4, 151_936)];
         for (rows, vocabulary) in shapes {
             for (masked, temperature) in [(false, 1.0), (true, 0.7)] {
-                let (targets, mask) = self.random.targets_and_mask(rows, vocabulary);
+                let (targets, mask) = targets_and_mask(&mut self.random, rows, vocabulary);
                 let targets = Tensor::from_vec(targets, rows, &Device::Cpu)?;
                 let mask = Tensor::from_vec(mask, (rows, vocabulary.div_ceil(32)), &Device::Cpu)?;
                 let mask = masked.then_some(mask);
@@ -310,63 +311,39 @@ impl ScalarAdamW {
     }
 }
 
-/// Numbers that look drawn and are the same each time (SplitMix64).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+/// Ranges of keys: some empty, some all, some that end beyond the last key.
+pub(super) fn visible(random: &mut Random, queries: usize, keys: usize) -> Vec<u32> {
+    let mut ranges = Vec::with_capacity(2 * queries);
+    for query in 0..queries {
+        let (one, other) = (random.below(keys + 1), random.below(keys + 1));
+        let (first, end) = match query % 4 {
+            0 => (one.min(other), one.max(other)),
+            1 => (0, keys),
+            2 => (one, one),
+            _ => (one.min(keys - 1), keys + 3),
+        };
+        ranges.extend([first as u32, end as u32]);
     }
+    ranges
+}
 
-    /// Below `end`, which is not 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    pub(super) fn normal(&mut self) -> f64 {
-        let mut unit = || ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        let (radius, angle) = (unit(), unit());
-        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
-    }
-
-    /// Ranges of keys: some empty, some all, some that end beyond the last key.
-    pub(super) fn visible(&mut self, queries: usize, keys: usize) -> Vec<u32> {
-        let mut ranges = Vec::with_capacity(2 * queries);
-        for query in 0..queries {
-            let (one, other) = (self.below(keys + 1), self.below(keys + 1));
-            let (first, end) = match query % 4 {
-                0 => (one.min(other), one.max(other)),
-                1 => (0, keys),
-                2 => (one, one),
-                _ => (one.min(keys - 1), keys + 3),
-            };
-            ranges.extend([first as u32, end as u32]);
+/// Targets, and masks that allow about half of the tokens; the target alone in every fourth row, all but the target
+/// in every fourth.
+pub(super) fn targets_and_mask(random: &mut Random, rows: usize, vocabulary: usize) -> (Vec<u32>, Vec<u32>) {
+    let words = vocabulary.div_ceil(32);
+    let (mut targets, mut mask) = (Vec::with_capacity(rows), Vec::with_capacity(rows * words));
+    for row in 0..rows {
+        let target = random.below(vocabulary);
+        targets.push(target as u32);
+        for word in 0..words {
+            let bit = if word == target / 32 { 1u32 << (target % 32) } else { 0 };
+            let drawn = if random.below(4) == 0 { 0 } else { random.next_u64() as u32 };
+            mask.push(match row % 4 {
+                1 => bit,
+                2 => !bit,
+                _ => drawn | bit,
+            });
         }
-        ranges
     }
-
-    /// Targets, and masks that allow about half of the tokens; the target alone in every fourth row, all but the target
-    /// in every fourth.
-    pub(super) fn targets_and_mask(&mut self, rows: usize, vocabulary: usize) -> (Vec<u32>, Vec<u32>) {
-        let words = vocabulary.div_ceil(32);
-        let (mut targets, mut mask) = (Vec::with_capacity(rows), Vec::with_capacity(rows * words));
-        for row in 0..rows {
-            let target = self.below(vocabulary);
-            targets.push(target as u32);
-            for word in 0..words {
-                let bit = if word == target / 32 { 1u32 << (target % 32) } else { 0 };
-                let drawn = if self.below(4) == 0 { 0 } else { self.next() as u32 };
-                mask.push(match row % 4 {
-                    1 => bit,
-                    2 => !bit,
-                    _ => drawn | bit,
-                });
-            }
-        }
-        (targets, mask)
-    }
+    (targets, mask)
 }

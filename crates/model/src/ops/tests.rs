@@ -1,7 +1,8 @@
-use super::selfcheck::{Random, ScalarAdamW, relative_error};
+use super::selfcheck::{ScalarAdamW, relative_error, targets_and_mask, visible};
 use super::*;
 use crate::simd;
 use candle_core::{DType, Device, Tensor, Var};
+use lemon_num::Random;
 use proptest::prelude::*;
 
 #[test]
@@ -38,7 +39,7 @@ fn check_gradients<const N: usize>(
 ) {
     let vars = inputs.each_ref().map(|input| Var::from_tensor(input).unwrap());
     let result = fused(vars.each_ref().map(Var::as_tensor)).unwrap();
-    let cotangent = draw(&mut Random(7), result.dims());
+    let cotangent = draw(&mut Random::new(7), result.dims());
     let grads = (&result * &cotangent).unwrap().sum_all().unwrap().backward().unwrap();
 
     let wide = |tensor: &Tensor| tensor.to_dtype(DType::F64).unwrap();
@@ -66,7 +67,7 @@ fn check_gradients<const N: usize>(
 
 #[test]
 fn gradients_are_the_slopes() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut input = |shape: &[usize]| draw(&mut random, shape);
     check_gradients(
         [input(&[3, 2, 19]), input(&[19])],
@@ -121,7 +122,7 @@ proptest! {
 
     #[test]
     fn a_row_does_not_depend_on_others(rows in 1usize..40, width in 1usize..300, seed: u64) {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let weight = draw(random, &[width]);
         check_rows([draw(random, &[rows, width])], |[x], _| rms_norm(x, &weight, 1e-6));
         check_rows([draw(random, &[rows, width]), draw(random, &[rows, width])], |[gate, up], _| swiglu(gate, up));
@@ -130,10 +131,10 @@ proptest! {
         check_rows([draw(random, &[rows, 1, 2, 2 * width])], |[x], row| {
             rotary(x, &part(&cos, row), &part(&sin, row))
         });
-        let visible = Tensor::from_vec(random.visible(rows, width), (rows, 1, 2), &Device::Cpu).unwrap();
+        let visible = Tensor::from_vec(visible(random, rows, width), (rows, 1, 2), &Device::Cpu).unwrap();
         check_rows([draw(random, &[rows, 3, 1, width])], |[x], row| masked_softmax(x, &part(&visible, row), 0.3));
 
-        let (targets, mask) = random.targets_and_mask(rows, width);
+        let (targets, mask) = targets_and_mask(random, rows, width);
         let targets = Tensor::from_vec(targets, rows, &Device::Cpu).unwrap();
         let mask = Tensor::from_vec(mask, (rows, width.div_ceil(32)), &Device::Cpu).unwrap();
         let logits = draw(random, &[rows, width]);
@@ -148,8 +149,8 @@ proptest! {
     fn probabilities_are_zero_where_nothing_is_seen_and_add_up_elsewhere(
         batch in 1usize..4, heads in 1usize..4, queries in 1usize..6, keys in 1usize..80, seed: u64
     ) {
-        let random = &mut Random(seed);
-        let ranges = random.visible(batch * queries, keys);
+        let random = &mut Random::new(seed);
+        let ranges = visible(random, batch * queries, keys);
         let visible = Tensor::from_vec(ranges.clone(), (batch, queries, 2), &Device::Cpu).unwrap();
         let scores = (draw(random, &[batch, heads, queries, keys]) * 20.0).unwrap();
         let probabilities = values(&masked_softmax(&scores, &visible, 1.0).unwrap());
@@ -165,8 +166,8 @@ proptest! {
 
     #[test]
     fn entropy_is_the_mean_surprise(vocabulary in 1usize..70, temperature in 0.2f64..3.0, seed: u64) {
-        let random = &mut Random(seed);
-        let (_, mask) = random.targets_and_mask(1, vocabulary);
+        let random = &mut Random::new(seed);
+        let (_, mask) = targets_and_mask(random, 1, vocabulary);
         let mask = Tensor::from_vec(mask, (1, vocabulary.div_ceil(32)), &Device::Cpu).unwrap();
         let logits = draw(random, &[1, vocabulary]);
         let of_all = logits.broadcast_as((vocabulary, vocabulary)).unwrap();
@@ -184,7 +185,7 @@ fn sums_over_rows_do_not_depend_on_the_number_of_threads() {
     let with_threads = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let random = &mut Random(11);
+            let random = &mut Random::new(11);
             let x = Var::from_tensor(&draw(random, &[999, 70])).unwrap();
             let weight = Var::from_tensor(&draw(random, &[70])).unwrap();
             let grads = rms_norm(&x, &weight, 1e-6).unwrap().sqr().unwrap().sum_all().unwrap().backward().unwrap();
@@ -244,7 +245,7 @@ fn choices_at_the_edges() {
 
 #[test]
 fn queries_that_see_nothing_get_zeros_and_no_gradient() {
-    let scores = Var::from_tensor(&draw(&mut Random(5), &[1, 2, 3, 6])).unwrap();
+    let scores = Var::from_tensor(&draw(&mut Random::new(5), &[1, 2, 3, 6])).unwrap();
     let visible = Tensor::new(&[[[3u32, 3], [5, 2], [9, 12]]], &Device::Cpu).unwrap();
     let probabilities = masked_softmax(&scores, &visible, 1.0).unwrap();
     let grads = probabilities.sum_all().unwrap().backward().unwrap();
@@ -257,7 +258,7 @@ fn queries_that_see_nothing_get_zeros_and_no_gradient() {
 
 #[test]
 fn tensors_need_not_be_contiguous() {
-    let random = &mut Random(9);
+    let random = &mut Random::new(9);
     let x = Var::from_tensor(&draw(random, &[24, 5])).unwrap();
     let weight = draw(random, &[24]);
     let turned = rms_norm(&x.t().unwrap(), &weight, 1e-6).unwrap();
@@ -271,7 +272,7 @@ fn tensors_need_not_be_contiguous() {
 
 #[test]
 fn shapes_that_do_not_fit_are_refused() {
-    let of = |shape: &[usize]| draw(&mut Random(1), shape);
+    let of = |shape: &[usize]| draw(&mut Random::new(1), shape);
     let tokens = |shape: &[usize]| Tensor::zeros(shape, DType::U32, &Device::Cpu).unwrap();
     let adamw = AdamW { beta1: 0.9, beta2: 0.9, epsilon: 1e-8, weight_decay: 0.0 };
     let refused = [
@@ -293,7 +294,7 @@ fn shapes_that_do_not_fit_are_refused() {
 #[test]
 fn adamw_takes_the_steps_of_the_scalar_one() {
     let optimiser = AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.05 };
-    let random = &mut Random(13);
+    let random = &mut Random::new(13);
     let var = Var::from_tensor(&draw(random, &[7, 3])).unwrap();
     let mut truth = ScalarAdamW::new(optimiser, values(&var));
     let (m, v) = (var.zeros_like().unwrap(), var.zeros_like().unwrap());

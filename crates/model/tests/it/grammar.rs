@@ -3,7 +3,8 @@
 use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback, load};
 use lemon_model::grammar::{Mask, Next, Walk};
 use lemon_model::{Grammar, PolicyError, Tokenizer};
-use lemon_spec::generate::{self, Random};
+use lemon_num::Random;
+use lemon_spec::generate;
 use lemon_spec::{BaseRole, Language, Limits, RoleLibrary, Shape, Share, Spec, grammar, render, validate_round};
 use std::collections::{HashMap, VecDeque};
 

@@ -9,9 +9,9 @@
 //! population's and the normal's tails for Student's. Both are mended by reading the percentiles further out (the
 //! expanded percentile interval: T. C. Hesterberg, The American Statistician 69 (2015), 371–386).
 
-use super::normal::{cumulative, quantile, t_quantile};
-use super::random::Random;
 use super::wilson;
+use crate::Random;
+use crate::distribution::{normal_cumulative, normal_quantile, t_quantile};
 
 /// How often the items are drawn anew.
 pub const RESAMPLES: usize = 2_000;
@@ -86,12 +86,12 @@ fn interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64, skew: Skew) -
         Skew::Ignored => (0.0, 0.0),
     };
     // Items deviate from each other, so there are two at least.
-    let out = t_quantile(n - 1.0) * (n / (n - 1.0)).sqrt();
+    let out = t_quantile(items.len() as u64 - 1) * (n / (n - 1.0)).sqrt();
     let end = |z: f64| {
         let shrink = 1.0 - acceleration * (bias + z);
         // With a handful of items, the pole of the correction may be passed: all is beyond.
         let z = if shrink > 0.0 { bias + (bias + z) / shrink } else { z.signum() * f64::INFINITY };
-        sorted_quantile(&means, cumulative(z))
+        sorted_quantile(&means, normal_cumulative(z))
     };
     let [low, high] = [end(-out).min(mean), end(out).max(mean)];
     range.map_or([low, high], |[least, most]| [low.max(least), high.min(most)])
@@ -132,7 +132,7 @@ fn bias(means: &[f64], mean: f64) -> f64 {
         (means.partition_point(|other| *other < mean - slack), means.partition_point(|other| *other <= mean + slack));
     let (all, half) = (means.len() as f64, 0.5 * (below + up_to) as f64);
     // At an end, it is taken for half a resample away from it.
-    quantile((half / all).clamp(0.5 / all, 1.0 - 0.5 / all))
+    normal_quantile((half / all).clamp(0.5 / all, 1.0 - 0.5 / all))
 }
 
 /// `a`: how fast the standard error changes with the mean, from the skewness of the items.

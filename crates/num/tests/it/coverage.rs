@@ -1,12 +1,7 @@
 //! Simulations: do intervals of 95 % hold the truth in 95 % of samples, and do tests err in 5 %?
 
-use lemon_eval::stats::{Cluster, difference_interval, mean_interval, permutation, wilson};
-use lemon_spec::generate::Random;
-
-/// Uniform from 0 to 1.
-fn uniform(random: &mut Random) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
+use lemon_num::Random;
+use lemon_num::stats::{Cluster, difference_interval, mean_interval, permutation, wilson};
 
 /// In how many of the samples the interval holds the truth.
 fn coverage(samples: u32, truth: f64, mut interval: impl FnMut() -> [f64; 2]) -> f64 {
@@ -45,7 +40,7 @@ fn wilson_covers() {
 
 /// An item whose runs are all alike with the probability `alike`, and independent of each other otherwise.
 fn item(random: &mut Random, alike: f64, runs: usize, mut run: impl FnMut(&mut Random) -> f64) -> Cluster {
-    if uniform(random) < alike {
+    if random.uniform() < alike {
         return [run(random)].into_iter().cycle().take(runs).collect();
     }
     (0..runs).map(|_| run(random)).collect()
@@ -64,7 +59,7 @@ fn the_bootstrap_covers_shares() {
         (100, 3, 0.3, 0.0),
     ] {
         coverages.push(coverage(400, p, || {
-            let right = |random: &mut Random| f64::from(u8::from(uniform(random) < p));
+            let right = |random: &mut Random| f64::from(u8::from(random.uniform() < p));
             let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, alike, runs, right)).collect();
             mean_interval(&items, Some([0.0, 1.0]), random.next_u64())
         }));
@@ -87,8 +82,8 @@ fn the_bootstrap_covers_differences() {
         coverages.push(coverage(400, a - b, || {
             // Half of the time, both methods have the same luck.
             let difference = |random: &mut Random| {
-                let luck = uniform(random);
-                let other = if uniform(random) < 0.5 { luck } else { uniform(random) };
+                let luck = random.uniform();
+                let other = if random.uniform() < 0.5 { luck } else { random.uniform() };
                 f64::from(u8::from(luck < a)) - f64::from(u8::from(other < b))
             };
             let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, alike, runs, difference)).collect();
@@ -106,8 +101,8 @@ fn the_bootstrap_covers_tokens() {
         // Most runs take 500 to 1,500 tokens, some ten times as many.
         coverages.push(coverage(400, 1_000.0 * (1.0 + 9.0 * long), || {
             let tokens = |random: &mut Random| {
-                let size = if uniform(random) < long { 10_000.0 } else { 1_000.0 };
-                size * (0.5 + uniform(random))
+                let size = if random.uniform() < long { 10_000.0 } else { 1_000.0 };
+                size * (0.5 + random.uniform())
             };
             let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, 0.7, runs, tokens)).collect();
             mean_interval(&items, None, random.next_u64())

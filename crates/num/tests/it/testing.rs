@@ -1,8 +1,14 @@
 //! Single functions: published examples, and what always holds.
 
-use crate::made::close;
-use lemon_eval::stats::{Cluster, difference_interval, holm, mcnemar_exact, mean, mean_interval, permutation, wilson};
+use lemon_num::stats::{
+    Cluster, difference_interval, holm, mcnemar_exact, mean, mean_interval, permutation, sign_test, wilson,
+};
 use proptest::prelude::*;
+
+/// Equal but for rounding.
+fn close(got: f64, expected: f64) -> bool {
+    (got - expected).abs() <= 1e-9 * (1.0 + expected.abs())
+}
 
 #[test]
 fn wilson_as_published() {
@@ -54,6 +60,16 @@ fn mcnemar_counts_every_outcome() {
             assert!(close(mcnemar_exact(a, n - a), expected), "{a} of {n}");
         }
     }
+}
+
+#[test]
+fn the_sign_test_is_exact() {
+    for (wins, losses, expected) in [(0, 0, 1.0), (5, 0, 0.03125), (8, 2, 56.0 / 1024.0), (3, 3, 42.0 / 64.0)] {
+        let found = sign_test(wins, losses);
+        assert!((found - expected).abs() < 1e-12, "{wins}:{losses} {found}");
+    }
+    assert!(sign_test(2_000, 1_000) < 1e-9);
+    assert_eq!((sign_test(0, 9), sign_test(1_000, 200_000)), (1.0, 1.0));
 }
 
 #[test]
@@ -167,6 +183,15 @@ proptest! {
         prop_assert!(close(low, 1.0 - mirrored[1]) && close(high, 1.0 - mirrored[0]));
         let more = wilson(4 * right, 4 * runs);
         prop_assert!(more[1] - more[0] < high - low);
+    }
+
+    /// One outcome is at least as good as this one or it is worse; both ends together are the two-sided test.
+    #[test]
+    fn the_sign_test_splits_all_outcomes(wins in 0..3_000_u64, losses in 0..3_000_u64) {
+        let (better, worse) = (sign_test(wins, losses), sign_test(losses + 1, wins.saturating_sub(1)));
+        prop_assert!(wins == 0 || close(better + worse, 1.0), "{better} {worse}");
+        prop_assert!(close((2.0 * better.min(sign_test(losses, wins))).min(1.0), mcnemar_exact(wins, losses)));
+        prop_assert!(sign_test(wins + 1, losses) <= better + 1e-12);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Two kinds of things in one place. Things happen to both; a question is about one, or about both.
 
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::situation::{WORDED, written};
 use crate::template::render;
 use crate::wording::capitalised;
+use lemon_num::Random;
 
 /// A place, what is there, in two kinds, and how they come and go. Keys: `n`, `k` the kind.
 struct Scene {

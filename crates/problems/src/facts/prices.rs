@@ -2,10 +2,10 @@
 
 use crate::person::Person;
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::story::theme::{THEMES, Theme};
 use crate::template::render;
 use crate::wording;
+use lemon_num::Random;
 
 /// The prices `x`, `y`, `z` of three things, and what is bought of the first two.
 const SHAPES: [(&str, &str); 3] = [

@@ -3,9 +3,9 @@
 use super::sum;
 use crate::person::Person;
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::situation::{WORDED, written};
 use crate::story::theme::THEMES;
+use lemon_num::Random;
 
 /// Past tense and infinitive of what is done with the things.
 const VERBS: [(&str, &str); 9] = [

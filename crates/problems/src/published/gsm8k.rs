@@ -144,11 +144,10 @@ fn is_implied(value: i64, question: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use proptest::prelude::*;
 
     fn check(question: &str, answer: &str, expected: Option<&str>) {
-        let made = template(question, answer).and_then(|template| template.problem(&mut Random::new(1)));
+        let made = template(question, answer).and_then(|template| template.problem(&mut crate::seeded(1)));
         assert_eq!(made.as_ref().map(|problem| problem.question.as_str()), expected, "{question}");
     }
 
@@ -156,7 +155,7 @@ mod tests {
     fn only_what_is_understood_is_renumbered() {
         let answer = "He has <<31-6=25>>25. Then <<25*3=75>>75.\n#### 75";
         let text = "Kofi bakes 31 rolls, eats six and packs the rest three times. How many is that?";
-        let made = template(text, answer).unwrap().problem(&mut Random::new(1)).unwrap();
+        let made = template(text, answer).unwrap().problem(&mut crate::seeded(1)).unwrap();
         assert_ne!(made.question, text);
         assert!(made.steps.iter().all(Step::holds), "{made:?}");
         check("He pays 5% of 40.", "<<40/20=2>>2\n#### 2", None);
@@ -183,7 +182,7 @@ mod tests {
             let product = b * c;
             let rest = a - product;
             let answer = format!("<<{b}*{c}={product}>> <<{a}-{product}={rest}>>\n#### {rest}");
-            if let Some(problem) = template(&text, &answer).and_then(|template| template.problem(&mut Random::new(seed))) {
+            if let Some(problem) = template(&text, &answer).and_then(|template| template.problem(&mut crate::seeded(seed))) {
                 prop_assert!(problem.steps.iter().all(|step| step.holds() && step.result > 0));
                 prop_assert_eq!(problem.steps.last().unwrap().result, problem.answer);
                 prop_assert!(problem.numbers.contains(&problem.steps[0].left));

@@ -98,7 +98,6 @@ fn joined(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use proptest::prelude::*;
 
     fn row(question: &str, numbers: &str, equation: &str, answer: &str) -> Row {
@@ -111,7 +110,7 @@ mod tests {
         let record = record(&row);
         assert_eq!(record.template.is_some(), usable, "{numbers} {equation}");
         if let Some(template) = record.template {
-            let made = template.problem(&mut Random::new(4)).unwrap();
+            let made = template.problem(&mut crate::seeded(4)).unwrap();
             assert!(made.question.starts_with("Ana's ") && made.question.contains(" eggs, a number. And "), "{made:?}");
         }
     }
@@ -141,7 +140,7 @@ mod tests {
         #[test]
         fn never_panics(question in "[a-z ]{0,9}(number[0-9]{0,3}[ é.])*", numbers in "[0-9. é]{0,12}", equation in "([-+*/] |number[0-9]{1,2} |[0-9.]{1,4} ){0,8}") {
             let record = record(&row(&question, &numbers, &equation, "5.0"));
-            if let Some(problem) = record.template.and_then(|template| template.problem(&mut Random::new(1))) {
+            if let Some(problem) = record.template.and_then(|template| template.problem(&mut crate::seeded(1))) {
                 prop_assert!(problem.steps.iter().all(|step| step.holds()));
             }
         }

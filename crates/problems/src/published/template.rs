@@ -1,8 +1,8 @@
 //! A published problem with holes for its numbers.
 
 use crate::problem::{Problem, Step};
-use crate::random::Random;
 use crate::situation::{Rule, calculate, written};
+use lemon_num::Random;
 
 /// Most steps a template may have.
 pub(super) const MOST_STEPS: usize = 5;

@@ -3,9 +3,9 @@
 use super::theme::THEMES;
 use crate::person::Person;
 use crate::problem::{Draft, Op, Step};
-use crate::random::Random;
 use crate::situation::{WORDED, written};
 use crate::template::render;
+use lemon_num::Random;
 
 /// Third person, infinitive, and the two helping verbs.
 const VERBS: [[&str; 4]; 9] = [

@@ -2,10 +2,10 @@
 
 use super::theme::{THEMES, Theme};
 use crate::person::{Person, Pronouns};
-use crate::random::Random;
 use crate::situation::{WORDED, written};
 use crate::template::render;
 use crate::wording::capitalised;
+use lemon_num::Random;
 
 /// Owners who are known by what they do.
 const ROLES: [(&str, Pronouns); 10] = [

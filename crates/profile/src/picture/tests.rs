@@ -5,8 +5,9 @@ use super::*;
 use crate::profile::{Effect, Reuse};
 use lemon_credit::advice::{AdviceSettings, Finding, advice};
 use lemon_credit::unit::{target_of, unit_of};
+use lemon_num::Random;
 use lemon_spec::edit::{Change, Edit, edits};
-use lemon_spec::generate::{Random, spec, spec_after};
+use lemon_spec::generate::{spec, spec_after};
 use lemon_spec::{Language, render, validate, validate_round};
 use proptest::prelude::*;
 

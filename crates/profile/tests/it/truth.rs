@@ -5,9 +5,9 @@ use crate::enumerable::{DIFFICULTIES, DUTY, LUCKS, ROLE, all_cases, cases, enume
 use crate::oracle::{Team, member};
 use lemon_credit::estimate::{ClusteredPaired, Paired};
 use lemon_eval::Case;
+use lemon_num::Random;
 use lemon_profile::Contrasts;
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply};
-use lemon_spec::generate::Random;
 use lemon_spec::{AnswerRule, Plan};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

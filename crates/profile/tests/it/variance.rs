@@ -3,8 +3,8 @@
 use crate::common::{WORD_PROBLEMS, contrasts, plan, simulated, wait};
 use crate::truth::{MEASURED, Measured};
 use lemon_credit::estimate::Paired;
+use lemon_num::Random;
 use lemon_spec::edit::{apply, edits};
-use lemon_spec::generate::Random;
 use lemon_world::{Luck, Preset};
 use tokio_util::sync::CancellationToken;
 

@@ -41,7 +41,7 @@ impl<'a> Team<'a> {
             }
             "planner" | "decomposer" => {
                 let readers = self.readers.get(agent.id.as_str())?;
-                super::measure::mean(readers.iter().filter_map(|id| self.grade(id)))
+                lemon_num::mean_of(readers.iter().filter_map(|id| self.grade(id)))
             }
             _ => None,
         })

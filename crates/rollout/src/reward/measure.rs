@@ -2,6 +2,7 @@
 
 use super::collaboration::Team;
 use super::{Channels, Grades, RewardSettings};
+use lemon_num::mean_of;
 use lemon_trace::{AgentSummary, EventKind, StopReason, Summary, Trace};
 
 /// Measures every channel that can be measured.
@@ -10,7 +11,7 @@ pub fn measure(trace: &Trace, grades: &Grades, settings: &RewardSettings) -> Cha
     let metrics = trace.metrics(None);
     let team = Team::new(trace, &summary, grades);
     let success = success(&summary, grades);
-    let individual = mean(grades.agents.values().map(|right| f64::from(u8::from(*right))));
+    let individual = mean_of(grades.agents.values().map(|right| f64::from(u8::from(*right))));
     Channels {
         success,
         efficiency: efficiency(&summary, settings),
@@ -18,13 +19,13 @@ pub fn measure(trace: &Trace, grades: &Grades, settings: &RewardSettings) -> Cha
         invalid: invalid(trace),
         team: success,
         individual,
-        role: mean(team.roles_held()),
-        process: mean(team.processes()),
-        tool: mean(tool_results(trace)),
-        verifier: mean(team.verdicts()),
+        role: mean_of(team.roles_held()),
+        process: mean_of(team.processes()),
+        tool: mean_of(tool_results(trace)),
+        verifier: mean_of(team.verdicts()),
         // Not the speed-up itself, which has no bound.
         speedup: metrics.parallel_speedup.filter(|_| team.took_its_time()).map(|speedup| 1.0 - 1.0 / speedup.max(1.0)),
-        aggregation: mean(team.aggregations()),
+        aggregation: mean_of(team.aggregations()),
         split: metrics.useful_agents,
         hybrid: success
             .zip(individual)
@@ -42,12 +43,6 @@ pub fn nominal_tokens(agent: &AgentSummary) -> Option<u64> {
 /// What the replies of a whole team cost, reused or not. `None` where one is not on record.
 pub fn team_tokens(summary: &Summary) -> Option<u64> {
     summary.agents.iter().map(nominal_tokens).try_fold(0_u64, |sum, tokens| Some(sum.saturating_add(tokens?)))
-}
-
-/// The mean, or nothing of nothing.
-pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    (count > 0.0).then(|| sum / count)
 }
 
 /// A run that ended without an answer is wrong whoever looks; one that somebody cancelled is nothing.

@@ -3,8 +3,9 @@
 use super::replies::Replies;
 use super::size::CONTEXT;
 use lemon_model::{Example, Objective, Sequence, Tokenizer};
+use lemon_num::Random;
 use lemon_problems::{
-    DataError, Form, Generator, Leaks, Lesson, Mix, Noise, Part, Published, Random, Template, read_published,
+    DataError, Form, Generator, Leaks, Lesson, Mix, Noise, Part, Published, Template, read_published, seeded,
     test_questions,
 };
 use std::path::Path;
@@ -102,8 +103,8 @@ impl Course {
     /// The lessons of a block as texts, without end and however long they are.
     pub fn lessons(&self, block: u64) -> impl Iterator<Item = Made> {
         // Draws of blocks next to each other are unrelated: a seed is mixed before it is used.
-        let seed = Random::new(self.seed).bits().wrapping_add(block);
-        let mut random = Random::new(seed ^ 0x1e55);
+        let seed = seeded(self.seed).next_u64().wrapping_add(block);
+        let mut random = seeded(seed ^ 0x1e55);
         let mut train = self.train.clone().with_seed(seed);
         let mut review = self.review.clone().map(|(generator, replies)| (generator.with_seed(seed ^ 0x4e1), replies));
         let mut before = 0;

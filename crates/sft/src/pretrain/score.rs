@@ -1,8 +1,8 @@
 //! What workers are worth on real test questions: alone, checking each other, and choosing among what all said.
 
 use super::answer::{Reply, answer, confidence};
-use lemon_eval::stats::{Cluster, mean, mean_interval};
 use lemon_model::{LanguagePolicy, PolicyError};
+use lemon_num::stats::{Cluster, mean, mean_interval};
 use lemon_problems::{Form, clusters, prompt, read_answer};
 use lemon_task::{Key, SetName, Source, TaskError, load};
 use serde::Serialize;

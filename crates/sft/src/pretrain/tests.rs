@@ -203,7 +203,7 @@ fn choices_that_nobody_solved_are_rare() {
     });
     let replies = Replies::new(answered);
     assert_eq!(replies.shares(), (0.5, 0.25));
-    let mut random = lemon_problems::Random::new(1);
+    let mut random = lemon_problems::seeded(1);
     let chosen = (0..2_000).map(|_| replies.lesson(Form::Choose, Noise::default(), &mut random).0);
     let without = chosen.filter(|lesson| lesson.prompt.matches("hopeless").count() == 2).count();
     // One in four of one half, against the other half.

@@ -3,7 +3,7 @@
 use crate::compare::{Contrast, Difference, SIGNIFICANT, least_p};
 use lemon_eval::report::markup::markdown;
 use lemon_eval::report::words::{list, p_value};
-use lemon_eval::stats::holm;
+use lemon_num::stats::holm;
 
 /// The findings about all arms against one reference.
 pub fn findings(reference: &str, contrasts: &[Contrast]) -> Vec<String> {

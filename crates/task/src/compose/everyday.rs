@@ -5,7 +5,8 @@
 
 use std::collections::HashSet;
 
-use super::{MOST_DRAWS, draw::Random, things};
+use super::{MOST_DRAWS, things};
+use lemon_num::Random;
 
 /// What an everyday task asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub fn everyday(count: usize, seed: u64) -> Vec<(Everyday, String)> {
 }
 
 fn task(position: usize, seed: u64, known: &mut HashSet<String>) -> (Everyday, String) {
-    let mut random = Random::new(seed, &format!("everyday {position}"));
+    let mut random = super::draw::random(seed, &format!("everyday {position}"));
     let kind = random.pick(&MIX).copied().unwrap_or(Code);
     let mut text = draw(kind, &mut random);
     for _ in 1..MOST_DRAWS {

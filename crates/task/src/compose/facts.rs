@@ -11,8 +11,8 @@ mod scenes;
 mod society;
 mod world;
 
-use super::draw::Random;
 use super::tell;
+use lemon_num::Random;
 pub(super) use reckoned::STORIES;
 
 /// Facts of one kind.

@@ -5,7 +5,7 @@ mod numbers;
 mod parsing;
 mod strings;
 
-use super::draw::Random;
+use lemon_num::Random;
 use serde_json::{Value, json};
 
 /// A function to write. The calls were worked out by another program than the one that completes it.

@@ -11,9 +11,9 @@
 //! | `{@fruit}`, `{@fruit2}` | a thing of that list, and another one |
 //! | `[has\|owns]` | one of these words |
 
-use super::draw::Random;
 use super::sum;
 use super::things;
+use lemon_num::Random;
 
 /// A word problem: what happens, what is asked, and the formula of the answer.
 pub(super) struct Story {
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn told(body: &'static str, ask: &'static str, answer: &'static str, seed: u64) -> Option<Told> {
-        tell(&story(body, ask, answer, ""), &mut Random::new(seed, "test"))
+        tell(&story(body, ask, answer, ""), &mut crate::compose::draw::random(seed, "test"))
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn every_story_can_be_told_and_its_answer_is_right() {
     let stocks = stocks.chain(facts::STORIES.iter().map(|(_, story)| story));
     for (at, story) in stocks.enumerate() {
         for seed in 0..30 {
-            let told = tell::tell(story, &mut Random::new(seed, &format!("story {at}")));
+            let told = tell::tell(story, &mut crate::compose::draw::random(seed, &format!("story {at}")));
             let told = told.unwrap_or_else(|| panic!("cannot be told: {}", story.body));
             assert!((worked_out(&told.sum) - told.answer as f64).abs() < 1e-6, "{} is not {}", told.sum, told.answer);
             let text = question(&told);
@@ -52,7 +52,8 @@ fn every_story_can_be_told_and_its_answer_is_right() {
 #[test]
 fn the_answer_of_a_chain_is_right() {
     for seed in 0..500 {
-        let told = stories::chain(1 + (seed % 5) as usize, 50, &mut Random::new(seed, "chain")).unwrap();
+        let told =
+            stories::chain(1 + (seed % 5) as usize, 50, &mut crate::compose::draw::random(seed, "chain")).unwrap();
         assert!((worked_out(&told.sum) - told.answer as f64).abs() < 1e-6, "{} is not {}", told.sum, told.answer);
         let text = question(&told);
         assert!(!text.contains(['{', '}', '[', ']', '<', '@', '|']) && !text.contains("  "), "{text}");

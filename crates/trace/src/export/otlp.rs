@@ -13,8 +13,8 @@
 //! replies is exported. Rewards are attributes of the run; what a part of the team is worth is an event of its agent's span,
 //! named after the family of the change that measured it; what was not measured is not there. Ids are made of the run's id and the events' numbers: exporting twice gives the same spans.
 
-use crate::hash::{fnv1a, splitmix};
 use crate::{AgentStatus, Event, EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace};
+use lemon_num::{fnv1a, splitmix};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -80,7 +80,7 @@ struct Exporter<'a> {
 
 impl<'a> Exporter<'a> {
     fn new(trace: &'a Trace) -> Self {
-        let hash = fnv1a(trace.header.run_id.as_bytes());
+        let hash = fnv1a(trace.header.run_id.bytes());
         let (spans, order, tools) = (Vec::new(), Vec::new(), Vec::new());
         Exporter { trace, hash, spans, agents: HashMap::new(), spawned: HashMap::new(), order, tools }
     }

@@ -19,7 +19,7 @@ fn checksums_are_those_of_the_standard() {
 fn varints() {
     let check = |number, expected: &[u8]| {
         let mut bytes = Vec::new();
-        put_varint(&mut bytes, number);
+        prost::encoding::encode_varint(number, &mut bytes);
         assert_eq!(bytes, expected, "{number}");
         assert_eq!(Reader(&bytes).varint(), number);
     };
@@ -28,6 +28,23 @@ fn varints() {
     check(128, &[0x80, 1]);
     check(300, &[0xac, 2]);
     check(u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+}
+
+/// What the first version of this file wrote, which spelled out every byte: files are continued by later versions.
+#[test]
+fn bytes_stay_as_they_are() {
+    let at = |step| Metrics { step, ..Metrics::default() };
+    let written: String =
+        file(&[first_look(), at(300), at(u64::MAX)]).iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = "\
+        1a00000000000000129bd82d09000000000000000010001a0d627261696e2e4576656e743a3231e6c78bcc00000000000000 \
+        f66c5a7509000000000000000010002abe010a160a0f68656c645f6f75742f726577617264150000803e0a170a1068656c64 \
+        5f6f75742f7375636365737315000000000a160a0f68656c645f6f75742f746f6b656e7315000000000a140a0d68656c645f \
+        6f75742f636f737415000000000a150a0e68656c645f6f75742f76616c696415000000000a160a0f68656c645f6f75742f61 \
+        67656e747315000000000a160a0f68656c645f6f75742f726f756e647315000000000a160a0f68656c645f6f75742f726576 \
+        696577150000000091a67a490e00000000000000c5e5693f090000000000c0724010ac022a00754988f21600000000000000 \
+        4f61be2809000000000000f04310ffffffffffffffffff012a00b07ca487";
+    assert_eq!(written, expected);
 }
 
 #[test]

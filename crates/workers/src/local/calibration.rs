@@ -1,5 +1,6 @@
 //! How likely a reply is right, by what a model's likelihoods and its own calculation say about it.
 
+use lemon_num::{logistic, solve};
 use lemon_problems::Doubts;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +55,7 @@ impl Calibration {
                     }
                 }
             }
-            for (weight, step) in weights.iter_mut().zip(solve(curve, slope)) {
+            for (weight, step) in weights.iter_mut().zip(solve(curve.map(Vec::from).into(), slope.into())) {
                 *weight += step;
             }
         }
@@ -83,40 +84,9 @@ fn dot(weights: &[f64; WEIGHTS], signs: &[f64; WEIGHTS]) -> f64 {
     weights.iter().zip(signs).map(|(weight, sign)| weight * sign).sum()
 }
 
-fn logistic(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// Solves a system of equations that is positive definite, as a ridge makes it, by elimination.
-fn solve(mut matrix: [[f64; WEIGHTS]; WEIGHTS], mut right: [f64; WEIGHTS]) -> [f64; WEIGHTS] {
-    for at in 0..WEIGHTS {
-        let (row, value) = (matrix[at], right[at]);
-        for other in (0..WEIGHTS).filter(|other| *other != at) {
-            let factor = matrix[other][at] / row[at];
-            for column in at..WEIGHTS {
-                matrix[other][column] -= factor * row[column];
-            }
-            right[other] -= factor * value;
-        }
-    }
-    std::array::from_fn(|at| right[at] / matrix[at][at])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn equations_are_solved() {
-        let matrix = std::array::from_fn(|row| {
-            std::array::from_fn(|column| if row == column { 7.0 } else { 1.0 / (1.0 + row as f64 + column as f64) })
-        });
-        let expected = [1.0, -2.0, 3.0, 0.5, 0.0, 4.0];
-        let right = matrix.map(|row| dot(&row, &expected));
-        for (found, expected) in solve(matrix, right).into_iter().zip(expected) {
-            assert!((found - expected).abs() < 1e-12, "{found}, not {expected}");
-        }
-    }
 
     #[test]
     fn what_is_fitted_says_how_often_replies_are_right() {

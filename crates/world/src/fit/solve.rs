@@ -1,6 +1,6 @@
 //! The little numerics that fitting needs.
 
-use crate::draws::logistic;
+use lemon_num::{logistic, solve};
 
 /// Points and weights of a standard normal, for means over it.
 pub(crate) struct Normal(Vec<(f64, f64)>);
@@ -55,7 +55,7 @@ pub(crate) fn regress(equations: &[Equation], spread: f64, ridge: f64, free: usi
                 row.iter().enumerate().for_each(|(j, b)| curvature[i][j] += weight * slope * a * b);
             }
         }
-        let step = gauss(curvature, gradient);
+        let step = solve(curvature, gradient);
         let size: f64 = step.iter().map(|s| s.abs()).fold(0.0, f64::max);
         // Damped, because far from the solution the slope can vanish.
         let damp = if size > 2.0 { 2.0 / size } else { 1.0 };
@@ -65,30 +65,6 @@ pub(crate) fn regress(equations: &[Equation], spread: f64, ridge: f64, free: usi
         }
     }
     solution
-}
-
-/// Solves a linear system by elimination with pivots.
-fn gauss(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
-    let n = right.len();
-    for column in 0..n {
-        let pivot = (column..n).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()));
-        let pivot = pivot.unwrap_or(column);
-        matrix.swap(column, pivot);
-        right.swap(column, pivot);
-        let divisor = matrix[column][column];
-        if divisor.abs() < 1e-300 {
-            continue;
-        }
-        let (row, value) = (matrix[column].clone(), right[column]);
-        for other in (0..n).filter(|other| *other != column) {
-            let factor = matrix[other][column] / divisor;
-            if factor != 0.0 {
-                matrix[other].iter_mut().zip(&row).for_each(|(a, b)| *a -= factor * b);
-                right[other] -= factor * value;
-            }
-        }
-    }
-    (0..n).map(|at| right[at] / matrix[at][at]).map(|x| if x.is_finite() { x } else { 0.0 }).collect()
 }
 
 /// The place of the least value on a grid, refined around it.

@@ -231,13 +231,7 @@ pub fn tally<'a>(
     tally
 }
 
-pub fn logistic(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-pub fn logit(p: f64) -> f64 {
-    (p / (1.0 - p)).ln()
-}
+pub use lemon_num::{logistic, logit};
 
 /// The folder with the public data: `LEMON_TEST_DATA`, else `../shared/data` beside the workspace.
 pub fn public_data() -> Option<PathBuf> {

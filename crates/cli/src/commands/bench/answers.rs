@@ -4,7 +4,7 @@ use super::questions::{self, Question};
 use crate::args::{AnswersArgs, Cli, RunArgs, WorkerKind};
 use crate::commands::grade::sandbox;
 use crate::config::{Config, OrchestratorKind};
-use crate::evidence::{self, Entry, chance};
+use crate::evidence::{self, Entry};
 use crate::fault::Fault;
 use crate::result::response;
 use crate::workers::{Chosen, choose};
@@ -14,6 +14,7 @@ use lemon_eval::{Ask, Grader, Method};
 use lemon_exec::orchestrator::{Fixed, Orchestrator, plain_team};
 use lemon_exec::store::{RunMeta, Store, Sync};
 use lemon_exec::{Backend, Form, Job, Runner, Settings, fresh_id};
+use lemon_num::stats::sign_test;
 use lemon_sandbox::Sandbox;
 use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
@@ -351,7 +352,7 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
         // The smaller tail: how likely so uneven a split is if neither is better.
         let odds = match method == PLAIN {
             true => "–".to_owned(),
-            false => format!("{:.2}", chance(*wins.max(losses), *wins.min(losses))),
+            false => format!("{:.2}", sign_test(*wins.max(losses), *wins.min(losses))),
         };
         let times = *tokens as f64 / plain_tokens as f64;
         let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");

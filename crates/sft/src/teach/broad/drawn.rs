@@ -3,8 +3,8 @@
 use crate::teach::pick;
 use crate::teach::rules::{Level, first_base};
 use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
-use lemon_eval::stats::Random;
 use lemon_policy::{Kind, Sight};
+use lemon_num::Random;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
 
 /// How often in a hundred a team has one agent, two, three or four.
@@ -62,8 +62,7 @@ impl Dice {
     }
 
     pub fn chance(&mut self, probability: f64) -> bool {
-        // The upper 53 bits, which a float holds exactly.
-        ((self.0.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
+        self.0.chance(probability)
     }
 
     fn weighted<T: Copy>(&mut self, choices: &[(u64, T)], otherwise: T) -> T {
@@ -172,8 +171,7 @@ impl Dice {
     pub fn some_of(&mut self, round: &Spec, earlier: &[String]) -> Spec {
         let mut team = round.clone();
         if self.chance(0.5) {
-            let all = round.agents.len().max(1) as u64;
-            team.agents.truncate(1 + (self.0.next_u64() % all) as usize);
+            team.agents.truncate(1 + self.0.below(round.agents.len().max(1)));
         }
         let own = team.agents.iter().map(|agent| agent.id.clone());
         team.answer.from = earlier.iter().cloned().chain(own).collect();

@@ -7,11 +7,11 @@ use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
 use crate::teach::{Lessons, Tried, WIDTH, draw};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::stats::Random;
 use lemon_eval::{Case, EvalError, founders, mutant};
 use lemon_exec::orchestrator::Fixed;
 use lemon_policy::pair::canonical_ids;
 use lemon_policy::{Kind, look};
+use lemon_num::Random;
 use lemon_spec::{Agent, Answer, AnswerRule, Share, Spec, render, validate};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -176,9 +176,7 @@ impl Pool<'_> {
         let mut random = Random::new(draw(self.lessons.seed, &["few", &self.name]));
         let mut known = HashSet::new();
         let mut tried = self.founders(&mut known);
-        for last in (1..tried.len()).rev() {
-            tried.swap(last, below(&mut random, last + 1));
-        }
+        random.shuffle(&mut tried);
         let drawn = self.brood(&tried, teams.div_ceil(2), &mut known, &mut random);
         tried.truncate(teams.saturating_sub(drawn.len()).max(1));
         tried.extend(drawn);
@@ -229,7 +227,7 @@ impl Pool<'_> {
         let mut brood = Vec::new();
         for _ in 0..size {
             let mut draws = (0..MOST_DRAWS).filter_map(|_| {
-                let parent = parents.get(below(random, parents.len()))?;
+                let parent = parents.get(random.below(parents.len()))?;
                 self.changed(&parent.team, random)
             });
             brood
@@ -242,12 +240,12 @@ impl Pool<'_> {
     /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
         let language = &self.lessons.trials.evaluator.language;
-        let what = below(random, 4);
+        let what = random.below(4);
         let mut changed = team.clone();
         if what == 3 {
             let votes = |agent: &&Agent| agent.after.is_empty() && team.answer.from.contains(&agent.id);
             let voters: Vec<&Agent> = team.agents.iter().filter(votes).collect();
-            let like = *voters.get(below(random, voters.len()))?;
+            let like = *voters.get(random.below(voters.len()))?;
             let id = format!("a{}", team.agents.len() + 1);
             changed.answer = Answer { by: AnswerRule::Vote, ..changed.answer };
             changed.answer.from.push(id.clone());
@@ -259,9 +257,9 @@ impl Pool<'_> {
             changed = mutant(&plan, language, self.kind == Kind::Program, random)?.spec().clone();
         }
         if what != 1 {
-            let at = below(random, changed.agents.len());
+            let at = random.below(changed.agents.len());
             let marks = [None, Some(WORKED), Some(BRIEF), Some(REWORDED)];
-            changed.agents.get_mut(at)?.duty = marks.get(below(random, marks.len()))?.map(str::to_owned);
+            changed.agents.get_mut(at)?.duty = marks.get(random.below(marks.len()))?.map(str::to_owned);
         }
         Some(changed)
     }
@@ -381,12 +379,6 @@ fn cheapest_of_the_best(mut finalists: Vec<Candidate>, tasks: usize) -> Option<C
     let best = finalists.first()?.clone();
     let close = finalists.into_iter().filter(|candidate| candidate.is_close_to(&best, tasks));
     close.min_by(|a, b| a.mean().tokens.total_cmp(&b.mean().tokens))
-}
-
-/// A number below `bound`; 0 if that is 0.
-fn below(random: &mut Random, bound: usize) -> usize {
-    // The remainder is below `bound`, hence a usize.
-    if bound == 0 { 0 } else { (random.next_u64() % bound as u64) as usize }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Problems put together from sentences: something is there, things happen to it, and in the end a question is asked.
 
-use crate::compose::draw::Random;
 use crate::compose::sum;
 use crate::compose::tell::{Teller, Told, sentences};
+use lemon_num::Random;
 
 /// What is being followed through a story.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn chains_of_every_length_come_about() {
         for steps in 1..=5 {
-            let mut random = Random::new(steps as u64, "chains");
+            let mut random = crate::compose::draw::random(steps as u64, "chains");
             for _ in 0..200 {
                 let told = chain(steps, 30, &mut random).unwrap();
                 assert!(told.answer > 0 && told.body.matches(". ").count() + 1 >= steps, "{told:?}");

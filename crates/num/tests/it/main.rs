@@ -1,0 +1,4 @@
+//! Statistics: published examples, what always holds, and simulations.
+
+mod coverage;
+mod testing;
