@@ -3,7 +3,7 @@
 
 use lemon_exec::orchestrator::{Draft, Orchestrator};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
-use lemon_policy::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
+use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, PLAIN, Shape, validate};
 use lemon_task::{SetName, compose};
 use std::path::Path;
@@ -20,9 +20,14 @@ fn writer() -> Writer {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/orchestrator");
     let policy = LanguagePolicy::load(&folder, DeviceChoice::Cpu, Learning::Nothing).unwrap();
     let shape = Shape { agents: 12, ..Shape::default() };
-    let desk = Desk::new(policy.tokenizer().clone(), Arc::new(Language::default()), shape, policy.config().positions);
+    let encoder = LanguagePromptEncoder::new(
+        policy.tokenizer().clone(),
+        Arc::new(Language::default()),
+        shape,
+        policy.config().positions,
+    );
     let settings = SampleSettings { temperature: 0.0, top_p: 1.0, most_tokens: MOST_TOKENS };
-    Writer::new(Box::new(policy), desk, settings, "bundled").or_plain_below(LEAST_CONFIDENCE)
+    Writer::new(Box::new(policy), encoder, settings, "bundled").or_plain_below(LEAST_CONFIDENCE)
 }
 
 /// How a file of questions was served.
@@ -44,7 +49,7 @@ fn see(questions: &str) -> Seen {
     writer.write_ahead(&texts).unwrap();
     let mut seen = Seen { questions: questions.len(), ..Seen::default() };
     for Everyday { question, kind } in &questions {
-        let text = match writer.draft(&writer.desk().first(question, 0)).unwrap() {
+        let text = match writer.draft(&writer.encoder().first(question, 0)).unwrap() {
             Draft::Learned { text, .. } | Draft::Guarded(text) => text,
             Draft::Text(_) | Draft::Ask { .. } => panic!("the policy wrote nothing"),
         };
@@ -86,7 +91,7 @@ fn tasks_of_the_taught_kinds_keep_their_teams() {
         let items = compose(set, 40, 99);
         let texts: Vec<&str> = items.iter().map(|item| item.task.question.as_str()).collect();
         writer.write_ahead(&texts).unwrap();
-        let doubts = |text: &&&str| matches!(writer.draft(&writer.desk().first(text, 0)), Some(Draft::Guarded(_)));
+        let doubts = |text: &&&str| matches!(writer.draft(&writer.encoder().first(text, 0)), Some(Draft::Guarded(_)));
         let doubted = texts.iter().filter(doubts).count();
         println!("{set}: {doubted} of {}", texts.len());
         (plain, all) = (plain + doubted, all + texts.len());
