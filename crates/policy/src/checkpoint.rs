@@ -60,7 +60,10 @@ pub enum KeepError {
         /// What is wrong with each.
         fact: String,
     },
-    /// The policy could not be kept or read.
+    /// A value has no JSON form.
+    #[error("the record of the run cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The policy could not be saved or loaded.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
@@ -72,7 +75,7 @@ impl KeepError {
             KeepError::Busy { .. } => Some("wait for that process, or end it, and try again"),
             KeepError::Foreign { .. } => Some("name an empty folder, a new one, or that of a run"),
             KeepError::Damaged { .. } => Some("begin again in another folder, or bring a copy of a checkpoint back"),
-            KeepError::OtherRun { .. } | KeepError::File { .. } | KeepError::Policy(_) => None,
+            KeepError::OtherRun { .. } | KeepError::File { .. } | KeepError::Json(_) | KeepError::Policy(_) => None,
         }
     }
 }
@@ -137,7 +140,7 @@ impl Checkpoints {
         }
         fs::create_dir_all(folder).map_err(at(folder))?;
         let opened = Checkpoints { folder: folder.to_owned(), _lock: lock(folder)? };
-        replace(&path, serde_json::to_string_pretty(&begun).unwrap_or_default().as_bytes())?;
+        replace(&path, serde_json::to_string_pretty(&begun)?.as_bytes())?;
         Ok(opened)
     }
 
@@ -191,7 +194,7 @@ impl Checkpoints {
         let part = self.folder.join("checkpoint.part");
         remove(&part)?;
         save_policy(&part)?;
-        replace(&part.join(STATE), serde_json::to_string(state).unwrap_or_default().as_bytes())?;
+        replace(&part.join(STATE), to_json(state)?.as_bytes())?;
         sums::write(&part).map_err(at(&part))?;
         let whole = self.path(step);
         fs::rename(&part, &whole).map_err(at(&whole))?;
@@ -202,7 +205,7 @@ impl Checkpoints {
     /// Adds a line to a file of one line for each step.
     pub fn record<L: Serialize>(&self, file: &str, line: &L) -> Result<(), KeepError> {
         let path = self.folder.join(file);
-        let line = serde_json::to_string(line).unwrap_or_default();
+        let line = to_json(line)?;
         let mut open = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path))?;
         writeln!(open, "{line}").map_err(at(&path))
     }
@@ -284,6 +287,14 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepError + '_ {
 pub fn fingerprint<'a>(lessons: usize, tokens: impl Iterator<Item = &'a u32>) -> String {
     let hash = lemon_num::fnv1a(tokens.copied());
     format!("{lessons} lessons, {hash:016x}")
+}
+
+/// A value as one line of JSON.
+///
+/// # Errors
+/// The value has no JSON form.
+pub fn to_json<T: Serialize>(value: &T) -> Result<String, KeepError> {
+    Ok(serde_json::to_string(value)?)
 }
 
 /// Puts a file in place, whole or not at all.

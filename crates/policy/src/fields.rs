@@ -18,7 +18,7 @@
 //!
 //! What is no choice: roles are those of the base role, and the answer comes from the agents that nobody reads.
 
-mod desk;
+mod encoder;
 mod layout;
 mod scene;
 mod start;
@@ -27,10 +27,10 @@ mod state;
 mod tests;
 mod write;
 
-pub use desk::FieldDesk;
+pub use encoder::FieldPromptEncoder;
 pub use start::{FieldStart, FirstTeams};
 
-use crate::student::Student;
+use crate::trainable::TrainablePolicy;
 use layout::{Layout, Place, STAGES, Setting, first_logits};
 use lemon_model::{
     Example, Finish, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
@@ -87,7 +87,7 @@ impl FieldTable {
         Ok(FieldTable { layout, kinds: start.kinds, logits, optimiser: OptimiserSettings::default(), memory })
     }
 
-    /// How many kinds of task it tells apart; [`FieldDesk::kind`] says which a question is of.
+    /// How many kinds of task it tells apart; [`FieldPromptEncoder::kind`] says which a question is of.
     pub fn kinds(&self) -> usize {
         self.kinds
     }
@@ -294,7 +294,7 @@ impl Policy for FieldTable {
     }
 }
 
-impl Student for FieldTable {
+impl TrainablePolicy for FieldTable {
     fn set_optimiser(&mut self, settings: OptimiserSettings) {
         self.optimiser = settings;
     }

@@ -5,16 +5,16 @@
 //! supervised fine-tuning reads; [`mod@checkpoint`] keeps the state of a training run.
 
 pub mod checkpoint;
+mod features;
 pub mod fields;
-mod look;
 pub mod pair;
 mod skills;
 mod small;
-mod student;
+mod trainable;
 mod writer;
 
 pub use checkpoint::{KeepError, check_folder, damage};
-pub use look::{Kind, Sight, is_option, look};
+pub use features::{TaskFeatures, TaskKind, featurize, is_option};
 pub use small::small_model;
-pub use student::{Encoded, Scribe, Student};
-pub use writer::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer, brief};
+pub use trainable::{Encoded, PromptEncoder, TrainablePolicy};
+pub use writer::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer, write_context};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Writer {
     policy: Arc<Mutex<Box<dyn Policy>>>,
-    desk: Desk,
+    encoder: LanguagePromptEncoder,
     settings: SampleSettings,
     /// What it is called in traces.
     name: String,
@@ -38,7 +38,7 @@ struct Team {
 
 /// What a policy needs to write: its tokens, and the grammar of teams. It turns briefs into requests.
 #[derive(Clone)]
-pub struct Desk {
+pub struct LanguagePromptEncoder {
     tokenizer: Tokenizer,
     language: Arc<Language>,
     shape: Shape,
@@ -52,20 +52,20 @@ pub struct Desk {
 /// By the agents of the rounds before, and whether another round may follow.
 type Grammars = HashMap<(Vec<String>, bool), Grammar>;
 
-impl Desk {
+impl LanguagePromptEncoder {
     /// A desk for a model that reads so many tokens in all.
     pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
         // A team of the largest shape has to fit behind the prompt; most are far shorter.
         let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
         // One plain call is the guard's decision. Policies choose among the roles they were trained with.
         let language = Arc::new(Language { roles: language.roles.without(PLAIN), ..(*language).clone() });
-        Desk { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
+        LanguagePromptEncoder { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
     }
 
     /// The same for runs of at most so many rounds.
     #[must_use]
     pub fn with_rounds(self, rounds: u32) -> Self {
-        Desk { rounds, ..self }
+        LanguagePromptEncoder { rounds, ..self }
     }
 
     /// The tokenizer.
@@ -151,7 +151,7 @@ impl Desk {
 }
 
 /// What whoever wrote a pair was told.
-pub fn brief<'b>(pair: &'b Pair, language: &'b Language) -> WriteContext<'b> {
+pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> WriteContext<'b> {
     let result = |told: &'b Told| RoundResult {
         agent: &told.agent,
         role: &told.role,
@@ -193,10 +193,15 @@ fn shortened(text: &str, most: usize) -> String {
 
 impl Writer {
     /// A writer that draws its teams so.
-    pub fn new(policy: Box<dyn Policy>, desk: Desk, settings: SampleSettings, name: impl Into<String>) -> Self {
+    pub fn new(
+        policy: Box<dyn Policy>,
+        encoder: LanguagePromptEncoder,
+        settings: SampleSettings,
+        name: impl Into<String>,
+    ) -> Self {
         Writer {
             policy: Arc::new(Mutex::new(policy)),
-            desk,
+            encoder,
             settings,
             name: name.into(),
             ahead: Arc::default(),
@@ -215,20 +220,20 @@ impl Writer {
     /// weakest stands for the weakest, the strongest for the strongest, and those between by their place.
     #[must_use]
     pub fn for_levels(mut self, levels: &[String]) -> Self {
-        self.levels = (levels != self.desk.language.capacities).then(|| levels.to_vec());
+        self.levels = (levels != self.encoder.language.capacities).then(|| levels.to_vec());
         self
     }
 
     /// Where it writes.
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    pub fn encoder(&self) -> &LanguagePromptEncoder {
+        &self.encoder
     }
 
     /// A team with the names that the levels have where it runs.
     fn renamed(&self, text: String, earlier: &[String]) -> String {
         let Some(levels) = &self.levels else { return text };
-        let known = &self.desk.language.capacities;
-        let Ok(plan) = validate_round(&text, &self.desk.language, earlier) else { return text };
+        let known = &self.encoder.language.capacities;
+        let Ok(plan) = validate_round(&text, &self.encoder.language, earlier) else { return text };
         let mut spec = plan.spec().clone();
         for agent in &mut spec.agents {
             let place = known.iter().position(|level| *level == agent.capacity).unwrap_or(0);
@@ -250,7 +255,7 @@ impl Writer {
         if self.settings.temperature > 0.0 {
             return Ok(());
         }
-        let requests = questions.iter().map(|question| self.desk.request(&self.desk.first(question, 0), true));
+        let requests = questions.iter().map(|question| self.encoder.request(&self.encoder.first(question, 0), true));
         let teams = self.teams(&requests.collect::<Result<Vec<_>, _>>()?)?;
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.extend(questions.iter().map(|it| (*it).to_owned()).zip(teams));
@@ -296,15 +301,15 @@ impl Writer {
     /// Teams of one neutral agent of the strongest level, as they are taught.
     fn neutral_teams(&self) -> Vec<String> {
         let team = |base: &str| {
-            let capacity = self.desk.language.capacities.last()?;
+            let capacity = self.encoder.language.capacities.last()?;
             let text = format!("agents:\n  - {{id: a1, base: {base}, capacity: {capacity}}}\n");
-            let plan = validate_round(&text, &self.desk.language, &[]).ok()?;
+            let plan = validate_round(&text, &self.encoder.language, &[]).ok()?;
             Some(render(plan.spec()).text)
         };
         ["solver", "programmer"].into_iter().filter_map(team).collect()
     }
 
-    /// Writes teams for requests that [`Desk::request`] made.
+    /// Writes teams for requests that [`LanguagePromptEncoder::request`] made.
     ///
     /// # Errors
     /// The policy failed.
@@ -320,7 +325,7 @@ impl Writer {
             return Ok(team.clone());
         }
         let failed = |reason: String| OrchestratorError::Policy { model: self.name.clone(), reason };
-        let request = self.desk.request(context, true).map_err(|error| failed(error.to_string()))?;
+        let request = self.encoder.request(context, true).map_err(|error| failed(error.to_string()))?;
         let writer = self.clone();
         let teams = tokio::task::spawn_blocking(move || writer.teams(&[request])).await;
         let teams = teams.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
@@ -362,8 +367,8 @@ mod tests {
     fn writer(settings: SampleSettings) -> Writer {
         let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
         let shape = Shape { agents: 4, role_chars: 6, duty_chars: 8, ..Shape::default() };
-        let desk = Desk::new(tokenizer.clone(), Arc::new(Language::default()), shape, 4_096);
-        Writer::new(Box::new(TablePolicy::new(tokenizer, 2, 1)), desk, settings, "table")
+        let encoder = LanguagePromptEncoder::new(tokenizer.clone(), Arc::new(Language::default()), shape, 4_096);
+        Writer::new(Box::new(TablePolicy::new(tokenizer, 2, 1)), encoder, settings, "table")
     }
 
     struct FailingPolicy;
@@ -404,7 +409,7 @@ mod tests {
             let language = language(names);
             let writer = writer(SampleSettings::default()).for_levels(&language.capacities);
             for seed in 0..30 {
-                let brief = WriteContext { language: &language, ..writer.desk.first("A task.", seed) };
+                let brief = WriteContext { language: &language, ..writer.encoder.first("A task.", seed) };
                 let text = text(draft(&writer, &brief));
                 let plan = validate(&text, &language).unwrap_or_else(|_| panic!("{text}"));
                 // By rank: what was the weakest is the weakest, what was the strongest the strongest.
@@ -428,7 +433,7 @@ mod tests {
         ahead.write_ahead(&["One?", "Two?"]).unwrap();
         assert_eq!(ahead.ahead.lock().unwrap().len(), 2);
         for question in ["One?", "Two?", "Three?"] {
-            let brief = ahead.desk.first(question, 0);
+            let brief = ahead.encoder.first(question, 0);
             assert_eq!(text(draft(&ahead, &brief)), text(draft(&later, &brief)));
         }
         let drawn = writer(SampleSettings::default());
@@ -441,7 +446,7 @@ mod tests {
         let settings = SampleSettings { temperature: 0.0, ..SampleSettings::default() };
         // Nothing is surer than 1, and nothing less sure than 0.
         let (unsure, sure) = (writer(settings).or_plain_below(1.1), writer(settings).or_plain_below(0.0));
-        let brief = unsure.desk.first("One?", 0);
+        let brief = unsure.encoder.first("One?", 0);
         match draft(&unsure, &brief) {
             Some(Draft::Guarded(text)) => assert_eq!(Some(text), plain_team(brief.language)),
             _ => panic!("the team was written all the same"),
@@ -450,7 +455,7 @@ mod tests {
         // The same where it was written ahead.
         unsure.write_ahead(&["One?"]).unwrap();
         assert!(matches!(draft(&unsure, &brief), Some(Draft::Guarded(_))));
-        let requests = [unsure.desk.request(&brief, true).unwrap()];
+        let requests = [unsure.encoder.request(&brief, true).unwrap()];
         let samples = unsure.sample(&requests).unwrap();
         let confidence = unsure.confidences(&requests, &samples).unwrap()[0];
         assert!(confidence > 0.0 && confidence <= 1.0, "{confidence}");
@@ -472,23 +477,23 @@ mod tests {
         assert_eq!(shortened("0123456789", 1), "0 … ");
         let writer = writer(SampleSettings::default());
         let long = format!("First words. {} last words?", "x".repeat(20_000));
-        let prompt = writer.desk.prompt(&writer.desk.first(&long, 0)).unwrap();
-        assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());
-        let told = writer.desk.tokenizer.decode(&prompt);
+        let prompt = writer.encoder.prompt(&writer.encoder.first(&long, 0)).unwrap();
+        assert!(prompt.len() <= writer.encoder.longest_prompt, "{}", prompt.len());
+        let told = writer.encoder.tokenizer.decode(&prompt);
         assert!(told.contains("First words.") && told.contains("last words?"));
     }
 
     #[test]
     fn long_replies_lose_their_beginning() {
         let writer = writer(SampleSettings::default());
-        let most = writer.desk.longest_prompt / REPLY_SHARE;
+        let most = writer.encoder.longest_prompt / REPLY_SHARE;
         let told = |reply: &str| {
             let result =
                 RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply), sure: None };
-            let brief = WriteContext { round: 2, results: vec![result], ..writer.desk.first("A task?", 0) };
-            let prompt = writer.desk.prompt(&brief).unwrap();
-            assert!(prompt.len() <= writer.desk.longest_prompt, "{}", prompt.len());
-            writer.desk.tokenizer.decode(&prompt)
+            let brief = WriteContext { round: 2, results: vec![result], ..writer.encoder.first("A task?", 0) };
+            let prompt = writer.encoder.prompt(&brief).unwrap();
+            assert!(prompt.len() <= writer.encoder.longest_prompt, "{}", prompt.len());
+            writer.encoder.tokenizer.decode(&prompt)
         };
         let end = "Answer: 42";
         let exact = format!("{}{end}", "x".repeat(most - end.len()));

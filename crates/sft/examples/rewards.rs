@@ -5,9 +5,9 @@
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Ask, Case, EvalError, Evaluator, Grader, METHODS, Method};
-use lemon_policy::look;
+use lemon_policy::featurize;
 use lemon_sandbox::Sandbox;
-use lemon_sft::teach::{BRIEF, Lessons, WORKED, rules, search, worded};
+use lemon_sft::teach::{BRIEF, TeachContext, WORKED, rules, search, worded};
 use lemon_sft::trial::{Earned, Trials};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render};
 use lemon_task::{Item, SetName, Source, compose, load};
@@ -75,16 +75,16 @@ async fn main() -> Result<(), Fault> {
     let trials = trials(all.map(|case| &case.item))?;
     let cancel = CancellationToken::new();
 
-    let teach = Lessons { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
+    let teach = TeachContext { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
     eprintln!("searching for teams on {} tasks", lessons.len());
-    let book = Arc::new(search::find(&teach, &search::Settings::default()).await?);
-    show(&book);
+    let best_teams = Arc::new(search::find(&teach, &search::Settings::default()).await?);
+    show(&best_teams);
     let few = search::Settings { pooling: search::Pooling::Task, teams: 16, runs: 4, ..search::Settings::default() };
-    let teach_each = Lessons { cases: &each, ..teach };
+    let teach_each = TeachContext { cases: &each, ..teach };
     let own = search::find_each(&teach_each, &few).await?;
-    curse(&trials, &each, &own, &book, &cancel).await?;
+    curse(&trials, &each, &own, &best_teams, &cancel).await?;
 
-    let policies = policies(&book, &each, &own);
+    let policies = policies(&best_teams, &each, &own);
     let mut totals: BTreeMap<(bool, String), Vec<Earned>> = BTreeMap::new();
     for (name, cases) in &groups {
         println!("\n{name}: {} items, {} seeds", cases.len(), arguments.seeds);
@@ -114,8 +114,8 @@ fn print(mut lines: Vec<(Earned, String)>) {
     }
 }
 
-fn show(book: &search::Book) {
-    for (cluster, found) in &book.teams {
+fn show(best_teams: &search::BestTeams) {
+    for (cluster, found) in &best_teams.teams {
         let agent = |agent: &Agent| {
             let duty = agent.duty.as_deref().unwrap_or("~");
             format!(
@@ -201,14 +201,15 @@ fn subject(case: &Case, told: bool) -> Option<&str> {
     case.item.task.subject.as_deref().filter(|_| told)
 }
 
-fn policies(book: &Arc<search::Book>, each: &[Case], own: &[search::Found]) -> Vec<Policy> {
+fn policies(best_teams: &Arc<search::BestTeams>, each: &[Case], own: &[search::Found]) -> Vec<Policy> {
     let mut policies = fixed();
     for level in ["small", "medium", "large"] {
         for (mark, told) in [(WORKED, false), (BRIEF, false), (BRIEF, true)] {
             let name = format!("one {level} {mark}{}", if told { ", told the subject" } else { "" });
             policies.push(Policy::new(name, move |case, seed| {
                 let question = &case.item.task.question;
-                render(&worded(&alone(level, mark, case), &look(question, subject(case, told)), question, seed)).text
+                render(&worded(&alone(level, mark, case), &featurize(question, subject(case, told)), question, seed))
+                    .text
             }));
         }
     }
@@ -219,10 +220,10 @@ fn policies(book: &Arc<search::Book>, each: &[Case], own: &[search::Found]) -> V
         }));
     }
     for told in [false, true] {
-        let book = book.clone();
+        let best_teams = best_teams.clone();
         let name = format!("search, pooled{}", if told { ", told the subject" } else { "" });
         policies.push(Policy::new(name, move |case, seed| {
-            render(&book.team(&case.item.task.question, subject(case, told), &Language::default(), seed)).text
+            render(&best_teams.team(&case.item.task.question, subject(case, told), &Language::default(), seed)).text
         }));
     }
     policies.push(imitator(each, own));
@@ -264,18 +265,18 @@ fn alone(level: &str, mark: &str, case: &Case) -> Spec {
 fn imitator(each: &[Case], own: &[search::Found]) -> Policy {
     let mut seen: BTreeMap<search::Cluster, Vec<Spec>> = BTreeMap::new();
     for (case, found) in each.iter().zip(own) {
-        let cluster = search::Cluster::of(&look(&case.item.task.question, None));
+        let cluster = search::Cluster::of(&featurize(&case.item.task.question, None));
         seen.entry(cluster).or_default().push(found.team.clone());
     }
     Policy::new("search, each task, imitated", move |case, seed| {
         let question = &case.item.task.question;
-        let sight = look(question, None);
-        let cluster = search::Cluster::of(&sight);
+        let features = featurize(question, None);
+        let cluster = search::Cluster::of(&features);
         let near = seen.iter().filter(|(known, _)| known.kind == cluster.kind);
         let teams = near.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)).map(|(_, teams)| teams);
         let drawn = (case.item.position as u64).wrapping_mul(7919).wrapping_add(seed.wrapping_mul(104_729)) as usize;
         let team = teams.and_then(|teams| teams.get(drawn % teams.len().max(1)));
-        team.map(|team| render(&worded(team, &sight, question, seed)).text).unwrap_or_default()
+        team.map(|team| render(&worded(team, &features, question, seed)).text).unwrap_or_default()
     })
 }
 
@@ -284,16 +285,16 @@ async fn curse(
     trials: &Trials,
     each: &[Case],
     own: &[search::Found],
-    book: &search::Book,
+    best_teams: &search::BestTeams,
     cancel: &CancellationToken,
 ) -> Result<(), EvalError> {
     let seeds: Vec<u64> = (900..904).collect();
     let (mut promised, mut own_fresh, mut pooled) = (0.0, 0.0, 0.0);
     for (case, found) in each.iter().zip(own) {
         let question = &case.item.task.question;
-        let sight = look(question, case.item.task.subject.as_deref());
-        let text = render(&worded(&found.team, &sight, question, 1)).text;
-        let team = render(&book.team(question, case.item.task.subject.as_deref(), &Language::default(), 1)).text;
+        let features = featurize(question, case.item.task.subject.as_deref());
+        let text = render(&worded(&found.team, &features, question, 1)).text;
+        let team = render(&best_teams.team(question, case.item.task.subject.as_deref(), &Language::default(), 1)).text;
         promised += found.earned.reward;
         own_fresh += trials.mean(case, &text, &seeds, cancel).await?.unwrap_or_default().reward;
         pooled += trials.mean(case, &team, &seeds, cancel).await?.unwrap_or_default().reward;

@@ -6,23 +6,23 @@
 //! checks and chooses among what the models of the first really answered ([`Replies`]), to problems they had not learned from.
 //! As in [`crate::sft`], everything follows from settings and seed, and a run that was killed goes on.
 
-mod ahead;
 mod answer;
-mod course;
-mod exam;
+mod held_out;
+mod lesson_stream;
+mod prefetch;
 mod replies;
 pub mod score;
 mod size;
 
-pub use ahead::Ahead;
 pub use answer::{Reply, answer, confidence};
-pub use course::{BLOCK, Course, Made, Sources, Tokens};
-pub use exam::{Exam, Look};
+pub use held_out::{HeldOutProblems, PretrainEval};
+pub use lesson_stream::{BLOCK, LessonStream, Made, Sources, Tokens};
+pub use prefetch::Prefetcher;
 pub use replies::Replies;
 pub use size::{Size, vocabulary};
 
 use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
-use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub struct PretrainSettings {
     /// How weights are moved.
     pub optimiser: OptimiserSettings,
     /// Steps between two looks; a checkpoint follows each.
-    pub look_every: u64,
+    #[serde(rename(serialize = "look_every"), alias = "look_every")]
+    pub eval_every: u64,
     /// Looks without an improvement after which it stops. 0: never.
     pub patience: u64,
     /// Workers whose replies it learns from.
@@ -66,7 +67,7 @@ impl Default for PretrainSettings {
             final_rate: 0.05,
             clip_norm: 1.0,
             optimiser: OptimiserSettings::default(),
-            look_every: 200,
+            eval_every: 200,
             patience: 0,
             peers: Vec::new(),
         }
@@ -87,7 +88,7 @@ impl PretrainSettings {
 
 /// One line of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct PretrainMetrics {
     /// The step, from 1.
     pub step: u64,
     /// Tokens learned from so far.
@@ -102,8 +103,8 @@ pub struct Metrics {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
     /// What a look showed, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub look: Option<Look>,
+    #[serde(default, rename(serialize = "look"), alias = "look", skip_serializing_if = "Option::is_none")]
+    pub eval: Option<PretrainEval>,
 }
 
 /// What came of it; between steps, where a run stands.
@@ -118,7 +119,7 @@ pub struct Pretrained {
     /// The step whose model was kept.
     pub best_step: u64,
     /// What the look at it showed.
-    pub best: Look,
+    pub best: PretrainEval,
     /// Looks since.
     pub since_best: u64,
     /// Whether it stopped before all tokens were used.
@@ -148,18 +149,18 @@ pub enum PretrainError {
 /// The folder cannot be used, or the device fails.
 pub fn pretrain(
     policy: &mut LanguagePolicy,
-    course: Course,
-    exam: &Exam,
+    stream: LessonStream,
+    held_out: &HeldOutProblems,
     settings: &PretrainSettings,
     folder: &Path,
-    mut watch: impl FnMut(&Metrics) -> bool,
+    mut watch: impl FnMut(&PretrainMetrics) -> bool,
 ) -> Result<Pretrained, PretrainError> {
     policy.set_optimiser(settings.optimiser);
     let begun = [
-        ("settings", serde_json::to_string(settings).unwrap_or_default()),
-        ("shape", serde_json::to_string(policy.config()).unwrap_or_default()),
-        ("lessons", fingerprint(&course.block(0))),
-        ("problems to look at", fingerprint(exam.lessons())),
+        ("settings", to_json(settings)?),
+        ("shape", to_json(policy.config())?),
+        ("lessons", fingerprint(&stream.block(0))),
+        ("problems to look at", fingerprint(held_out.lessons())),
     ];
     let checkpoints = Checkpoints::new(folder, &begun)?;
     let mut state = match checkpoints.resume(|state: &Pretrained| state.step)? {
@@ -170,21 +171,21 @@ pub fn pretrain(
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1));
-    let lessons = Ahead::new(Arc::new(course), state.step * settings.batch.max(1) as u64, threads);
+    let lessons = Prefetcher::new(Arc::new(stream), state.step * settings.batch.max(1) as u64, threads);
     let mut lessons = lessons.map_err(|error| PretrainError::Lessons(error.to_string()))?;
     while state.tokens < settings.tokens && !state.stopped_early {
         let mut metrics = learn_once(policy, &mut lessons, settings, &mut state)?;
-        let is_look = state.step.is_multiple_of(settings.look_every.max(1)) || state.tokens >= settings.tokens;
-        if is_look {
-            let look = exam.look(policy)?;
-            metrics.look = Some(look);
-            state.look(look, settings.patience);
+        let is_eval = state.step.is_multiple_of(settings.eval_every.max(1)) || state.tokens >= settings.tokens;
+        if is_eval {
+            let eval = held_out.eval(policy)?;
+            metrics.eval = Some(eval);
+            state.eval(eval, settings.patience);
             if state.best_step == state.step {
                 policy.save(&folder.join("best"), Precision::F32)?;
             }
         }
         checkpoints.record(METRICS, &metrics)?;
-        if is_look {
+        if is_eval {
             checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
         }
         if !watch(&metrics) {
@@ -197,10 +198,10 @@ pub fn pretrain(
 /// One step on the next lessons.
 fn learn_once(
     policy: &mut LanguagePolicy,
-    lessons: &mut Ahead,
+    lessons: &mut Prefetcher,
     settings: &PretrainSettings,
     state: &mut Pretrained,
-) -> Result<Metrics, PretrainError> {
+) -> Result<PretrainMetrics, PretrainError> {
     let batch: Vec<Tokens> = lessons.take(settings.batch.max(1)).collect();
     if batch.len() < settings.batch.max(1) {
         return Err(PretrainError::Lessons("a thread that makes them has died".to_owned()));
@@ -214,22 +215,22 @@ fn learn_once(
     let step = StepSettings { learning_rate, temperature: 1.0, clip_norm: settings.clip_norm, micro_batch: 0 };
     let report = policy.update(&examples, &step)?;
     state.skipped += u64::from(report.skipped);
-    Ok(Metrics {
+    Ok(PretrainMetrics {
         step: state.step,
         tokens: state.tokens,
         loss: report.loss,
         gradient_norm: report.gradient_norm,
         learning_rate,
         skipped: report.skipped,
-        look: None,
+        eval: None,
     })
 }
 
 impl Pretrained {
-    fn look(&mut self, look: Look, patience: u64) {
-        let is_better = look.right > self.best.right || look.right == self.best.right && look.loss < self.best.loss;
+    fn eval(&mut self, eval: PretrainEval, patience: u64) {
+        let is_better = eval.right > self.best.right || eval.right == self.best.right && eval.loss < self.best.loss;
         if self.best_step == 0 || is_better {
-            (self.best, self.best_step, self.since_best) = (look, self.step, 0);
+            (self.best, self.best_step, self.since_best) = (eval, self.step, 0);
         } else {
             self.since_best += 1;
             self.stopped_early = patience > 0 && self.since_best >= patience;

@@ -5,7 +5,7 @@ use crate::trial::{Earned, Trials};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_model::{Policy, PolicyError, Request, SampleSettings};
-use lemon_policy::{Desk, MOST_TOKENS};
+use lemon_policy::{LanguagePromptEncoder, MOST_TOKENS};
 use lemon_spec::validate;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ pub enum ProbeError {
 /// The policy, the sandbox or the store failed.
 pub async fn probe(
     policy: &dyn Policy,
-    desk: &Desk,
+    encoder: &LanguagePromptEncoder,
     trials: &Trials,
     cases: &[Case],
     seed: u64,
@@ -38,13 +38,13 @@ pub async fn probe(
 ) -> Result<Probe, ProbeError> {
     let requests = |constrained: bool| -> Result<Vec<Request>, PolicyError> {
         let request = |(at, case): (usize, &Case)| {
-            desk.request(&desk.first(&case.item.task.question, seed.wrapping_add(at as u64)), constrained)
+            encoder.request(&encoder.first(&case.item.task.question, seed.wrapping_add(at as u64)), constrained)
         };
         cases.iter().enumerate().map(request).collect()
     };
     let settings = |temperature: f32| SampleSettings { temperature, top_p: 1.0, most_tokens: MOST_TOKENS };
     let free = policy.sample(&requests(false)?, &settings(1.0))?;
-    let valid = free.iter().filter(|sample| validate(&sample.text, desk.language()).is_ok()).count();
+    let valid = free.iter().filter(|sample| validate(&sample.text, encoder.language()).is_ok()).count();
     let best = policy.sample(&requests(true)?, &settings(0.0))?;
     let run = |(case, text): (&'_ Case, &'_ str)| {
         let (case, text) = (case.clone(), text.to_owned());

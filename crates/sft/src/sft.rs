@@ -7,7 +7,7 @@
 use lemon_model::{
     Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
 };
-use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -34,7 +34,8 @@ pub struct SftSettings {
     /// How weights are moved.
     pub optimiser: OptimiserSettings,
     /// Steps between two looks at the validation lessons; a checkpoint follows each.
-    pub look_every: u64,
+    #[serde(rename(serialize = "look_every"), alias = "look_every")]
+    pub eval_every: u64,
     /// Looks without an improvement after which it stops. 0: never.
     pub patience: u64,
 }
@@ -51,7 +52,7 @@ impl Default for SftSettings {
             final_rate: 0.05,
             clip_norm: 1.0,
             optimiser: OptimiserSettings::default(),
-            look_every: 100,
+            eval_every: 100,
             patience: 5,
         }
     }
@@ -71,14 +72,14 @@ impl SftSettings {
 
 /// A text to learn: the prompt is read, the tokens are learned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Lesson {
+pub struct TokenizedPair {
     /// The tokens of the prompt.
     pub prompt: Vec<u32>,
     /// The tokens of the specification, the one that ends it included.
     pub tokens: Vec<u32>,
 }
 
-impl Lesson {
+impl TokenizedPair {
     fn sequence(&self) -> Sequence {
         // Without a grammar: the model is to write valid teams by itself.
         Sequence { prompt: self.prompt.clone(), tokens: self.tokens.clone(), grammar: None }
@@ -87,7 +88,7 @@ impl Lesson {
 
 /// One line of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct SftMetrics {
     /// The step, from 1.
     pub step: u64,
     /// The mean loss of a token in the step.
@@ -100,13 +101,13 @@ pub struct Metrics {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
     /// What a look at the validation lessons showed, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub look: Option<Look>,
+    #[serde(default, rename(serialize = "look"), alias = "look", skip_serializing_if = "Option::is_none")]
+    pub eval: Option<SftEval>,
 }
 
 /// What a look at the validation lessons and tasks shows.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Look {
+pub struct SftEval {
     /// The mean loss of a token.
     pub loss: f64,
     /// What teams that were written for validation tasks came to.
@@ -135,7 +136,7 @@ pub struct Learned {
     /// The step whose model was kept.
     pub best_step: u64,
     /// What the look at it showed.
-    pub best: Look,
+    pub best: SftEval,
     /// Whether it stopped before all steps were taken.
     pub stopped_early: bool,
     /// Steps that were left out because a number was not finite.
@@ -151,9 +152,9 @@ pub enum SftError {
     /// The folder cannot be used.
     #[error(transparent)]
     Keep(#[from] KeepError),
-    /// There is nothing to learn from, or nothing to look at.
+    /// There is nothing to learn from, or nothing to validate with.
     #[error("{0}")]
-    Lessons(String),
+    Pairs(String),
     /// The probe failed.
     #[error("the teams could not be tried: {0}")]
     Probe(String),
@@ -169,20 +170,20 @@ pub const BEST: &str = "best";
 /// The folder cannot be used, the lessons make no sense, or the device fails.
 pub fn sft(
     policy: &mut LanguagePolicy,
-    lessons: &[Lesson],
-    validation: &[Lesson],
+    pairs: &[TokenizedPair],
+    validation: &[TokenizedPair],
     settings: &SftSettings,
     folder: &Path,
     mut probe: impl FnMut(&LanguagePolicy) -> Result<Option<Probe>, SftError>,
-    mut watch: impl FnMut(&Metrics) -> bool,
+    mut watch: impl FnMut(&SftMetrics) -> bool,
 ) -> Result<Learned, SftError> {
-    if lessons.is_empty() || validation.is_empty() {
-        return Err(SftError::Lessons("there are no lessons, or none are left to validate with".to_owned()));
+    if pairs.is_empty() || validation.is_empty() {
+        return Err(SftError::Pairs("there are no lessons, or none are left to validate with".to_owned()));
     }
     policy.set_optimiser(settings.optimiser);
     let begun = [
-        ("settings", serde_json::to_string(settings).unwrap_or_default()),
-        ("lessons", fingerprint(lessons)),
+        ("settings", to_json(settings)?),
+        ("lessons", fingerprint(pairs)),
         ("lessons to validate with", fingerprint(validation)),
     ];
     let checkpoints = Checkpoints::new(folder, &begun)?;
@@ -195,19 +196,19 @@ pub fn sft(
     };
     while state.step < settings.steps && !state.stopped_early {
         state.step += 1;
-        let mut metrics = learn_once(policy, lessons, settings, state.step)?;
+        let mut metrics = learn_once(policy, pairs, settings, state.step)?;
         state.skipped += u64::from(metrics.skipped);
-        let is_look = state.step % settings.look_every.max(1) == 0 || state.step == settings.steps;
-        if is_look {
-            let look = Look { loss: mean_loss(policy, validation)?, probe: probe(policy)? };
-            metrics.look = Some(look);
-            state.look(look, settings.patience);
+        let is_eval = state.step % settings.eval_every.max(1) == 0 || state.step == settings.steps;
+        if is_eval {
+            let eval = SftEval { loss: mean_loss(policy, validation)?, probe: probe(policy)? };
+            metrics.eval = Some(eval);
+            state.eval(eval, settings.patience);
             if state.best_step == state.step {
                 policy.save(&folder.join(BEST), Precision::F32)?;
             }
         }
         checkpoints.record(METRICS, &metrics)?;
-        if is_look {
+        if is_eval {
             checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
         }
         if !watch(&metrics) {
@@ -220,50 +221,50 @@ pub fn sft(
 /// One step, on the lessons that the seed and the number of the step name.
 fn learn_once(
     policy: &mut LanguagePolicy,
-    lessons: &[Lesson],
+    pairs: &[TokenizedPair],
     settings: &SftSettings,
     step: u64,
-) -> Result<Metrics, SftError> {
-    let chosen = batch(lessons.len(), settings, step);
-    let chosen: Vec<&Lesson> = chosen.iter().filter_map(|number| lessons.get(*number)).collect();
-    let tokens: usize = chosen.iter().map(|lesson| lesson.tokens.len()).sum();
+) -> Result<SftMetrics, SftError> {
+    let chosen = batch(pairs.len(), settings, step);
+    let chosen: Vec<&TokenizedPair> = chosen.iter().filter_map(|number| pairs.get(*number)).collect();
+    let tokens: usize = chosen.iter().map(|pair| pair.tokens.len()).sum();
     let weight = 1.0 / tokens.max(1) as f32;
-    let example = |lesson: &&Lesson| Example {
-        sequence: lesson.sequence(),
-        objective: Objective::Likelihood { weights: vec![weight; lesson.tokens.len()] },
+    let example = |pair: &&TokenizedPair| Example {
+        sequence: pair.sequence(),
+        objective: Objective::Likelihood { weights: vec![weight; pair.tokens.len()] },
     };
     let examples: Vec<Example> = chosen.iter().map(example).collect();
     let learning_rate = settings.rate(step);
     let (clip_norm, micro_batch) = (settings.clip_norm, settings.micro_batch);
     let report = policy.update(&examples, &StepSettings { learning_rate, temperature: 1.0, clip_norm, micro_batch })?;
     let (loss, gradient_norm) = (report.loss, report.gradient_norm);
-    Ok(Metrics { step, loss, gradient_norm, learning_rate, skipped: report.skipped, look: None })
+    Ok(SftMetrics { step, loss, gradient_norm, learning_rate, skipped: report.skipped, eval: None })
 }
 
 /// The lessons of a step: each pass through all of them is a new order, and the passes follow one another without a gap.
-fn batch(lessons: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
+fn batch(pairs: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
     let size = settings.batch.max(1);
     let first = (step - 1) as usize * size;
     let mut chosen = Vec::with_capacity(size);
     let mut pass = None;
     for at in first..first + size {
-        let number = (at / lessons) as u64;
+        let number = (at / pairs) as u64;
         if pass.as_ref().is_none_or(|(known, _)| *known != number) {
-            pass = Some((number, order(lessons, settings.seed, number)));
+            pass = Some((number, order(pairs, settings.seed, number)));
         }
-        chosen.extend(pass.as_ref().and_then(|(_, order)| order.get(at % lessons)));
+        chosen.extend(pass.as_ref().and_then(|(_, order)| order.get(at % pairs)));
     }
     chosen
 }
 
 /// The order of the lessons in one pass.
-pub fn order(lessons: usize, seed: u64, pass: u64) -> Vec<usize> {
-    lemon_num::Random::of_pass(seed, pass).order(lessons)
+pub fn order(pairs: usize, seed: u64, pass: u64) -> Vec<usize> {
+    lemon_num::Random::of_pass(seed, pass).order(pairs)
 }
 
 /// The mean loss of a token over all lessons.
-pub fn mean_loss(policy: &dyn Policy, lessons: &[Lesson]) -> Result<f64, PolicyError> {
-    let sequences: Vec<Sequence> = lessons.iter().map(Lesson::sequence).collect();
+pub fn mean_loss(policy: &dyn Policy, pairs: &[TokenizedPair]) -> Result<f64, PolicyError> {
+    let sequences: Vec<Sequence> = pairs.iter().map(TokenizedPair::sequence).collect();
     let scores = policy.score(&sequences, 1.0)?;
     let (sum, count) =
         scores.iter().flatten().fold((0.0, 0usize), |(sum, count), it| (sum - f64::from(*it), count + 1));
@@ -275,24 +276,23 @@ pub fn mean_loss(policy: &dyn Policy, lessons: &[Lesson]) -> Result<f64, PolicyE
 struct State {
     step: u64,
     best_step: u64,
-    best: Look,
+    best: SftEval,
     /// Looks since the best.
     since_best: u64,
     stopped_early: bool,
     skipped: u64,
 }
 
-fn fingerprint(lessons: &[Lesson]) -> String {
-    let tokens = lessons
-        .iter()
-        .flat_map(|lesson| lesson.prompt.iter().chain([&u32::MAX]).chain(&lesson.tokens).chain([&u32::MAX]));
-    checkpoint::fingerprint(lessons.len(), tokens)
+fn fingerprint(pairs: &[TokenizedPair]) -> String {
+    let tokens =
+        pairs.iter().flat_map(|pair| pair.prompt.iter().chain([&u32::MAX]).chain(&pair.tokens).chain([&u32::MAX]));
+    checkpoint::fingerprint(pairs.len(), tokens)
 }
 
 impl State {
-    fn look(&mut self, look: Look, patience: u64) {
-        if self.best_step == 0 || look.loss < self.best.loss {
-            (self.best, self.best_step, self.since_best) = (look, self.step, 0);
+    fn eval(&mut self, eval: SftEval, patience: u64) {
+        if self.best_step == 0 || eval.loss < self.best.loss {
+            (self.best, self.best_step, self.since_best) = (eval, self.step, 0);
         } else {
             self.since_best += 1;
             self.stopped_early = patience > 0 && self.since_best >= patience;

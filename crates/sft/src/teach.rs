@@ -12,9 +12,9 @@
 
 pub mod broad;
 pub mod endpoint;
-pub mod rules;
 #[cfg(test)]
-pub(crate) mod school;
+pub(crate) mod fixture;
+pub mod rules;
 pub mod search;
 mod words;
 
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const WIDTH: usize = 16;
 
 /// What a teacher teaches with.
-pub struct Lessons<'a> {
+pub struct TeachContext<'a> {
     /// Who runs the teams, and on what terms.
     pub trials: &'a Trials,
     /// The tasks.
@@ -41,12 +41,12 @@ pub struct Lessons<'a> {
     /// Ends everything early.
     pub cancel: &'a CancellationToken,
     /// Whom a search tells how far it is.
-    pub watch: Option<&'a dyn Fn(&Tried)>,
+    pub watch: Option<&'a dyn Fn(&SearchProgress)>,
 }
 
 /// How far a search is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tried {
+pub struct SearchProgress {
     /// Teams tried.
     pub teams: usize,
     /// Teams that will be tried at most.
@@ -55,7 +55,7 @@ pub struct Tried {
     pub best: Earned,
 }
 
-impl Lessons<'_> {
+impl TeachContext<'_> {
     /// Runs a team so many times with seeds of its own and makes a pair of it, without figures where nobody can tell what it
     /// earned. `None`: cancelled.
     async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, EvalError> {

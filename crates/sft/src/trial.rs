@@ -151,7 +151,7 @@ impl Trials {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::teach::school::School;
+    use crate::teach::fixture::Fixture as School;
     use lemon_task::{SetName, compose};
 
     const TEAM: &str = "agents:\n  - {id: a1, base: solver, capacity: large}\n";

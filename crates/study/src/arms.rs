@@ -36,7 +36,7 @@ pub const ARMS: [Arm; 27] = [
         about: "no counterfactuals, every rollout with luck of its own: plain GRPO",
         change: |recipe| {
             recipe.credit.form = Form::None;
-            recipe.rollouts.shared_draws = false;
+            recipe.rollouts.shared_noise = false;
         },
     },
     Arm {
@@ -47,7 +47,7 @@ pub const ARMS: [Arm; 27] = [
     Arm {
         name: "removal",
         about: "agents are removed one at a time, and nothing is measured from where a team could have ended",
-        change: |recipe| recipe.credit.endings = false,
+        change: |recipe| recipe.credit.prefix_truncation = false,
     },
     Arm {
         name: "one-voice",
@@ -79,12 +79,12 @@ pub const ARMS: [Arm; 27] = [
         about: "the paper's form: preference, three families, simplifying edits, by mean |Δ|, luck not shared",
         change: |recipe| {
             recipe.credit.by_variance = false;
-            recipe.credit.endings = false;
+            recipe.credit.prefix_truncation = false;
             recipe.credit.form = Form::Preference;
             recipe.credit.simplify_only = true;
             recipe.credit.families = vec![Family::Dependency, Family::Duty, Family::Capacity];
             recipe.credit.economy.paid = Paid::Contrast;
-            recipe.rollouts.shared_draws = false;
+            recipe.rollouts.shared_noise = false;
         },
     },
     Arm {
@@ -107,7 +107,7 @@ pub const ARMS: [Arm; 27] = [
         name: "no-common",
         about: "changed teams are run with luck of their own, by chance up to the cap",
         change: |recipe| {
-            recipe.credit.common_draws = false;
+            recipe.credit.common_noise = false;
             recipe.credit.economy.paid = Paid::Uniform;
         },
     },

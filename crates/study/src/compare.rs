@@ -1,7 +1,7 @@
 //! Arms of a study compared: what each came to, and paired differences from an arm of reference.
 //!
 //! The unit is the run. Runs of two arms with the same study, regime and seed saw the same tasks in the same order and are
-//! a pair; an interval is Student's over seeds, and p comes from flipping the signs of the pairs' differences.
+//! a pair; an interval is TrainablePolicy's over seeds, and p comes from flipping the signs of the pairs' differences.
 
 use super::curve::{at_equal_steps, mean_curve, token_ratio};
 use super::regime;
@@ -110,7 +110,7 @@ pub struct Contrast {
     pub equal_steps: Option<EqualSteps>,
 }
 
-/// A mean over seeds, with its 95 % interval by Student's t.
+/// A mean over seeds, with its 95 % interval by TrainablePolicy's t.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Estimate {
     /// Seeds behind it.
@@ -124,7 +124,7 @@ pub struct Estimate {
 /// A mean of paired differences.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Difference {
-    /// The mean and its 95 % interval by Student's t.
+    /// The mean and its 95 % interval by TrainablePolicy's t.
     pub estimate: Estimate,
     /// Two-sided, by flipping signs. `None` without a pair.
     pub p: Option<f64>,

@@ -1,14 +1,14 @@
 //! The studies that come with this program.
 
 use super::arms::{ARMS, Arm};
-use super::run::{Kind, Regime, Study};
-use lemon_train::recipe::{FieldStart, FirstTeams, LookSettings, Per, Recipe, Start, WarmStart};
+use super::run::{Regime, RunKind, Study};
+use lemon_train::recipe::{EvalSettings, FieldStart, FirstTeams, Per, Recipe, Start, WarmStart};
 use lemon_world::{Choices, Preset};
 use std::path::Path;
 
 /// The study of this name.
 pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
-    let study = |kind: Kind, regimes: Vec<Regime>, arms: &[&str], seeds: u64| Study {
+    let study = |kind: RunKind, regimes: Vec<Regime>, arms: &[&str], seeds: u64| Study {
         name: name.to_owned(),
         kind,
         regimes,
@@ -19,15 +19,15 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
     };
     let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();
     Some(match name {
-        "table" => study(Kind::Train, worlds(), &table_arms, 40),
-        "map" => study(Kind::Train, regimes(), &["plain-shared", "full", "uniform"], 20),
+        "table" => study(RunKind::Train, worlds(), &table_arms, 40),
+        "map" => study(RunKind::Train, regimes(), &["plain-shared", "full", "uniform"], 20),
         "language" => {
             let regime = Regime { name: String::new(), recipe: language(), choices: None };
-            study(Kind::Train, vec![regime], &LANGUAGE_ARMS, 5)
+            study(RunKind::Train, vec![regime], &LANGUAGE_ARMS, 5)
         }
         "stop" => {
             let regime = Regime { name: String::new(), recipe: table(Preset::Calibrated), choices: None };
-            study(Kind::Stop, vec![regime], &["full"], 20)
+            study(RunKind::Stop, vec![regime], &["full"], 20)
         }
         _ => return None,
     })
@@ -58,7 +58,7 @@ pub fn table(world: Preset) -> Recipe {
         start: Start::Fields(FieldStart::default()),
         // Short runs are begun again rather than kept.
         checkpoint_every: u64::MAX,
-        look: LookSettings { every: 10, seeds: 1, first_seeds: 1, final_seeds: 8, ..LookSettings::default() },
+        eval: EvalSettings { every: 10, seeds: 1, first_seeds: 1, final_seeds: 8, ..EvalSettings::default() },
         ..Recipe::default()
     };
     (recipe.tasks.world, recipe.tasks.train, recipe.tasks.held_out) = (world, 400, 100);
@@ -80,7 +80,7 @@ pub fn language() -> Recipe {
         worker_tokens: Some(1_500_000),
         start: Start::Warm(WarmStart::default()),
         checkpoint_every: u64::MAX,
-        look: LookSettings { every: 20, seeds: 1, first_seeds: 1, final_seeds: 8, ..LookSettings::default() },
+        eval: EvalSettings { every: 20, seeds: 1, first_seeds: 1, final_seeds: 8, ..EvalSettings::default() },
         ..Recipe::default()
     };
     (recipe.tasks.train, recipe.tasks.held_out) = (400, 60);
@@ -122,7 +122,7 @@ fn regimes() -> Vec<Regime> {
         }
         add("start=lean", &|start, _, _| start.first = FirstTeams::Lean);
         add("start=uniform", &|start, _, _| start.first = FirstTeams::Uniform);
-        add("luck=kept", &|_, recipe, _| recipe.tasks.keep_luck = true);
+        add("luck=kept", &|_, recipe, _| recipe.tasks.keep_noise = true);
         for times in [0.5, 3.0] {
             add(&format!("tokens={times}M"), &|_, recipe, _| {
                 recipe.worker_tokens = Some((times * TABLE_TOKENS as f64) as u64);

@@ -28,14 +28,14 @@ pub struct StudyRow {
     /// What they gave after it.
     pub after: Means,
     /// Looks on the way.
-    pub curve: Vec<Look>,
+    pub curve: Vec<EvalPoint>,
     /// What credit bought over the whole run, by family: counts and tokens are sums, the rest means over steps.
     pub families: BTreeMap<Family, FamilyReport>,
 }
 
 /// A look at held-out tasks on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Look {
+pub struct EvalPoint {
     /// After so many steps.
     pub step: u64,
     /// … and so many worker tokens.

@@ -1,22 +1,22 @@
 //! The runs of a study: every regime, arm and seed, as many at a time as there are cores, each one line of a file.
 
 use super::arms::Arm;
-use super::row::{Look, StudyRow};
+use super::row::{EvalPoint, StudyRow};
 use lemon_credit::economy::FamilyReport;
 use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, Packed};
-use lemon_policy::look;
+use lemon_policy::featurize;
 use lemon_sft::sft::BEST;
 use lemon_sft::teach::draw;
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
 use lemon_train::arena::Arena;
-use lemon_train::build::{BuildError, Enrolled, Tasks, arena, enrol, simulated, tasks};
+use lemon_train::build::{BuildError, BuiltPolicy, Tasks, arena, build_policy, simulated, tasks};
 use lemon_train::metrics::{Means, Metrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
-use lemon_train::{Ground, TrainError, train};
+use lemon_train::{TrainContext, TrainError, train};
 use lemon_world::Choices;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
@@ -29,7 +29,7 @@ pub struct Study {
     /// Its name.
     pub name: String,
     /// What a run of it is.
-    pub kind: Kind,
+    pub kind: RunKind,
     /// Where: each with a recipe of its own.
     pub regimes: Vec<Regime>,
     /// What is compared.
@@ -44,7 +44,7 @@ pub struct Study {
 
 /// What a run of a study is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RunKind {
     /// Training: one row.
     Train,
     /// Training, and then the trained policy's stops against never, always and by chance: a row for each, in all and by how
@@ -97,7 +97,7 @@ struct Place<'a> {
 /// A run fails, or a file cannot be written.
 pub fn run(
     study: &Study,
-    in_the_box: Packed,
+    bundled: Packed,
     device: DeviceChoice,
     (file, scratch): (&Path, &Path),
     threads: usize,
@@ -113,9 +113,9 @@ pub fn run(
         for (regime, setting) in study.regimes.iter().enumerate() {
             for arm in &study.arms {
                 let key = match study.kind {
-                    Kind::Train => (study.name.clone(), setting.name.clone(), arm.name.to_owned(), *seed),
+                    RunKind::Train => (study.name.clone(), setting.name.clone(), arm.name.to_owned(), *seed),
                     // The last row that a run leaves.
-                    Kind::Stop => (study.name.clone(), "difficulty=hard".to_owned(), "random".to_owned(), *seed),
+                    RunKind::Stop => (study.name.clone(), "difficulty=hard".to_owned(), "random".to_owned(), *seed),
                 };
                 if !done.contains(&key) {
                     places.push(Place { regime, arm, seed: *seed });
@@ -134,7 +134,7 @@ pub fn run(
         .iter()
         .map(|regime| tasks(&regime.recipe.tasks, study.data.as_deref()))
         .collect::<Result<_, BuildError>>()?;
-    warm_up(study, &lock(&queue), in_the_box, device, scratch, threads, cancel)?;
+    warm_up(study, &lock(&queue), bundled, device, scratch, threads, cancel)?;
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
@@ -143,7 +143,7 @@ pub fn run(
                     if cancel.is_cancelled() || lock(&fault).is_some() {
                         return;
                     }
-                    match one(study, place, &worlds[place.regime], in_the_box, device, scratch, cancel) {
+                    match one(study, place, &worlds[place.regime], bundled, device, scratch, cancel) {
                         Ok(rows) if rows.is_empty() => return,
                         Ok(rows) => {
                             let mut results = lock(&results);
@@ -172,7 +172,7 @@ pub fn run(
 fn warm_up(
     study: &Study,
     places: &[Place<'_>],
-    in_the_box: Packed,
+    bundled: Packed,
     device: DeviceChoice,
     scratch: &Path,
     threads: usize,
@@ -194,10 +194,11 @@ fn warm_up(
                     let Some((folder, recipe)) = lock(&queue).pop() else { return };
                     let made = runtime(&folder).and_then(|runtime| {
                         let language = Arc::new(Language::default());
-                        let hired = study.hired(&recipe, &language, cancel);
-                        let place = (hired.as_ref(), folder.as_path());
-                        let enrolled = enrol(&recipe, in_the_box, device, &language, place, |_| !cancel.is_cancelled());
-                        Ok(runtime.block_on(enrolled).map(drop)?)
+                        let external_env = study.external_env(&recipe, &language, cancel);
+                        let place = (external_env.as_ref(), folder.as_path());
+                        let built =
+                            build_policy(&recipe, bundled, device, &language, place, |_| !cancel.is_cancelled());
+                        Ok(runtime.block_on(built).map(drop)?)
                     });
                     if let Err(error) = made {
                         *lock(&fault) = Some(error);
@@ -222,7 +223,7 @@ impl Study {
     }
 
     /// Where its teams are run, if not in a simulated world.
-    fn hired(&self, recipe: &Recipe, language: &Arc<Language>, cancel: &CancellationToken) -> Option<Arena> {
+    fn external_env(&self, recipe: &Recipe, language: &Arc<Language>, cancel: &CancellationToken) -> Option<Arena> {
         let (backend, settings) = self.workers.clone()?;
         let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
         Some(arena(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
@@ -261,7 +262,7 @@ fn one(
     study: &Study,
     place: Place<'_>,
     tasks: &Tasks,
-    in_the_box: Packed,
+    bundled: Packed,
     device: DeviceChoice,
     scratch: &Path,
     cancel: &CancellationToken,
@@ -274,7 +275,7 @@ fn one(
     let runtime = runtime(&folder)?;
     let language = Arc::new(Language::default());
     let world = || simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
-    let mut arena = study.hired(&recipe, &language, cancel).unwrap_or_else(world);
+    let mut arena = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
     arena.trials.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
@@ -287,11 +288,11 @@ fn one(
         };
         let from = Recipe { start, ..recipe.clone() };
         let place = (study.workers.is_some().then_some(&arena), warm.as_path());
-        let Enrolled { mut student, scribe } =
-            enrol(&from, in_the_box, device, &language, place, |_| !cancel.is_cancelled()).await?;
-        let ground = Ground {
+        let BuiltPolicy { mut policy, encoder } =
+            build_policy(&from, bundled, device, &language, place, |_| !cancel.is_cancelled()).await?;
+        let context = TrainContext {
             arena: Arc::new(arena),
-            scribe: scribe.as_ref(),
+            encoder: encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
             reference: None,
@@ -299,17 +300,17 @@ fn one(
         let watch = |metrics: &Metrics, _: &_| {
             sums.add(metrics);
             if let Some(means) = metrics.look {
-                looks.push(Look { step: metrics.step, worker_tokens: metrics.worker_tokens, means });
+                looks.push(EvalPoint { step: metrics.step, worker_tokens: metrics.worker_tokens, means });
             }
             !cancel.is_cancelled()
         };
-        let trained = train(&ground, student.student(), &recipe, &folder.join("train"), watch).await?;
+        let trained = train(&context, policy.trainable(), &recipe, &folder.join("train"), watch).await?;
         let mut stops = Vec::new();
-        if study.kind == Kind::Stop && !cancel.is_cancelled() {
-            let hardness = |case: &lemon_eval::Case| look(&case.item.task.question, None).difficulty;
-            let hardness: Vec<f64> = ground.held_out.iter().map(hardness).collect();
-            let (who, what) = ((&*student.student(), scribe.as_ref()), (&ground.held_out, hardness.as_slice()));
-            stops = stop_rows(&ground.arena, who, what, &recipe).await?;
+        if study.kind == RunKind::Stop && !cancel.is_cancelled() {
+            let hardness = |case: &lemon_eval::Case| featurize(&case.item.task.question, None).difficulty;
+            let hardness: Vec<f64> = context.held_out.iter().map(hardness).collect();
+            let (who, what) = ((&*policy.trainable(), encoder.as_ref()), (&context.held_out, hardness.as_slice()));
+            stops = stop_rows(&context.arena, who, what, &recipe).await?;
         }
         Ok::<_, StudyError>((trained, stops))
     })?;
@@ -331,8 +332,8 @@ fn one(
         families: sums.families(),
     };
     Ok(match study.kind {
-        Kind::Train => vec![row],
-        Kind::Stop => {
+        RunKind::Train => vec![row],
+        RunKind::Stop => {
             let of = |(arm, regime, after): (&str, String, Means)| StudyRow {
                 arm: arm.to_owned(),
                 regime,

@@ -1,6 +1,6 @@
 //! Made-up rows for tests. They are results of nothing.
 
-use super::row::{Look, StudyRow};
+use super::row::{EvalPoint, StudyRow};
 use lemon_credit::economy::FamilyReport;
 use lemon_num::{Random, seed_of};
 use lemon_spec::edit::Family;
@@ -39,7 +39,7 @@ pub fn learned(study: &str, regime: &str, arm: &str, seed: u64, reward: f64) -> 
             let share = look as f64 / (run.steps / 10) as f64;
             let rise = 1.0 - (-3.5 * share).exp();
             let reward = if share < 1.0 { 0.9 + (run.after.reward - 0.9) * rise + noise() } else { run.after.reward };
-            Look {
+            EvalPoint {
                 step: 10 * look,
                 worker_tokens: total * look / (run.steps / 10),
                 means: Means { reward, ..run.before },

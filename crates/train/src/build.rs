@@ -5,15 +5,15 @@ use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
-use lemon_policy::fields::{FieldDesk, FieldTable};
+use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_policy::pair::{Pair, canonical_ids};
 use lemon_policy::small_model;
-use lemon_policy::{Desk, brief};
-use lemon_policy::{Scribe, Student};
+use lemon_policy::{LanguagePromptEncoder, write_context};
+use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_problems::{DataError, Generator, Part, Problem, Weights};
 use lemon_sft::pretrain::Sources;
-use lemon_sft::sft::{Lesson, Metrics, SftError, SftSettings, sft};
-use lemon_sft::teach::{Lessons, broad, draw};
+use lemon_sft::sft::{SftError, SftMetrics, SftSettings, TokenizedPair, sft};
+use lemon_sft::teach::{TeachContext, broad, draw};
 use lemon_sft::trial::Trials;
 use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
@@ -157,7 +157,7 @@ pub fn simulated(
     if let Some(choices) = choices {
         world = world.with_choices(choices);
     }
-    if settings.keep_luck {
+    if settings.keep_noise {
         world = world.with_luck(Luck::Kept);
     }
     arena(world.backend(), language, Grader::new(None), Settings::default(), cancel)
@@ -183,28 +183,28 @@ pub fn arena(
     Arena::new(Trials::new(evaluator), cancel)
 }
 
-/// Somebody to be trained, and where they write.
-pub struct Enrolled {
-    /// Who is trained.
-    pub student: Enrolment,
-    /// Where they write.
-    pub scribe: Box<dyn Scribe>,
+/// A policy to train, and its encoder.
+pub struct BuiltPolicy {
+    /// The policy.
+    pub policy: AnyPolicy,
+    /// Turns tasks into its prompts.
+    pub encoder: Box<dyn PromptEncoder>,
 }
 
-/// Who is trained.
-pub enum Enrolment {
+/// The policies that a recipe can start from.
+pub enum AnyPolicy {
     /// A language model.
     Language(Box<LanguagePolicy>),
     /// A table of choices.
     Fields(Box<FieldTable>),
 }
 
-impl Enrolment {
-    /// As somebody to be trained.
-    pub fn student(&mut self) -> &mut dyn Student {
+impl AnyPolicy {
+    /// As a policy to train.
+    pub fn trainable(&mut self) -> &mut dyn TrainablePolicy {
         match self {
-            Enrolment::Language(policy) => policy.as_mut(),
-            Enrolment::Fields(table) => table.as_mut(),
+            AnyPolicy::Language(policy) => policy.as_mut(),
+            AnyPolicy::Fields(table) => table.as_mut(),
         }
     }
 }
@@ -214,14 +214,14 @@ impl Enrolment {
 ///
 /// # Errors
 /// A model cannot be read, or the warm start fails.
-pub async fn enrol(
+pub async fn build_policy(
     recipe: &Recipe,
-    in_the_box: Packed,
+    bundled: Packed,
     device: DeviceChoice,
     language: &Arc<Language>,
     (workers, folder): (Option<&Arena>, &Path),
-    watch: impl FnMut(&Metrics) -> bool,
-) -> Result<Enrolled, BuildError> {
+    watch: impl FnMut(&SftMetrics) -> bool,
+) -> Result<BuiltPolicy, BuildError> {
     let rollouts = &recipe.rollouts;
     let mut writing = language.as_ref().clone();
     if !rollouts.capacity {
@@ -229,22 +229,27 @@ pub async fn enrol(
     }
     let writing = Arc::new(writing);
     let shape = Shape { review: rollouts.rounds > 1, agents: rollouts.agents, ..Shape::default() };
-    let desk = |policy: &LanguagePolicy| -> Box<dyn Scribe> {
-        let desk = Desk::new(policy.tokenizer().clone(), writing.clone(), shape.clone(), policy.config().positions);
-        Box::new(desk.with_rounds(rollouts.rounds))
+    let encoder = |policy: &LanguagePolicy| -> Box<dyn PromptEncoder> {
+        let encoder = LanguagePromptEncoder::new(
+            policy.tokenizer().clone(),
+            writing.clone(),
+            shape.clone(),
+            policy.config().positions,
+        );
+        Box::new(encoder.with_rounds(rollouts.rounds))
     };
     let policy = match &recipe.start {
         Start::Fields(start) => {
             let table = FieldTable::new(start, &writing)?;
-            let scribe: Box<dyn Scribe> = Box::new(FieldDesk::new(start, writing, rollouts.rounds)?);
-            return Ok(Enrolled { student: Enrolment::Fields(Box::new(table)), scribe });
+            let encoder: Box<dyn PromptEncoder> = Box::new(FieldPromptEncoder::new(start, writing, rollouts.rounds)?);
+            return Ok(BuiltPolicy { policy: AnyPolicy::Fields(Box::new(table)), encoder });
         }
         Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, Learning::Everything)?,
-        Start::Model { folder: None } => LanguagePolicy::load_packed(in_the_box, device, Learning::Everything)?,
+        Start::Model { folder: None } => LanguagePolicy::load_packed(bundled, device, Learning::Everything)?,
         Start::Warm(start) => warm(recipe, start, device, language, (workers, folder), watch).await?,
     };
-    let scribe = desk(&policy);
-    Ok(Enrolled { student: Enrolment::Language(Box::new(policy)), scribe })
+    let encoder = encoder(&policy);
+    Ok(BuiltPolicy { policy: AnyPolicy::Language(Box::new(policy)), encoder })
 }
 
 /// A new model that was taught teams of every kind.
@@ -254,7 +259,7 @@ async fn warm(
     device: DeviceChoice,
     language: &Arc<Language>,
     (workers, folder): (Option<&Arena>, &Path),
-    watch: impl FnMut(&Metrics) -> bool,
+    watch: impl FnMut(&SftMetrics) -> bool,
 ) -> Result<LanguagePolicy, BuildError> {
     let pairs = broad_pairs(recipe, start, language, workers).await?;
     let specs = pairs.iter().map(|pair| pair.spec.clone()).collect();
@@ -264,13 +269,14 @@ async fn warm(
         return Ok(policy);
     }
     let shape = Shape { agents: recipe.rollouts.agents, ..Shape::default() };
-    let desk = Desk::new(policy.tokenizer().clone(), language.clone(), shape, policy.config().positions);
+    let encoder =
+        LanguagePromptEncoder::new(policy.tokenizer().clone(), language.clone(), shape, policy.config().positions);
     let mut lessons = Vec::new();
     for pair in &pairs {
-        let brief = brief(pair, language);
+        let brief = write_context(pair, language);
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let Ok(tokens) = desk.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
-        lessons.push(Lesson { prompt: desk.prompt(&brief)?, tokens });
+        let Ok(tokens) = encoder.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
+        lessons.push(TokenizedPair { prompt: encoder.prompt(&brief)?, tokens });
     }
     let validation = lessons.split_off(lessons.len() - (lessons.len() / 20).max(1).min(lessons.len()));
     let settings = SftSettings {
@@ -278,7 +284,7 @@ async fn warm(
         steps: start.steps,
         batch: start.batch,
         learning_rate: start.learning_rate,
-        look_every: start.steps.div_ceil(4),
+        eval_every: start.steps.div_ceil(4),
         patience: 0,
         ..SftSettings::default()
     };
@@ -306,7 +312,7 @@ async fn broad_pairs(
     let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
     let simulated = workers.is_none().then(world);
     let Some(arena) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
-    let lessons = Lessons {
+    let lessons = TeachContext {
         trials: &arena.trials,
         cases: &tasks.train,
         world: None,

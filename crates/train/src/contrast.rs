@@ -10,7 +10,7 @@ use super::recipe::CreditSettings;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
 use lemon_eval::EvalError;
 use lemon_exec::ReplyCache;
-use lemon_policy::Student;
+use lemon_policy::TrainablePolicy as Student;
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
 use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
@@ -97,7 +97,7 @@ impl Candidate {
 /// Every edit of every episode of a group that was measured and can be changed.
 fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &CreditSettings) -> Vec<Candidate> {
     let asked: HashSet<Ask> = episodes.iter().flat_map(asks_of).collect();
-    let has_cache_keys = settings.common_draws && stage.arena.trials.evaluator.backend.worker.has_cache_keys();
+    let has_cache_keys = settings.common_noise && stage.arena.trials.evaluator.backend.worker.has_cache_keys();
     let mut candidates = Vec::new();
     for (at, episode) in episodes.iter().enumerate() {
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
@@ -106,7 +106,7 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
         let mut seen: HashSet<Vec<String>> = HashSet::new();
         for (round, written) in episode.rounds.iter().enumerate() {
             let Some(plan) = &written.plan else { continue };
-            for edit in changes(plan, stage.language(), settings.endings) {
+            for edit in changes(plan, stage.language(), settings.prefix_truncation) {
                 let wanted = settings.families.contains(&edit.family) && edit.family != Family::Message;
                 if !wanted || (settings.simplify_only && !edit.forward) {
                     continue;
@@ -117,10 +117,10 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
                     continue;
                 }
                 let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
-                let may_be_free = known || (has_cache_keys && may_have_the_same_gist(&edit.change));
+                let may_be_free = known || (has_cache_keys && may_share_a_cache_key(&edit.change));
                 let (verdict, spent) = (Verdict::Free, 0);
                 // What nobody reads changes nothing; no run has to show it.
-                let nothing = settings.common_draws && changes_nothing(episode, round, plan, &edit);
+                let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
                 let delta = nothing.then_some(0.0);
                 candidates.push(Candidate {
                     group,
@@ -231,7 +231,7 @@ fn expected(
     let tokens = |id: &str| summary.agent(id).map_or(0, |agent| agent.tokens().saturating_add(agent.saved));
     let all: u64 = summary.agents.iter().map(|agent| tokens(&agent.id)).sum();
     let mean = all / summary.agents.len().max(1) as u64;
-    if !settings.common_draws {
+    if !settings.common_noise {
         return (all.max(1), false);
     }
     if edit.change == Change::Review {
@@ -259,7 +259,7 @@ fn expected(
 
 /// Whether workers that are told less than the specification says may have been asked all of it, though it says something new. Who
 /// reads one more is told more, and so is a judge; nobody wrote the round that a review asks for.
-fn may_have_the_same_gist(change: &Change) -> bool {
+fn may_share_a_cache_key(change: &Change) -> bool {
     !matches!(change, Change::AddReference { .. } | Change::Review | Change::AnswerBy { rule: AnswerRule::Judge })
 }
 
@@ -340,7 +340,7 @@ async fn buy(
         }
         let jobs = now.iter().map(|at| {
             let job = job(groups, &candidates[*at]);
-            if settings.common_draws {
+            if settings.common_noise {
                 job
             } else {
                 Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(ReplyCache::default()), ..job }

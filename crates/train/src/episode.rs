@@ -10,7 +10,7 @@ use lemon_eval::{Case, EvalError};
 use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::{RoundResult, WriteContext, percent};
 use lemon_model::{Request, Sample, SampleSettings};
-use lemon_policy::{Scribe, Student};
+use lemon_policy::{PromptEncoder as Scribe, TrainablePolicy as Student};
 use lemon_spec::{Language, Next, Plan, validate_round};
 use lemon_trace::AgentStatus;
 use std::sync::Arc;

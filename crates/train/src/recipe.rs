@@ -26,7 +26,7 @@ pub struct Recipe {
     /// The tasks.
     pub tasks: TaskSettings,
     /// What counts beside a right answer.
-    #[serde(skip_serializing_if = "Prices::are_usual")]
+    #[serde(skip_serializing_if = "Prices::are_default")]
     pub reward: Prices,
     /// The policy to begin with.
     pub start: Start,
@@ -36,8 +36,9 @@ pub struct Recipe {
     pub credit: CreditSettings,
     /// How weights are moved.
     pub update: UpdateSettings,
-    /// How often to look at tasks that are not trained on.
-    pub look: LookSettings,
+    /// How often to evaluate on held-out tasks.
+    #[serde(rename(serialize = "look"), alias = "look")]
+    pub eval: EvalSettings,
     /// Steps between two checkpoints; a killed run repeats at most so many, and ends the same.
     pub checkpoint_every: u64,
 }
@@ -55,7 +56,7 @@ impl Default for Recipe {
             rollouts: RolloutSettings::default(),
             credit: CreditSettings::default(),
             update: UpdateSettings::default(),
-            look: LookSettings::default(),
+            eval: EvalSettings::default(),
             checkpoint_every: 1,
         }
     }
@@ -97,8 +98,9 @@ pub struct TaskSettings {
     pub problem_steps: Option<usize>,
     /// The simulated world, where the workers are one.
     pub world: Preset,
-    /// In a simulated world: whether a worker that is told something else keeps its luck. Endpoints cannot have that.
-    pub keep_luck: bool,
+    /// In a simulated world: whether a worker keeps its noise seed when its prompt changes. Endpoints cannot do that.
+    #[serde(rename(serialize = "keep_luck"), alias = "keep_luck")]
+    pub keep_noise: bool,
 }
 
 impl Default for TaskSettings {
@@ -112,7 +114,7 @@ impl Default for TaskSettings {
             held_out_problems: 0,
             problem_steps: None,
             world: Preset::Calibrated,
-            keep_luck: false,
+            keep_noise: false,
         }
     }
 }
@@ -191,7 +193,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-fn is_usual(agents: &usize) -> bool {
+fn is_default_agents(agents: &usize) -> bool {
     *agents == Shape::default().agents
 }
 
@@ -226,7 +228,7 @@ impl Prices {
         fixed.with(Channel::Structure, Weight::fixed(self.structure))
     }
 
-    fn are_usual(&self) -> bool {
+    fn are_default(&self) -> bool {
         *self == Prices::default()
     }
 }
@@ -242,12 +244,14 @@ pub struct RolloutSettings {
     /// The temperature they are drawn at.
     pub temperature: f32,
     /// Agents of a round at most.
-    #[serde(skip_serializing_if = "is_usual")]
+    #[serde(skip_serializing_if = "is_default_agents")]
     pub agents: usize,
     /// Rounds of a run at most; with 1 nobody may ask for a review.
     pub rounds: u32,
-    /// Whether the teams of one task share the luck of their workers, and with it every reply that two of them would ask for.
-    pub shared_draws: bool,
+    /// Whether the teams of one task share the noise seed of their workers (common random numbers). Two teams that send the same
+    /// request then share the reply.
+    #[serde(rename(serialize = "shared_draws"), alias = "shared_draws")]
+    pub shared_noise: bool,
     /// Whether teams choose the level of model of each agent; else all agents have the strongest.
     pub capacity: bool,
     /// Runs at a time.
@@ -262,7 +266,7 @@ impl Default for RolloutSettings {
             temperature: 1.0,
             agents: Shape::default().agents,
             rounds: 2,
-            shared_draws: true,
+            shared_noise: true,
             capacity: true,
             width: 64,
         }
@@ -298,11 +302,14 @@ pub struct CreditSettings {
     /// Whether the other branch of "one more agent" is a team that ends there, which is free. The decision then has the difference
     /// as its advantage, and all else of the agent's entry is measured from what the team would have earned without it instead
     /// of from the mean of the group. Else agents are removed one at a time and those after them stay, as in the paper.
-    pub endings: bool,
+    #[serde(rename(serialize = "endings"), alias = "endings")]
+    pub prefix_truncation: bool,
     /// Whether only edits that simplify are made, as in the paper.
     pub simplify_only: bool,
-    /// Whether a changed team is run with the draws of the original. Without, every contrast is a new run.
-    pub common_draws: bool,
+    /// Whether an edited team runs with the noise seed of the original (common random numbers). Without, every counterfactual is an
+    /// independent run.
+    #[serde(rename(serialize = "common_draws"), alias = "common_draws")]
+    pub common_noise: bool,
     /// What is bought.
     pub economy: EconomySettings,
 }
@@ -320,9 +327,9 @@ impl Default for CreditSettings {
             correction: 0.0,
             beta: 1.0,
             families,
-            endings: true,
+            prefix_truncation: true,
             simplify_only: false,
-            common_draws: true,
+            common_noise: true,
             economy: EconomySettings::default(),
         }
     }
@@ -419,7 +426,7 @@ pub enum Per {
 /// How often to look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LookSettings {
+pub struct EvalSettings {
     /// Steps between two looks; 0: only at the beginning and the end. A checkpoint follows each.
     pub every: u64,
     /// Runs of each held-out task at a look, each with a seed of its own. These seeds are never trained on.
@@ -432,8 +439,8 @@ pub struct LookSettings {
     pub temperature: f32,
 }
 
-impl Default for LookSettings {
+impl Default for EvalSettings {
     fn default() -> Self {
-        LookSettings { every: 20, seeds: 1, first_seeds: 2, final_seeds: 2, temperature: 0.0 }
+        EvalSettings { every: 20, seeds: 1, first_seeds: 2, final_seeds: 2, temperature: 0.0 }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::contrast::Candidate;
 use super::episode::Episode;
-use super::recipe::{CreditSettings, Form, Per, Place, UpdateSettings};
+use super::recipe::{CreditSettings, Form, Per, Place, Recipe, UpdateSettings};
+use crate::TrainContext;
 use lemon_credit::advantage::{combine, group_relative, token_weights};
 use lemon_credit::economy::{Economy, Verdict};
 use lemon_model::{Example, Objective, PolicyError, Sequence};
-use lemon_policy::{Encoded, Scribe, Student};
+use lemon_policy::{Encoded, PromptEncoder, TrainablePolicy};
 use lemon_spec::edit::{Change, Family};
 use lemon_spec::{Field, Plan, Span};
 use std::collections::BTreeMap;
@@ -23,10 +24,10 @@ struct Other {
 
 /// What signals are made with.
 pub(crate) struct Signals<'a> {
-    pub student: &'a dyn Student,
-    pub scribe: &'a dyn Scribe,
+    pub policy: &'a dyn TrainablePolicy,
+    pub encoder: &'a dyn PromptEncoder,
     /// The policy that the divergence is measured from.
-    pub reference: Option<&'a dyn Student>,
+    pub reference: Option<&'a dyn TrainablePolicy>,
     pub credit: &'a CreditSettings,
     pub update: &'a UpdateSettings,
     /// The weight of the local term.
@@ -34,6 +35,28 @@ pub(crate) struct Signals<'a> {
     pub temperature: f32,
     /// What is known of the families of edits.
     pub economy: &'a Economy,
+}
+
+impl<'a> Signals<'a> {
+    /// Those of a step, from 1.
+    pub fn new(
+        context: &TrainContext<'a>,
+        policy: &'a dyn TrainablePolicy,
+        recipe: &'a Recipe,
+        step: u64,
+        economy: &'a Economy,
+    ) -> Self {
+        Signals {
+            policy,
+            encoder: context.encoder,
+            reference: context.reference,
+            credit: &recipe.credit,
+            update: &recipe.update,
+            lambda: recipe.credit.lambda.at(step - 1),
+            temperature: recipe.rollouts.temperature,
+            economy,
+        }
+    }
 }
 
 /// The examples of a step.
@@ -45,10 +68,10 @@ pub(crate) fn examples(
     groups: &[Vec<Episode>],
     contrasts: &[Candidate],
 ) -> Result<Vec<Example>, PolicyError> {
-    let Signals { student, scribe, reference, credit, update, lambda, temperature, economy } = *signals;
-    let old = old_scores(student, groups, temperature)?;
+    let Signals { policy, encoder, reference, credit, update, lambda, temperature, economy } = *signals;
+    let old = old_scores(policy, groups, temperature)?;
     let others =
-        if lambda == 0.0 { Vec::new() } else { others(student, scribe, groups, contrasts, credit, temperature)? };
+        if lambda == 0.0 { Vec::new() } else { others(policy, encoder, groups, contrasts, credit, temperature)? };
     // Without any ending a step is one of plain GRPO, to the bit. Spread over all tokens, endings are as other contrasts are.
     let by_endings = credit.place == Place::Field && contrasts.iter().any(|contrast| Ending::of(contrast).is_some());
     let mut texts: Vec<Text> = Vec::new();
@@ -268,8 +291,8 @@ fn terms(text: &Text, contrast: &Candidate, other: Option<&Other>, credit: &Cred
 
 /// The other value of every contrast as tokens, scored; `None` where the form does not need it or the policy cannot write it.
 fn others(
-    student: &dyn Student,
-    scribe: &dyn Scribe,
+    policy: &dyn TrainablePolicy,
+    encoder: &dyn PromptEncoder,
     groups: &[Vec<Episode>],
     contrasts: &[Candidate],
     credit: &CreditSettings,
@@ -283,7 +306,7 @@ fn others(
         }
         let round = groups.get(contrast.group)?.get(contrast.episode)?.rounds.get(contrast.round)?;
         let text = contrast.edited.plan.source();
-        let Encoded { tokens, ends } = scribe.encode(&round.request, text, &round.sample.tokens)?;
+        let Encoded { tokens, ends } = encoder.encode(&round.request, text, &round.sample.tokens)?;
         let held = token_weights(&byte_ranges(&ends), &[(contrast.edited.after, 1.0)]);
         let own: Vec<usize> = held.iter().enumerate().filter(|(_, held)| held.is_some()).map(|(at, _)| at).collect();
         // What comes after the field needs no look.
@@ -294,7 +317,7 @@ fn others(
     };
     let encoded: Vec<Option<(Sequence, Vec<usize>)>> = contrasts.iter().map(encode).collect();
     let sequences: Vec<Sequence> = encoded.iter().flatten().map(|(sequence, _)| sequence.clone()).collect();
-    let mut scores = student.score(&sequences, temperature)?.into_iter();
+    let mut scores = policy.score(&sequences, temperature)?.into_iter();
     let mut others = Vec::with_capacity(encoded.len());
     for encoded in encoded {
         let scored = encoded.and_then(|(sequence, own)| Some(Other { sequence, own, scores: scores.next()? }));
@@ -308,11 +331,11 @@ type Written = (usize, usize, usize);
 
 /// The log-probabilities under the policy that wrote, where it has to be asked for them.
 fn old_scores(
-    student: &dyn Student,
+    policy: &dyn TrainablePolicy,
     groups: &[Vec<Episode>],
     temperature: f32,
 ) -> Result<BTreeMap<Written, Vec<f32>>, PolicyError> {
-    if student.scores_as_it_writes() {
+    if policy.scores_as_it_writes() {
         return Ok(BTreeMap::new());
     }
     let mut places = Vec::new();
@@ -326,7 +349,7 @@ fn old_scores(
             }
         }
     }
-    Ok(places.into_iter().zip(student.score(&sequences, temperature)?).collect())
+    Ok(places.into_iter().zip(policy.score(&sequences, temperature)?).collect())
 }
 
 /// What a token counts, by what the sum is divided by.
@@ -375,7 +398,11 @@ fn example(
     Example { sequence, objective }
 }
 
-fn add_reference(reference: &dyn Student, examples: &mut [Example], temperature: f32) -> Result<(), PolicyError> {
+fn add_reference(
+    reference: &dyn TrainablePolicy,
+    examples: &mut [Example],
+    temperature: f32,
+) -> Result<(), PolicyError> {
     let sequences: Vec<Sequence> = examples.iter().map(|example| example.sequence.clone()).collect();
     for (example, scores) in examples.iter_mut().zip(reference.score(&sequences, temperature)?) {
         if let Objective::Clipped { reference, .. } = &mut example.objective {

@@ -1,20 +1,21 @@
 //! Does a trained policy go on where another round pays? Its own choice against never, always and as often by chance.
 
+use crate::TrainError;
 use crate::arena::Arena;
 use crate::episode::{Episode, Stage};
+use crate::evaluate::means;
 use crate::metrics::Means;
 use crate::recipe::Recipe;
-use crate::{TrainError, means};
 use lemon_eval::Case;
 use lemon_exec::ReplyCache;
-use lemon_policy::{Scribe, Student};
+use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_sft::teach::draw;
 use lemon_spec::{Next, render, validate};
 use std::sync::Arc;
 
 /// Who says whether to go on after the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chooser {
+pub enum StopRule {
     /// The policy itself.
     Trained,
     /// Nobody: the run stops.
@@ -25,17 +26,17 @@ pub enum Chooser {
     Random,
 }
 
-impl Chooser {
+impl StopRule {
     /// All of them.
-    pub const ALL: [Chooser; 4] = [Chooser::Trained, Chooser::Never, Chooser::Always, Chooser::Random];
+    pub const ALL: [StopRule; 4] = [StopRule::Trained, StopRule::Never, StopRule::Always, StopRule::Random];
 
     /// Its name among the arms.
     pub fn as_str(self) -> &'static str {
         match self {
-            Chooser::Trained => "trained",
-            Chooser::Never => "never",
-            Chooser::Always => "always",
-            Chooser::Random => "random",
+            StopRule::Trained => "trained",
+            StopRule::Never => "never",
+            StopRule::Always => "always",
+            StopRule::Random => "random",
         }
     }
 }
@@ -50,38 +51,38 @@ const BANDS: [&str; 3] = ["easy", "middle", "hard"];
 /// The policy or a run failed.
 pub async fn stop_rows(
     arena: &Arc<Arena>,
-    (student, scribe): (&dyn Student, &dyn Scribe),
+    (policy, encoder): (&dyn TrainablePolicy, &dyn PromptEncoder),
     (cases, hardness): (&Arc<Vec<Case>>, &[f64]),
     recipe: &Recipe,
 ) -> Result<Vec<(&'static str, String, Means)>, TrainError> {
-    let stage = Stage { arena, scribe, cases, rounds: recipe.rollouts.rounds, width: recipe.rollouts.width };
+    let stage = Stage { arena, scribe: encoder, cases, rounds: recipe.rollouts.rounds, width: recipe.rollouts.width };
     let mut first = Vec::new();
-    for seed in 0..recipe.look.final_seeds.max(1) {
+    for seed in 0..recipe.eval.final_seeds.max(1) {
         for case in 0..cases.len() {
             let luck = draw(recipe.seed, &["stop", &seed.to_string(), &case.to_string()]);
             first.push(Episode::new(case, luck, 0, Arc::new(ReplyCache::default())));
         }
     }
-    stage.first_rounds(student, &mut first, 0.0)?;
+    stage.first_rounds(policy, &mut first, 0.0)?;
     let asks = |episode: &Episode| episode.rounds.first().and_then(|it| it.plan.as_ref()).map(|it| it.next());
     let wanted: Vec<bool> = first.iter().map(|episode| asks(episode) == Some(Next::Review)).collect();
     let rate = wanted.iter().filter(|wanted| **wanted).count() as f64 / wanted.len().max(1) as f64;
     let borders = thirds(hardness);
     let mut rows = Vec::new();
-    for chooser in Chooser::ALL {
+    for chooser in StopRule::ALL {
         let mut episodes = first.clone();
         for (at, episode) in episodes.iter_mut().enumerate() {
             let chance = draw(recipe.seed, &["by chance", &at.to_string()]) as f64 / u64::MAX as f64;
             let goes_on = match chooser {
-                Chooser::Trained => wanted[at], // One for each episode.
-                Chooser::Never => false,
-                Chooser::Always => true,
-                Chooser::Random => chance < rate,
+                StopRule::Trained => wanted[at], // One for each episode.
+                StopRule::Never => false,
+                StopRule::Always => true,
+                StopRule::Random => chance < rate,
             };
             decide(&stage, episode, goes_on);
         }
         stage.run_written(&mut episodes).await?;
-        stage.play(student, &mut episodes, 0.0).await?;
+        stage.play(policy, &mut episodes, 0.0).await?;
         let mut add = |regime: String, after: Means| rows.push((chooser.as_str(), regime, after));
         add("difficulty=all".to_owned(), means(&episodes));
         for (band, name) in BANDS.iter().enumerate() {

@@ -1,23 +1,24 @@
 mod signals;
 
 use super::arena::{Outcome, Run};
-use super::build::{Tasks, arena, enrol, simulated, tasks};
+use super::build::{Tasks, arena, build_policy, simulated, tasks};
 use super::contrast::Candidate;
-use super::episode::Round;
+use super::episode::{Episode, Round};
 use super::recipe::{
-    CreditSettings, FieldStart, FirstTeams, LookSettings, Per, Start, TaskSettings, UpdateSettings, WarmStart,
+    CreditSettings, EvalSettings, FieldStart, FirstTeams, Form, Per, Start, TaskSettings, UpdateSettings, WarmStart,
 };
 use super::*;
 use async_trait::async_trait;
-use lemon_credit::economy::Paid;
+use lemon_credit::economy::{Economy, Paid};
 use lemon_credit::reward::Weight;
 use lemon_eval::Grader;
-use lemon_exec::Settings;
 use lemon_exec::worker::{AskError, Reply, Request as Call, Worker};
+use lemon_exec::{ReplyCache, Settings};
 use lemon_model::{
-    Example, Objective, OptimiserSettings, Policy, Request, Sample, SampleSettings, Sequence, StepReport, StepSettings,
+    Example, Objective, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
+    StepSettings,
 };
-use lemon_policy::fields::{FieldDesk, FieldTable};
+use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_spec::edit::{Family, apply, edits, endings};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
@@ -32,7 +33,7 @@ fn small() -> Recipe {
         TaskSettings { sets: vec![SetName::Gsm8k, SetName::Mmlu], train: 30, held_out: 6, ..TaskSettings::default() };
     (recipe.rollouts.tasks, recipe.rollouts.group) = (3, 3);
     recipe.update = UpdateSettings { learning_rate: 0.15, warm_up: 0, per: Per::Rollout, ..UpdateSettings::default() };
-    recipe.look = LookSettings { every: 2, ..LookSettings::default() };
+    recipe.eval = EvalSettings { every: 2, ..EvalSettings::default() };
     recipe
 }
 
@@ -48,11 +49,13 @@ struct Left {
 async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks, arena: impl Fn() -> Arena) -> Left {
     let language = Arc::new(Language::default());
     loop {
-        let mut enrolled =
-            enrol(recipe, &[], Default::default(), &language, (None, &folder.join("warm")), |_| true).await.unwrap();
-        let ground = Ground {
+        let mut built =
+            build_policy(recipe, &[], Default::default(), &language, (None, &folder.join("warm")), |_| true)
+                .await
+                .unwrap();
+        let context = TrainContext {
             arena: Arc::new(arena()),
-            scribe: enrolled.scribe.as_ref(),
+            encoder: built.encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
             reference: None,
@@ -62,11 +65,11 @@ async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks,
             steps += 1;
             at_a_time == 0 || steps < at_a_time
         };
-        let trained = train(&ground, enrolled.student.student(), recipe, folder, watch).await.unwrap();
+        let trained = train(&context, built.policy.trainable(), recipe, folder, watch).await.unwrap();
         if trained.end == End::Stopped {
             continue;
         }
-        enrolled.student.student().save_state(&folder.join("last")).unwrap();
+        built.policy.trainable().save_state(&folder.join("last")).unwrap();
         let file = if matches!(recipe.start, Start::Fields(_)) { "fields.json" } else { "model.safetensors" };
         return Left {
             trained,
@@ -149,12 +152,12 @@ async fn without_edits_it_is_plain_grpo_to_the_bit() {
     check("no families", |credit| credit.families.clear()).await;
     check("no weight", |credit| credit.lambda = Weight::fixed(0.0)).await;
     check("nothing is free and nothing is bought", |credit| {
-        credit.common_draws = false;
+        credit.common_noise = false;
         credit.economy.paid = Paid::Never;
     })
     .await;
     check("nothing is free and there is no money", |credit| {
-        credit.common_draws = false;
+        credit.common_noise = false;
         credit.economy.cap = 0.0;
     })
     .await;
@@ -222,7 +225,7 @@ async fn shared_draws_save_tokens_and_change_no_price() {
     recipe.credit.form = Form::None;
     recipe.rollouts.group = 8;
     let shared = metrics_of(&learn(&recipe).await);
-    recipe.rollouts.shared_draws = false;
+    recipe.rollouts.shared_noise = false;
     let apart = metrics_of(&learn(&recipe).await);
     // The first step is drawn alike: the same teams, priced alike.
     assert_eq!(shared[1].rollouts.agents, apart[1].rollouts.agents);
@@ -236,7 +239,7 @@ async fn it_learns() {
     recipe.tasks.train = 100;
     recipe.tasks.held_out = 60;
     (recipe.rollouts.tasks, recipe.rollouts.group) = (4, 4);
-    recipe.look = LookSettings { every: 0, first_seeds: 2, final_seeds: 2, ..LookSettings::default() };
+    recipe.eval = EvalSettings { every: 0, first_seeds: 2, final_seeds: 2, ..EvalSettings::default() };
     let Trained { before, after, end, .. } = learn(&recipe).await.trained;
     assert_eq!(end, End::WorkerTokens);
     // The teams it begins with are cheap: their critics read answers only. That leaves 0.027 to be gained.
@@ -274,16 +277,16 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
         backend.worker = Arc::new(Leaving { inner: backend.worker.clone(), calls: AtomicUsize::new(0), stays });
         let settings = Settings::default();
         let arena = arena(backend, language.clone(), Grader::new(None), settings, CancellationToken::new());
-        let mut enrolled =
-            enrol(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
-        let ground = Ground {
+        let mut built =
+            build_policy(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
+        let context = TrainContext {
             arena: Arc::new(arena),
-            scribe: enrolled.scribe.as_ref(),
+            encoder: built.encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
             reference: None,
         };
-        match train(&ground, enrolled.student.student(), &recipe, folder.path(), |_, _| true).await {
+        match train(&context, built.policy.trainable(), &recipe, folder.path(), |_, _| true).await {
             Err(TrainError::WorkersGone { fact, .. }) => {
                 assert!(fact.contains("nobody is here"), "{fact}");
                 paused += 1;
@@ -323,7 +326,7 @@ impl Policy for Stumbling {
     }
 }
 
-impl Student for Stumbling {
+impl TrainablePolicy for Stumbling {
     fn set_optimiser(&mut self, settings: OptimiserSettings) {
         self.inner.set_optimiser(settings);
     }
@@ -347,17 +350,17 @@ async fn a_step_that_is_not_a_number_is_left_out_counted_and_shown() {
     let Start::Fields(start) = &recipe.start else { panic!() };
     let language = Arc::new(Language::default());
     let tasks = tasks(&recipe.tasks, None).unwrap();
-    let mut student = Stumbling { inner: FieldTable::new(start, &language).unwrap(), updates: 0 };
-    let desk = FieldDesk::new(start, language.clone(), recipe.rollouts.rounds).unwrap();
-    let ground = Ground {
+    let mut policy = Stumbling { inner: FieldTable::new(start, &language).unwrap(), updates: 0 };
+    let encoder = FieldPromptEncoder::new(start, language.clone(), recipe.rollouts.rounds).unwrap();
+    let context = TrainContext {
         arena: Arc::new(simulated(&tasks, &recipe.tasks, None, language, CancellationToken::new())),
-        scribe: &desk,
+        encoder: &encoder,
         cases: Arc::new(tasks.train.clone()),
         held_out: Arc::new(tasks.held_out.clone()),
         reference: None,
     };
     let folder = tempfile::tempdir().unwrap();
-    let trained = train(&ground, &mut student, &recipe, folder.path(), |_, _| true).await.unwrap();
+    let trained = train(&context, &mut policy, &recipe, folder.path(), |_, _| true).await.unwrap();
     assert_eq!((trained.steps, trained.skipped), (4, 1));
     let text = std::fs::read_to_string(folder.path().join(METRICS)).unwrap();
     let metrics: Vec<Metrics> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -372,20 +375,20 @@ async fn a_folder_is_taken_up_only_with_what_it_was_begun_with() {
     let language = Arc::new(Language::default());
     let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
     learn_in(folder.path(), &recipe, 0, &tasks, world).await;
-    let mut enrolled =
-        enrol(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
+    let mut built =
+        build_policy(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
     let few: Vec<Case> = tasks.train.iter().take(5).cloned().collect();
     for (recipe, cases, fact) in
         [(Recipe { steps: 9, ..recipe.clone() }, tasks.train.clone(), "settings"), (recipe.clone(), few, "tasks")]
     {
-        let ground = Ground {
+        let context = TrainContext {
             arena: Arc::new(world()),
-            scribe: enrolled.scribe.as_ref(),
+            encoder: built.encoder.as_ref(),
             cases: Arc::new(cases),
             held_out: Arc::new(tasks.held_out.clone()),
             reference: None,
         };
-        let refused = train(&ground, enrolled.student.student(), &recipe, folder.path(), |_, _| true).await;
+        let refused = train(&context, built.policy.trainable(), &recipe, folder.path(), |_, _| true).await;
         let refused = refused.map(|it| it.steps).unwrap_err().to_string();
         assert!(refused.contains(&format!("begun with other {fact}")), "{refused}");
     }

@@ -15,7 +15,7 @@ use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
-use lemon_policy::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
+use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder as Desk, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -11,7 +11,8 @@ use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Pre
 use lemon_problems::Published;
 use lemon_sft::pretrain::score::{markdown, questions, score};
 use lemon_sft::pretrain::{
-    Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
+    HeldOutProblems, LessonStream, PretrainError, PretrainMetrics, PretrainSettings, Pretrained, Replies, Size,
+    Sources, pretrain, vocabulary,
 };
 use lemon_task::Source;
 use serde_json::{Value, json};
@@ -58,8 +59,8 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
             "of the peers' replies {right:.1} % are right; of the problems somebody solves {solved:.1} %"
         ));
     }
-    let course = Course::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
-    let exam = Exam::new(&sources, args.look_problems, policy.tokenizer());
+    let course = LessonStream::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
+    let exam = HeldOutProblems::new(&sources, args.look_problems, policy.tokenizer());
     let done = pretrain(&mut policy, course, &exam, &settings, out, |metrics| {
         tell(&talk, begun, metrics);
         true
@@ -92,7 +93,7 @@ fn settings(args: &PretrainArgs, size: Size) -> PretrainSettings {
         batch: args.batch,
         learning_rate: args.learning_rate.unwrap_or(size.learning_rate()),
         optimiser,
-        look_every: args.look_every,
+        eval_every: args.look_every,
         patience: args.patience,
         peers: args.peers.clone(),
         ..PretrainSettings::default()
@@ -159,9 +160,9 @@ fn score_command(args: &PretrainScoreArgs) -> Result<u8, Fault> {
 }
 
 /// Says how a step went.
-fn tell(talk: &LearningTalk, begun: Instant, metrics: &Metrics) {
+fn tell(talk: &LearningTalk, begun: Instant, metrics: &PretrainMetrics) {
     talk.reach(metrics.tokens, metrics.loss);
-    let Some(look) = metrics.look else { return };
+    let Some(look) = metrics.eval else { return };
     let published = look.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
     talk.say(&format!(
         "{:.0} s, step {}, {:.1} M tokens: loss {:.3}; new problems: loss {:.3}, right {:.1} % (own {:.1} %{published}), {:.1} tokens",

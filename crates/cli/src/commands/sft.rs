@@ -10,9 +10,9 @@ use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
-use lemon_policy::{Desk, brief, small_model};
+use lemon_policy::{LanguagePromptEncoder as Desk, small_model, write_context};
 use lemon_sft::probe;
-use lemon_sft::sft::{Lesson, Metrics, Probe, SftError, SftSettings, sft};
+use lemon_sft::sft::{Probe, SftError, SftMetrics, SftSettings, TokenizedPair, sft};
 use lemon_sft::trial::Trials;
 use lemon_spec::Language;
 use lemon_task::{Item, SetName, compose};
@@ -84,7 +84,7 @@ fn settings(args: &SftArgs) -> Result<SftSettings, Fault> {
     settings.batch = args.batch.unwrap_or(settings.batch);
     settings.micro_batch = args.micro_batch.unwrap_or(settings.micro_batch);
     settings.learning_rate = args.learning_rate.unwrap_or(settings.learning_rate);
-    settings.look_every = args.look_every.unwrap_or(settings.look_every);
+    settings.eval_every = args.look_every.unwrap_or(settings.eval_every);
     settings.patience = args.patience.unwrap_or(settings.patience);
     settings.seed = args.seed.unwrap_or(settings.seed);
     Ok(settings)
@@ -119,14 +119,14 @@ fn is_for_validation(pair: &Pair) -> bool {
 }
 
 /// The pairs as tokens, and how many of them this model cannot write.
-fn encode(desk: &Desk, pairs: &[&Pair]) -> Result<(Vec<Lesson>, usize), Fault> {
+fn encode(desk: &Desk, pairs: &[&Pair]) -> Result<(Vec<TokenizedPair>, usize), Fault> {
     let mut lessons = Vec::with_capacity(pairs.len());
     for pair in pairs {
-        let brief = brief(pair, desk.language());
+        let brief = write_context(pair, desk.language());
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         // A team that the grammar does not have is not one that the policy could write.
         let Ok(tokens) = desk.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
-        lessons.push(Lesson { prompt: desk.prompt(&brief).map_err(Fault::new)?, tokens });
+        lessons.push(TokenizedPair { prompt: desk.prompt(&brief).map_err(Fault::new)?, tokens });
     }
     let unusable = pairs.len() - lessons.len();
     Ok((lessons, unusable))
@@ -173,9 +173,9 @@ impl Prober {
 }
 
 /// Says how a step went.
-fn tell(talk: &LearningTalk, metrics: &Metrics) {
+fn tell(talk: &LearningTalk, metrics: &SftMetrics) {
     talk.reach(metrics.step, metrics.loss);
-    if let Some(look) = metrics.look {
+    if let Some(look) = metrics.eval {
         let tried = look.probe.map_or(String::new(), |it| {
             let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
             format!(

@@ -12,7 +12,7 @@ use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::Settings;
 use lemon_policy::pair::{self, Pair};
 use lemon_sft::teach::search::Pooling;
-use lemon_sft::teach::{self, Lessons, Tried};
+use lemon_sft::teach::{self, SearchProgress, TeachContext};
 use lemon_sft::trial::Trials;
 use lemon_spec::{Language, Spec, diagnostic, validate};
 use lemon_task::{SetName, Source, compose, load};
@@ -81,7 +81,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     let told = Cell::new(0);
-    let tell = |tried: &Tried| {
+    let tell = |tried: &SearchProgress| {
         bar.set_length(tried.of as u64);
         bar.set_position(tried.teams as u64);
         let (reward, success) = (tried.best.reward, 100.0 * tried.best.success);
@@ -93,8 +93,8 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         }
         bar.set_message(best);
     };
-    let watch: Option<&dyn Fn(&Tried)> = Some(&tell);
-    let lessons = Lessons { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
+    let watch: Option<&dyn Fn(&SearchProgress)> = Some(&tell);
+    let lessons = TeachContext { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
     if !args.quiet {
         eprintln!("{} tasks", cases.len());
     }
@@ -132,7 +132,7 @@ fn style() -> ProgressStyle {
     style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-async fn pairs(config: &Config, args: &TeachArgs, lessons: &Lessons<'_>) -> Result<(Vec<Pair>, Summary), Fault> {
+async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) -> Result<(Vec<Pair>, Summary), Fault> {
     let fault = super::eval::fault;
     match args.teacher {
         TeacherName::Rules => {

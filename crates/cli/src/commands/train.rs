@@ -14,11 +14,11 @@ use lemon_model::{DeviceChoice, Precision};
 use lemon_policy::KeepError;
 use lemon_spec::{Language, validate};
 use lemon_train::board::Board;
-use lemon_train::build::{self, Enrolled, Enrolment, Tasks};
+use lemon_train::build::{self, AnyPolicy, BuiltPolicy, Tasks};
 use lemon_train::metrics::{Metrics, Timing};
 use lemon_train::page::page;
 use lemon_train::recipe::Recipe;
-use lemon_train::{End, Ground, TrainError, Trained, train};
+use lemon_train::{End, TrainContext, TrainError, Trained, train};
 use lemon_world::{Recorded, World, outcomes};
 use std::collections::HashMap;
 use std::path::Path;
@@ -110,33 +110,34 @@ async fn learn(
     let taught_by = args.workers.served().map(|_| &arena);
     let place = (taught_by, warm.as_path());
     let packed = in_the_box::orchestrator(&levels);
-    let Enrolled { mut student, scribe } = build::enrol(recipe, packed, device, &language, place, |metrics| {
-        if let Some(look) = metrics.look {
-            view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
-        }
-        !cancel.is_cancelled()
-    })
-    .await
-    .map_err(Fault::new)?;
+    let BuiltPolicy { policy: mut student, encoder } =
+        build::build_policy(recipe, packed, device, &language, place, |metrics| {
+            if let Some(look) = metrics.eval {
+                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
+            }
+            !cancel.is_cancelled()
+        })
+        .await
+        .map_err(Fault::new)?;
     if cancel.is_cancelled() {
         close(shared.as_ref())?;
         return Err(out_of_budget(args, shared.as_ref(), "the warm start is not done")
             .unwrap_or_else(|| Fault::new("stopped during the warm start").hint("--resume goes on")));
     }
     let reference = if recipe.update.kl > 0.0 {
-        Some(build::enrol(recipe, packed, device, &language, place, |_| true).await.map_err(Fault::new)?)
+        Some(build::build_policy(recipe, packed, device, &language, place, |_| true).await.map_err(Fault::new)?)
     } else {
         None
     };
-    let mut reference = reference.map(|enrolled| enrolled.student);
-    let ground = Ground {
+    let mut reference = reference.map(|built| built.policy);
+    let ground = TrainContext {
         arena: Arc::new(arena),
-        scribe: scribe.as_ref(),
+        encoder: encoder.as_ref(),
         cases: Arc::new(tasks.train),
         held_out: Arc::new(tasks.held_out),
-        reference: reference.as_mut().map(|student| &*student.student()),
+        reference: reference.as_mut().map(|student| &*student.trainable()),
     };
-    let trained = train(&ground, student.student(), recipe, &args.out, |metrics, timing| {
+    let trained = train(&ground, student.trainable(), recipe, &args.out, |metrics, timing| {
         view.step(metrics, timing);
         true
     })
@@ -149,7 +150,9 @@ async fn learn(
             TrainError::WorkersGone { .. } => {
                 "nothing is lost: when they are back, the same command with --resume goes on"
             }
-            TrainError::Tasks(_) => "name sets under [tasks] in the recipe, and how many to train on and to hold out",
+            TrainError::Tasks { .. } => {
+                "name sets under [tasks] in the recipe, and how many to train on and to hold out"
+            }
             TrainError::Keep(KeepError::OtherRun { .. }) => {
                 "it goes on only with the recipe, the seed and the tasks it was begun with"
             }
@@ -177,7 +180,7 @@ fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &
 
 /// What training is likely to spend. Nobody knows the teams before: two agents are taken for usual.
 fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &Together) -> String {
-    let Recipe { steps, rollouts, look, .. } = recipe;
+    let Recipe { steps, rollouts, eval: look, .. } = recipe;
     let looks = (look.first_seeds + look.final_seeds).max(2)
         + steps.checked_div(look.every).unwrap_or(0).saturating_mul(look.seeds.max(1));
     let rolled_out = steps.saturating_mul((rollouts.tasks.max(1) * rollouts.group.max(1)) as u64);
@@ -202,7 +205,7 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
 }
 
 /// Writes the model, the page, the board, and says what came of it.
-fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &Enrolment) -> Result<u8, Fault> {
+fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &AnyPolicy) -> Result<u8, Fault> {
     let out = &args.out;
     let metrics: Vec<Metrics> = lines(&out.join("metrics.jsonl"))?;
     let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
@@ -210,7 +213,7 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &Enrolm
     write(&out.join("recipe.toml"), &text)?;
     write(&out.join("report.html"), &page("Training", &text, &metrics, &timings, &trained.teams))?;
     Board::write(out, &metrics).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
-    if let Enrolment::Language(policy) = student {
+    if let AnyPolicy::Language(policy) = student {
         policy.save(&out.join("model"), Precision::Bf16).map_err(Fault::new)?;
     }
     write(&out.join("summary.json"), &to_json(trained))?;

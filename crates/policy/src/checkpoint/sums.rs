@@ -11,7 +11,7 @@ const SUMS: &str = "sums.json";
 /// Writes the checksums of everything in a folder.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
     let sums = of_folder(folder)?;
-    fs::write(folder.join(SUMS), serde_json::to_string_pretty(&sums).unwrap_or_default())
+    fs::write(folder.join(SUMS), serde_json::to_string_pretty(&sums)?)
 }
 
 /// What is wrong with the files of a folder, if something is. Files that were put there later are of no matter.

@@ -1,7 +1,7 @@
 //! What a table is told of a round, as the tokens of a prompt: there is no other memory that the desk and the table share.
 
 use super::layout::{STAGES, Setting};
-use crate::look::{Kind, Sight, look};
+use crate::features::{TaskFeatures, TaskKind, featurize};
 use lemon_exec::answer;
 use lemon_exec::orchestrator::RoundResult;
 use lemon_model::PolicyError;
@@ -73,10 +73,10 @@ fn foreign() -> PolicyError {
 
 impl Skills {
     /// What is seen in a question.
-    pub(super) fn of(sight: &Sight) -> Skills {
-        let needed = sight.skills.first().and_then(|needed| SKILLS.iter().position(|skill| skill == *needed));
+    pub(super) fn of(features: &TaskFeatures) -> Skills {
+        let needed = features.skills.first().and_then(|needed| SKILLS.iter().position(|skill| skill == *needed));
         // Of another family, so that it cannot help by chance where the question showed less than there is.
-        let other = SKILLS.iter().rposition(|skill| skill.family != sight.kind.family());
+        let other = SKILLS.iter().rposition(|skill| skill.family != features.kind.family());
         Skills { needed, other: other.unwrap_or_default() }
     }
 
@@ -94,20 +94,20 @@ impl Skills {
 /// How far apart the borders between easy and hard are, in the difficulty that a question shows.
 const STEP: f64 = 0.8;
 
-/// Which of so many kinds of task it is; [`super::FieldDesk::kind`] says how they are told apart.
-pub(super) fn kind(sight: &Sight, kinds: usize) -> usize {
-    if kinds < 2 || sight.kind == Kind::Knowledge {
+/// Which of so many kinds of task it is; [`super::FieldPromptEncoder::kind`] says how they are told apart.
+pub(super) fn kind(features: &TaskFeatures, kinds: usize) -> usize {
+    if kinds < 2 || features.kind == TaskKind::Knowledge {
         return 0;
     }
     let hardest = (kinds - 2) as f64;
     // The middle of the bins is the usual difficulty, 0. What is no number falls into the first.
-    1 + (sight.difficulty / STEP + (hardest + 1.0) / 2.0).floor().clamp(0.0, hardest) as usize
+    1 + (features.difficulty / STEP + (hardest + 1.0) / 2.0).floor().clamp(0.0, hardest) as usize
 }
 
 /// What a desk sees in a question.
 pub(super) fn seen(question: &str, kinds: usize) -> (usize, Skills) {
-    let sight = look(question, None);
-    (kind(&sight, kinds), Skills::of(&sight))
+    let features = featurize(question, None);
+    (kind(&features, kinds), Skills::of(&features))
 }
 
 /// The stage: nobody before, all that came before agree, or they do not.

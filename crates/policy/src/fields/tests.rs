@@ -2,8 +2,8 @@ mod learning;
 
 use super::*;
 use crate::fields::FirstTeams;
-use crate::student::{Encoded, Scribe};
 use lemon_exec::orchestrator::{RoundResult, WriteContext};
+use crate::trainable::{Encoded, PromptEncoder};
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;
@@ -28,13 +28,13 @@ fn start(slots: usize, kinds: usize, first: FirstTeams) -> FieldStart {
     FieldStart { slots, kinds, first, lean: 1.5 }
 }
 
-fn pair(start: &FieldStart) -> (FieldTable, FieldDesk) {
+fn pair(start: &FieldStart) -> (FieldTable, FieldPromptEncoder) {
     let language = Arc::new(Language::default());
-    (FieldTable::new(start, &language).unwrap(), FieldDesk::new(start, language, ROUNDS).unwrap())
+    (FieldTable::new(start, &language).unwrap(), FieldPromptEncoder::new(start, language, ROUNDS).unwrap())
 }
 
 /// The request for a round after these agents, each with its answer.
-fn request(desk: &FieldDesk, question: &str, round: u32, earlier: &[Earlier], seed: u64) -> Request {
+fn request(encoder: &FieldPromptEncoder, question: &str, round: u32, earlier: &[Earlier], seed: u64) -> Request {
     let result = |(agent, reply): &(&'static str, &'static str)| RoundResult {
         agent,
         role: "Solver",
@@ -43,20 +43,21 @@ fn request(desk: &FieldDesk, question: &str, round: u32, earlier: &[Earlier], se
         sure: None,
     };
     let (language, results) = (Language::default(), earlier.iter().map(result).collect());
-    desk.request(&WriteContext {
-        question,
-        round,
-        results,
-        language: &language,
-        form: Default::default(),
-        tokens_left: None,
-        seed,
-    })
-    .unwrap()
+    encoder
+        .request(&WriteContext {
+            question,
+            round,
+            results,
+            language: &language,
+            form: Default::default(),
+            tokens_left: None,
+            seed,
+        })
+        .unwrap()
 }
 
 /// The briefs of all tests: questions of every kind, in the first round, in a later one and in the last.
-fn requests(desk: &FieldDesk, seed: u64) -> Vec<(Vec<String>, Request)> {
+fn requests(encoder: &FieldPromptEncoder, seed: u64) -> Vec<(Vec<String>, Request)> {
     let rounds: [(u32, &[Earlier]); 4] = [
         (1, &[]),
         (2, &[("a1", "Answer: 7"), ("a2", "Answer: 7.0")]),
@@ -67,7 +68,7 @@ fn requests(desk: &FieldDesk, seed: u64) -> Vec<(Vec<String>, Request)> {
     for (at, question) in QUESTIONS.iter().enumerate() {
         for (round, earlier) in rounds {
             let ids = earlier.iter().map(|(id, _)| (*id).to_owned()).collect();
-            all.push((ids, request(desk, question, round, earlier, seed * 101 + at as u64 * 10 + u64::from(round))));
+            all.push((ids, request(encoder, question, round, earlier, seed * 101 + at as u64 * 10 + u64::from(round))));
         }
     }
     all
@@ -98,7 +99,13 @@ fn fields(plan: &Plan) -> Vec<Field> {
 
 /// A sample is a canonical team, its values cover their fields, and it can be read back and scored as it was written.
 #[track_caller]
-fn check_sample(table: &FieldTable, desk: &FieldDesk, earlier: &[String], request: &Request, temperature: f32) -> Plan {
+fn check_sample(
+    table: &FieldTable,
+    encoder: &FieldPromptEncoder,
+    earlier: &[String],
+    request: &Request,
+    temperature: f32,
+) -> Plan {
     let sample = one(table, request, temperature);
     let plan = validate_round(&sample.text, &Language::default(), earlier)
         .unwrap_or_else(|it| panic!("{it}\n{}", sample.text));
@@ -123,7 +130,7 @@ fn check_sample(table: &FieldTable, desk: &FieldDesk, earlier: &[String], reques
     let behind = sample.text.find("answer: ").unwrap();
     assert_eq!(enough, if plan.agents().len() < table.layout.slots { vec![behind] } else { vec![] });
 
-    let encoded = desk.encode(request, &sample.text, &[]);
+    let encoded = encoder.encode(request, &sample.text, &[]);
     assert_eq!(encoded, Some(Encoded { tokens: sample.tokens.clone(), ends: sample.ends.clone() }));
     let scores = table.score(&[sequence(request, &sample.tokens)], temperature).unwrap();
     assert_eq!(scores[0], sample.logprobs);
@@ -137,11 +144,11 @@ fn check_sample(table: &FieldTable, desk: &FieldDesk, earlier: &[String], reques
 fn whatever_is_written_is_a_team_and_is_read_back() {
     for first in FIRST {
         for (slots, kinds) in [(1, 1), (2, 3), (4, 4), (6, 7)] {
-            let (table, desk) = pair(&start(slots, kinds, first));
+            let (table, encoder) = pair(&start(slots, kinds, first));
             for seed in 0..4 {
-                for (earlier, request) in requests(&desk, seed) {
+                for (earlier, request) in requests(&encoder, seed) {
                     for temperature in [1.0, 0.5, 0.0] {
-                        let plan = check_sample(&table, &desk, &earlier, &request, temperature);
+                        let plan = check_sample(&table, &encoder, &earlier, &request, temperature);
                         assert!(plan.agents().len() <= slots && (plan.agents().is_empty() <= !earlier.is_empty()));
                     }
                 }
@@ -162,12 +169,12 @@ proptest! {
         temperature in 0.2f32..3.0,
         spread in 0.0f32..6.0,
     ) {
-        let (mut table, desk) = pair(&start(slots, kinds, FirstTeams::Uniform));
+        let (mut table, encoder) = pair(&start(slots, kinds, FirstTeams::Uniform));
         let mut random = Random::new(seed);
         table.logits.iter_mut().for_each(|logit| *logit = spread * ((random.next_u64() >> 40) as f32 / (1 << 24) as f32 - 0.5));
-        let (earlier, mut request) = requests(&desk, 0).swap_remove(at);
+        let (earlier, mut request) = requests(&encoder, 0).swap_remove(at);
         request.seed = seed;
-        check_sample(&table, &desk, &earlier, &request, temperature);
+        check_sample(&table, &encoder, &earlier, &request, temperature);
     }
 
     #[test]
@@ -176,28 +183,28 @@ proptest! {
         tokens in proptest::collection::vec(prop_oneof![0u32..200, any::<u32>()], 0..12),
         text in "(?s).{0,80}",
     ) {
-        let (table, desk) = pair(&FieldStart::default());
+        let (table, encoder) = pair(&FieldStart::default());
         let request = Request { prompt, grammar: None, seed: 1 };
         let _ = table.sample(std::slice::from_ref(&request), &SampleSettings::default());
         let _ = table.score(&[sequence(&request, &tokens)], 1.0);
-        prop_assert_eq!(desk.encode(&request, &text, &tokens), None);
+        prop_assert_eq!(encoder.encode(&request, &text, &tokens), None);
     }
 }
 
 #[test]
 fn a_text_of_each_kind_looks_like_this() {
-    let (table, desk) = pair(&start(3, 4, FirstTeams::Large));
-    let first = one(&table, &request(&desk, QUESTIONS[0], 1, &[], 4), 1.0).text;
+    let (table, encoder) = pair(&start(3, 4, FirstTeams::Large));
+    let first = one(&table, &request(&encoder, QUESTIONS[0], 1, &[], 4), 1.0).text;
     let later = [("a1", "Answer: 7"), ("a2", "Answer: 8"), ("judge", "Answer: 8")];
-    let second = one(&table, &request(&desk, QUESTIONS[2], 2, &later, 9), 1.0).text;
-    let likeliest = one(&table, &request(&desk, QUESTIONS[0], 1, &[], 4), 0.0).text;
+    let second = one(&table, &request(&encoder, QUESTIONS[2], 2, &later, 9), 1.0).text;
+    let likeliest = one(&table, &request(&encoder, QUESTIONS[0], 1, &[], 4), 0.0).text;
     insta::assert_snapshot!(format!("{first}---\n{second}---\n{likeliest}"));
 }
 
 #[test]
 fn the_same_seed_writes_the_same_whatever_is_asked_beside_it() {
-    let (table, desk) = pair(&FieldStart::default());
-    let requests: Vec<Request> = requests(&desk, 3).into_iter().map(|(_, request)| request).collect();
+    let (table, encoder) = pair(&FieldStart::default());
+    let requests: Vec<Request> = requests(&encoder, 3).into_iter().map(|(_, request)| request).collect();
     let settings = SampleSettings::default();
     let together = table.sample(&requests, &settings).unwrap();
     for (request, sample) in requests.iter().zip(&together) {
@@ -212,15 +219,18 @@ fn the_same_seed_writes_the_same_whatever_is_asked_beside_it() {
 
 #[test]
 fn prompts_tell_the_kind_and_the_stage() {
-    let desk = |kinds: usize| pair(&start(2, kinds, FirstTeams::Uniform)).1;
+    let encoder = |kinds: usize| pair(&start(2, kinds, FirstTeams::Uniform)).1;
     for question in QUESTIONS {
-        assert_eq!(desk(1).kind(question), 0);
+        assert_eq!(encoder(1).kind(question), 0);
     }
-    assert_eq!(desk(4).kind(QUESTIONS[2]), 0);
-    let sight =
-        |difficulty: f64| crate::look::Sight { kind: crate::look::Kind::Number, difficulty, skills: Vec::new() };
+    assert_eq!(encoder(4).kind(QUESTIONS[2]), 0);
+    let features = |difficulty: f64| crate::features::TaskFeatures {
+        kind: crate::features::TaskKind::Number,
+        difficulty,
+        skills: Vec::new(),
+    };
     let kinds_of = |kinds: usize, difficulties: &[f64]| -> Vec<usize> {
-        difficulties.iter().map(|it| scene::kind(&sight(*it), kinds)).collect()
+        difficulties.iter().map(|it| scene::kind(&features(*it), kinds)).collect()
     };
     assert_eq!(kinds_of(2, &[-9.0, 0.0, 9.0]), [1, 1, 1]);
     assert_eq!(kinds_of(3, &[-9.0, -0.01, 0.0, 9.0]), [1, 1, 2, 2]);
@@ -239,25 +249,25 @@ fn prompts_tell_the_kind_and_the_stage() {
 #[test]
 fn duties_name_what_the_task_needs_and_what_it_does_not() {
     for question in QUESTIONS {
-        let sight = crate::look::look(question, None);
-        let skills = scene::Skills::of(&sight);
-        let needed = if sight.skills.is_empty() { Fit::Neutral } else { Fit::Helps };
+        let features = crate::features::featurize(question, None);
+        let skills = scene::Skills::of(&features);
+        let needed = if features.skills.is_empty() { Fit::Neutral } else { Fit::Helps };
         assert_eq!(skills.duty(0), None);
-        assert_eq!(lemon_world::fit(&sight.skills, &skills.duty(1).unwrap()), needed, "{question}");
-        assert_eq!(lemon_world::fit(&sight.skills, &skills.duty(2).unwrap()), Fit::Misses, "{question}");
+        assert_eq!(lemon_world::fit(&features.skills, &skills.duty(1).unwrap()), needed, "{question}");
+        assert_eq!(lemon_world::fit(&features.skills, &skills.duty(2).unwrap()), Fit::Misses, "{question}");
     }
 }
 
 #[test]
 fn teams_come_as_often_as_their_probabilities_say() {
-    let (table, desk) = pair(&FieldStart { lean: 0.7, ..start(3, 1, FirstTeams::Large) });
+    let (table, encoder) = pair(&FieldStart { lean: 0.7, ..start(3, 1, FirstTeams::Large) });
     for earlier in [&[][..], &[("a1", "7"), ("a2", "8")]] {
         let draws = 20_000u64;
         let round = if earlier.is_empty() { 1 } else { 2 };
         let requests: Vec<Request> = (0..draws)
             .map(|seed| Request {
                 seed: Random::new(seed).next_u64(),
-                ..request(&desk, QUESTIONS[0], round, earlier, 0)
+                ..request(&encoder, QUESTIONS[0], round, earlier, 0)
             })
             .collect();
         let samples = table.sample(&requests, &SampleSettings::default()).unwrap();
@@ -284,13 +294,13 @@ fn edits_are_encoded_or_left_alone() {
     let language = Language::default();
     let (mut encoded, mut left) = (0, 0);
     for first in FIRST {
-        let (table, desk) = pair(&start(4, 4, first));
-        for (earlier, request) in (0..3).flat_map(|seed| requests(&desk, seed)) {
-            let plan = check_sample(&table, &desk, &earlier, &request, 1.0);
+        let (table, encoder) = pair(&start(4, 4, first));
+        for (earlier, request) in (0..3).flat_map(|seed| requests(&encoder, seed)) {
+            let plan = check_sample(&table, &encoder, &earlier, &request, 1.0);
             let review = scene::setting(&request.prompt, 4).unwrap().review;
             for edit in edit::edits(&plan, &language) {
                 let edited = edit::apply(&plan, &edit, &language).unwrap();
-                let found = desk.encode(&request, edited.plan.source(), &[]);
+                let found = encoder.encode(&request, edited.plan.source(), &[]);
                 let always = match edit.family {
                     Family::Capacity | Family::Share | Family::Answer | Family::Duty | Family::Message => Some(true),
                     Family::Stop => Some(review || edit.change == Change::Stop),
@@ -321,15 +331,15 @@ fn edits_are_encoded_or_left_alone() {
 
 #[test]
 fn what_a_table_cannot_write_is_not_encoded() {
-    let (table, desk) = pair(&start(2, 1, FirstTeams::Large));
-    let request = request(&desk, QUESTIONS[0], 1, &[], 1);
+    let (table, encoder) = pair(&start(2, 1, FirstTeams::Large));
+    let request = request(&encoder, QUESTIONS[0], 1, &[], 1);
     let text = one(&table, &request, 0.0).text;
     let check = |from: &str, to: &str| {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text, "{from}");
-        assert_eq!(desk.encode(&request, &changed, &[]), None, "{changed}");
+        assert_eq!(encoder.encode(&request, &changed, &[]), None, "{changed}");
     };
-    assert!(desk.encode(&request, &text, &[]).is_some(), "{text}");
+    assert!(encoder.encode(&request, &text, &[]).is_some(), "{text}");
     check("base: solver", "base: programmer");
     check("role: ~", "role: Tutor");
     check("duty: ~", "duty: Work out the chemistry.");
@@ -338,7 +348,7 @@ fn what_a_table_cannot_write_is_not_encoded() {
     check("after: [a1]", "after: []");
     check("next: stop", "next: never");
     check("agents:\n", "# A team.\nagents:\n");
-    assert_eq!(desk.encode(&request, &text.replace("a2", "b"), &[]), None);
+    assert_eq!(encoder.encode(&request, &text.replace("a2", "b"), &[]), None);
     let last = Request {
         prompt: {
             let mut it = request.prompt.clone();
@@ -347,15 +357,15 @@ fn what_a_table_cannot_write_is_not_encoded() {
         },
         ..request.clone()
     };
-    assert!(desk.encode(&request, &text.replace("next: stop", "next: review"), &[]).is_some());
-    assert_eq!(desk.encode(&last, &text.replace("next: stop", "next: review"), &[]), None);
+    assert!(encoder.encode(&request, &text.replace("next: stop", "next: review"), &[]).is_some());
+    assert_eq!(encoder.encode(&last, &text.replace("next: stop", "next: review"), &[]), None);
 }
 
 #[test]
 fn first_teams_are_as_they_are_called() {
-    let (large, desk) = pair(&FieldStart::default());
+    let (large, encoder) = pair(&FieldStart::default());
     let plan = |table: &FieldTable, round: u32, earlier: &[Earlier]| {
-        let request = request(&desk, QUESTIONS[0], round, earlier, 1);
+        let request = request(&encoder, QUESTIONS[0], round, earlier, 1);
         let ids: Vec<String> = earlier.iter().map(|(id, _)| (*id).to_owned()).collect();
         validate_round(&one(table, &request, 0.0).text, &Language::default(), &ids).unwrap()
     };

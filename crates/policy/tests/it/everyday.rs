@@ -3,7 +3,7 @@
 
 use lemon_exec::orchestrator::{Draft, Orchestrator};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, SampleSettings};
-use lemon_policy::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
+use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, PLAIN, Shape, validate};
 use lemon_task::{SetName, compose};
 use std::path::Path;
@@ -20,9 +20,14 @@ fn writer() -> Writer {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/orchestrator");
     let policy = LanguagePolicy::load(&folder, DeviceChoice::Cpu, Learning::Nothing).unwrap();
     let shape = Shape { agents: 12, ..Shape::default() };
-    let desk = Desk::new(policy.tokenizer().clone(), Arc::new(Language::default()), shape, policy.config().positions);
+    let encoder = LanguagePromptEncoder::new(
+        policy.tokenizer().clone(),
+        Arc::new(Language::default()),
+        shape,
+        policy.config().positions,
+    );
     let settings = SampleSettings { temperature: 0.0, top_p: 1.0, most_tokens: MOST_TOKENS };
-    Writer::new(Box::new(policy), desk, settings, "bundled").or_plain_below(LEAST_CONFIDENCE)
+    Writer::new(Box::new(policy), encoder, settings, "bundled").or_plain_below(LEAST_CONFIDENCE)
 }
 
 /// How a file of questions was served.
@@ -39,7 +44,7 @@ struct Seen {
 
 fn draft(writer: &Writer, question: &str) -> Draft {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(writer.draft(&writer.desk().first(question, 0))).unwrap().unwrap()
+    runtime.block_on(writer.draft(&writer.encoder().first(question, 0))).unwrap().unwrap()
 }
 
 fn see(questions: &str) -> Seen {

@@ -2,7 +2,7 @@
 
 use super::PretrainError;
 use super::answer::answer;
-use super::course::Sources;
+use super::lesson_stream::Sources;
 use lemon_model::LanguagePolicy;
 use lemon_policy::checkpoint::{KeepError, replace};
 use lemon_num::Random;

@@ -1,6 +1,6 @@
 //! The shapes of small workers, and the vocabulary they share.
 
-use super::course::Sources;
+use super::lesson_stream::Sources;
 use lemon_model::{ModelConfig, PolicyError, Tokenizer};
 use lemon_problems::{Lessons, Mix, Noise, Part};
 use serde::{Deserialize, Serialize};

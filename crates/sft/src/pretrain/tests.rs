@@ -13,15 +13,15 @@ fn policy() -> LanguagePolicy {
     LanguagePolicy::fresh(config, VOCABULARY.clone(), 1, DeviceChoice::Cpu, Learning::Everything).unwrap()
 }
 
-fn course(seed: u64) -> Course {
-    Course::new(seed, &Sources::default(), None, &VOCABULARY)
+fn stream(seed: u64) -> LessonStream {
+    LessonStream::new(seed, &Sources::default(), None, &VOCABULARY)
 }
 
 /// A model that has learned to say this and nothing else.
 fn parrot(says: &str) -> LanguagePolicy {
     let mut policy = policy();
     let tokens: Vec<u32> = VOCABULARY.encode_plain(says).into_iter().chain([VOCABULARY.end()]).collect();
-    let lessons = course(9).block(0);
+    let lessons = stream(9).block(0);
     for step in 0..60 {
         let example = |lesson: &Tokens| {
             let prompt = lesson.tokens[..lesson.prompt].to_vec();
@@ -63,9 +63,9 @@ fn sizes_are_what_they_say() {
 
 #[test]
 fn lessons_follow_from_their_numbers() {
-    let course = Arc::new(course(3));
+    let stream = Arc::new(stream(3));
     let taken = |first: u64, threads: usize, count: usize| -> Vec<Tokens> {
-        Ahead::new(course.clone(), first, threads).unwrap().take(count).collect()
+        Prefetcher::new(stream.clone(), first, threads).unwrap().take(count).collect()
     };
     let all = taken(0, 1, 1_200);
     assert_eq!(all.len(), 1_200);
@@ -74,7 +74,7 @@ fn lessons_follow_from_their_numbers() {
         assert!(taken(first, threads, 500) == all[first as usize..first as usize + 500], "{first} {threads}");
     }
     assert_ne!(all[..256], all[256..512]);
-    assert_ne!(self::course(4).block(0), course.block(0));
+    assert_ne!(self::stream(4).block(0), stream.block(0));
 }
 
 #[test]
@@ -92,14 +92,14 @@ const SETTINGS: fn() -> PretrainSettings = || PretrainSettings {
     tokens: 12_000,
     batch: 12,
     learning_rate: 1e-2,
-    look_every: 4,
+    eval_every: 4,
     ..PretrainSettings::default()
 };
 
-fn run(folder: &Path, settings: &PretrainSettings, stop_after: u64) -> (Pretrained, Vec<Metrics>) {
-    let exam = Exam::new(&Sources::default(), 6, &VOCABULARY);
+fn run(folder: &Path, settings: &PretrainSettings, stop_after: u64) -> (Pretrained, Vec<PretrainMetrics>) {
+    let held_out = HeldOutProblems::new(&Sources::default(), 6, &VOCABULARY);
     let mut seen = Vec::new();
-    let done = pretrain(&mut policy(), course(settings.seed), &exam, settings, folder, |metrics| {
+    let done = pretrain(&mut policy(), stream(settings.seed), &held_out, settings, folder, |metrics| {
         seen.push(metrics.clone());
         metrics.step < stop_after
     });
@@ -112,7 +112,7 @@ fn a_run_learns_and_if_broken_off_ends_with_the_same_bits() {
     let (done, seen) = run(whole.path(), &SETTINGS(), u64::MAX);
     let last = seen.last().unwrap();
     assert!(last.loss < 0.8 * seen[0].loss, "{} to {}", seen[0].loss, last.loss);
-    assert!(done.tokens >= 12_000 && last.look.is_some() && done.step > 8, "{done:?}");
+    assert!(done.tokens >= 12_000 && last.eval.is_some() && done.step > 8, "{done:?}");
     for stop in [2, 6] {
         run(parts.path(), &SETTINGS(), stop);
     }
@@ -128,16 +128,16 @@ fn a_run_learns_and_if_broken_off_ends_with_the_same_bits() {
 #[test]
 fn the_best_is_kept_and_patience_ends() {
     let mut state = Pretrained::default();
-    let mut look = |right: f64, loss: f64| {
+    let mut eval = |right: f64, loss: f64| {
         state.step += 1;
-        state.look(Look { right, loss, ..Look::default() }, 2);
+        state.eval(PretrainEval { right, loss, ..PretrainEval::default() }, 2);
         (state.best_step, state.stopped_early)
     };
-    assert_eq!(look(0.0, 3.0), (1, false));
-    assert_eq!(look(0.0, 2.0), (2, false));
-    assert_eq!(look(0.5, 2.5), (3, false));
-    assert_eq!(look(0.4, 1.0), (3, false));
-    assert_eq!(look(0.5, 2.6), (3, true));
+    assert_eq!(eval(0.0, 3.0), (1, false));
+    assert_eq!(eval(0.0, 2.0), (2, false));
+    assert_eq!(eval(0.5, 2.5), (3, false));
+    assert_eq!(eval(0.4, 1.0), (3, false));
+    assert_eq!(eval(0.5, 2.6), (3, true));
 }
 
 #[test]
@@ -156,16 +156,16 @@ fn replies(count: usize, texts: &[&str]) -> Replies {
 
 #[test]
 fn what_is_for_checkers_is_never_taught_before() {
-    let parts = |course: &Course| {
+    let parts = |stream: &LessonStream| {
         let mut counts: HashMap<Part, usize> = HashMap::new();
-        for made in (0..8).flat_map(|block| course.lessons(block).take(BLOCK)) {
+        for made in (0..8).flat_map(|block| stream.lessons(block).take(BLOCK)) {
             *counts.entry(Part::of(&made.situation)).or_default() += 1;
         }
         counts
     };
-    assert_eq!(parts(&course(1)), HashMap::from([(Part::Train, 8 * BLOCK)]));
+    assert_eq!(parts(&stream(1)), HashMap::from([(Part::Train, 8 * BLOCK)]));
     let replies = Arc::new(replies(20, &["#### 1"]));
-    let second = parts(&Course::new(1, &Sources::default(), Some(replies), &VOCABULARY));
+    let second = parts(&LessonStream::new(1, &Sources::default(), Some(replies), &VOCABULARY));
     let share = 100 * second[&Part::Review] / (8 * BLOCK);
     assert!((22..40).contains(&share) && !second.contains_key(&Part::Dev), "{second:?}");
 }
@@ -173,9 +173,9 @@ fn what_is_for_checkers_is_never_taught_before() {
 #[test]
 fn checks_and_choices_are_of_real_replies() {
     let said = ["#### 123456", "#### 123457", "one two three"];
-    let course = Course::new(1, &Sources::default(), Some(Arc::new(replies(50, &said))), &VOCABULARY);
+    let stream = LessonStream::new(1, &Sources::default(), Some(Arc::new(replies(50, &said))), &VOCABULARY);
     let mut real = HashMap::from([(Form::Check, (0, 0)), (Form::Choose, (0, 0))]);
-    for made in course.lessons(0).take(4_000) {
+    for made in stream.lessons(0).take(4_000) {
         let Some((real, all)) = real.get_mut(&made.lesson.form) else { continue };
         let read: Vec<&str> = made.lesson.prompt.lines().filter_map(|line| line.strip_prefix("read: ")).collect();
         *all += 1;
@@ -252,9 +252,9 @@ fn no_test_question_is_taught() {
     let published = read_published(folder.path(), &leaks).unwrap();
     assert_eq!((published.templates.len(), published.dropped.near), (1, 1));
     let sources = Sources { templates: published.templates, leaks: Some(leaks.clone()) };
-    let course = Course::new(1, &sources, None, &VOCABULARY);
+    let stream = LessonStream::new(1, &sources, None, &VOCABULARY);
     let (mut dropped, mut mills) = (0, 0);
-    for made in (0..8).flat_map(|block| course.lessons(block).take(BLOCK)) {
+    for made in (0..8).flat_map(|block| stream.lessons(block).take(BLOCK)) {
         let task = made.lesson.prompt.lines().next().unwrap().strip_prefix("task: ").unwrap();
         assert_eq!(leaks.find(task), None, "{task}");
         dropped += made.dropped;
@@ -299,12 +299,12 @@ fn the_surest_are_counted_apart() {
 
 #[test]
 fn an_exam_counts_what_is_right() {
-    let exam = Exam::new(&Sources::default(), 40, &VOCABULARY);
-    let look = exam.look(&parrot("#### 7")).unwrap();
-    let mut generator = Generator::new(exam::SEED, Part::Dev).with_weights(exam::WEIGHTS);
+    let held_out = HeldOutProblems::new(&Sources::default(), 40, &VOCABULARY);
+    let eval = held_out.eval(&parrot("#### 7")).unwrap();
+    let mut generator = Generator::new(held_out::SEED, Part::Dev).with_weights(held_out::WEIGHTS);
     let sevens = (0..40).filter(|_| generator.problem().answer == 7).count();
-    assert_eq!((look.right, look.own, look.published), (sevens as f64 / 40.0, look.right, None));
-    assert!(look.loss > 1.0 && look.tokens > 2.0, "{look:?}");
+    assert_eq!((eval.right, eval.own, eval.published), (sevens as f64 / 40.0, eval.right, None));
+    assert!(eval.loss > 1.0 && eval.tokens > 2.0, "{eval:?}");
     let said = prompt(Form::Solve, "How many?", &[]);
     assert_eq!(answer(&parrot("#### 7"), &[said], 0.0, 0).unwrap()[0].text, "#### 7");
 }

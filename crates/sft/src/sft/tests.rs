@@ -7,13 +7,13 @@ fn policy() -> LanguagePolicy {
     LanguagePolicy::fresh(config, tokenizer, 1, DeviceChoice::Cpu, Learning::Everything).unwrap()
 }
 
-fn lesson(prompt: &str, text: &str) -> Lesson {
+fn pair(prompt: &str, text: &str) -> TokenizedPair {
     let tokens = text.bytes().map(u32::from).chain([200]).collect();
-    Lesson { prompt: prompt.bytes().map(u32::from).collect(), tokens }
+    TokenizedPair { prompt: prompt.bytes().map(u32::from).collect(), tokens }
 }
 
-fn lessons() -> Vec<Lesson> {
-    (0..20).map(|number| lesson(&format!("{number} and one"), &format!("{}", number + 1))).collect()
+fn pairs() -> Vec<TokenizedPair> {
+    (0..20).map(|number| pair(&format!("{number} and one"), &format!("{}", number + 1))).collect()
 }
 
 const SETTINGS: SftSettings = SftSettings {
@@ -26,13 +26,13 @@ const SETTINGS: SftSettings = SftSettings {
     final_rate: 0.1,
     clip_norm: 1.0,
     optimiser: OptimiserSettings { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01, muon: None },
-    look_every: 5,
+    eval_every: 5,
     patience: 0,
 };
 
-fn run(folder: &Path, settings: &SftSettings, stop_after: u64) -> Result<(Learned, Vec<Metrics>), SftError> {
+fn run(folder: &Path, settings: &SftSettings, stop_after: u64) -> Result<(Learned, Vec<SftMetrics>), SftError> {
     let mut seen = Vec::new();
-    let all = lessons();
+    let all = pairs();
     let learned = sft(
         &mut policy(),
         &all[..16],
@@ -81,7 +81,7 @@ fn a_half_written_checkpoint_is_not_one() {
     let (_, seen) = run(folder.path(), &SETTINGS, u64::MAX).unwrap();
     assert_eq!(seen[0].step, 11);
     let lines = std::fs::read_to_string(&metrics).unwrap();
-    let steps: Vec<u64> = lines.lines().map(|line| serde_json::from_str::<Metrics>(line).unwrap().step).collect();
+    let steps: Vec<u64> = lines.lines().map(|line| serde_json::from_str::<SftMetrics>(line).unwrap().step).collect();
     assert_eq!(steps, (1..=24).collect::<Vec<_>>());
 }
 
@@ -98,7 +98,7 @@ fn a_folder_belongs_to_one_run() {
 fn it_stops_when_it_no_longer_helps() {
     let folder = tempfile::tempdir().unwrap();
     // So high a rate that the model only gets worse.
-    let wild = SftSettings { learning_rate: 2.0, patience: 2, look_every: 2, steps: 200, warm_up: 1, ..SETTINGS };
+    let wild = SftSettings { learning_rate: 2.0, patience: 2, eval_every: 2, steps: 200, warm_up: 1, ..SETTINGS };
     let (learned, _) = run(folder.path(), &wild, u64::MAX).unwrap();
     assert!(learned.stopped_early && learned.steps < 200, "{learned:?}");
     assert_eq!(learned.steps, learned.best_step + 4);

@@ -10,15 +10,15 @@ mod drawn;
 use super::rules::later_pair;
 use super::search::Staged;
 use super::words::worded;
-use super::{Lessons, WIDTH, draw};
 use async_trait::async_trait;
-pub(super) use drawn::Dice;
+use super::{TeachContext, WIDTH, draw};
+pub(super) use drawn::TeamSampler;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, dedupe};
-use lemon_policy::{Sight, look};
+use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
@@ -51,29 +51,34 @@ impl Default for Settings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
     let teams = |case| (0..settings.per_task).map(move |number| (case, number));
-    let works: Vec<(&Case, u32)> = lessons.cases.iter().flat_map(teams).collect();
-    let all = stream::iter(works).map(|(case, number)| pairs(lessons, settings, case, number)).buffered(WIDTH);
+    let works: Vec<(&Case, u32)> = context.cases.iter().flat_map(teams).collect();
+    let all = stream::iter(works).map(|(case, number)| pairs(context, settings, case, number)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     // A library without the usual roles, or narrow limits, cannot write these teams.
-    let language = &lessons.trials.evaluator.language;
+    let language = &context.trials.evaluator.language;
     let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
     Ok(dedupe(valid.collect()))
 }
 
 /// The pair of one team, and of its second round.
-async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: u32) -> Result<Vec<Pair>, EvalError> {
+async fn pairs(
+    context: &TeachContext<'_>,
+    settings: &Settings,
+    case: &Case,
+    number: u32,
+) -> Result<Vec<Pair>, EvalError> {
     let task = &case.item.task;
-    let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
-    let sight = look(&task.question, task.subject.as_deref());
-    let language = &lessons.trials.evaluator.language;
-    let (team, further) = team(&task.question, &sight, settings, language, seed);
+    let seed = draw(context.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
+    let features = featurize(&task.question, task.subject.as_deref());
+    let language = &context.trials.evaluator.language;
+    let (team, further) = team(&task.question, &features, settings, language, seed);
     let text = render(&team).text;
-    let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
+    let mut pairs = Vec::from_iter(context.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
     if settings.second_rounds && team.next == Next::Review {
-        let reviewer = Reviewer { answer: team.answer, further, sight, seed: draw(seed, &["second round"]) };
-        pairs.extend(second_round(lessons, case, text, reviewer).await?);
+        let reviewer = Reviewer { answer: team.answer, further, features, seed: draw(seed, &["second round"]) };
+        pairs.extend(second_round(context, case, text, reviewer).await?);
     }
     Ok(pairs)
 }
@@ -83,39 +88,48 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach_in_two_rounds(lessons: &Lessons<'_>, team: &Spec) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach_in_two_rounds(context: &TeachContext<'_>, team: &Spec) -> Result<Vec<Pair>, EvalError> {
     let Some(way) = Staged::ways(team).into_iter().next() else { return Ok(Vec::new()) };
     let way = &way;
-    let cases: Vec<&Case> = lessons.cases.iter().collect();
-    let all = stream::iter(cases).map(|case| both_rounds(lessons, way, case)).buffered(WIDTH);
+    let cases: Vec<&Case> = context.cases.iter().collect();
+    let all = stream::iter(cases).map(|case| both_rounds(context, way, case)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     Ok(dedupe(all.into_iter().flatten().collect()))
 }
 
-async fn both_rounds(lessons: &Lessons<'_>, way: &Staged, case: &Case) -> Result<Vec<Pair>, EvalError> {
+async fn both_rounds(context: &TeachContext<'_>, way: &Staged, case: &Case) -> Result<Vec<Pair>, EvalError> {
     let task = &case.item.task;
-    let seed = draw(lessons.seed, &["two rounds", &case.set, &task.id, &task.question]);
-    let sight = look(&task.question, task.subject.as_deref());
-    let text = render(&worded(&way.opening, &sight, &task.question, seed)).text;
-    let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, 0).await?);
+    let seed = draw(context.seed, &["two rounds", &case.set, &task.id, &task.question]);
+    let features = featurize(&task.question, task.subject.as_deref());
+    let text = render(&worded(&way.opening, &features, &task.question, seed)).text;
+    let mut pairs = Vec::from_iter(context.pair(case, text.clone(), Teacher::Broad, 0).await?);
     let (answer, further) = (way.opening.answer.clone(), Further::Of(way.rest.clone()));
-    let reviewer = Reviewer { answer, further, sight, seed: draw(seed, &["second round"]) };
-    pairs.extend(second_round(lessons, case, text, reviewer).await?);
+    let reviewer = Reviewer { answer, further, features, seed: draw(seed, &["second round"]) };
+    pairs.extend(second_round(context, case, text, reviewer).await?);
     Ok(pairs)
 }
 
 /// A team drawn at random, as the settings say, and who would follow in a second round.
-fn team(question: &str, sight: &Sight, settings: &Settings, language: &Language, seed: u64) -> (Spec, Further) {
-    let mut dice = Dice::new(seed);
-    if settings.voting > 0.0 && dice.chance(settings.voting) {
-        let next = if settings.review > 0.0 && dice.chance(0.5) { Next::Review } else { Next::Stop };
+fn team(
+    question: &str,
+    features: &TaskFeatures,
+    settings: &Settings,
+    language: &Language,
+    seed: u64,
+) -> (Spec, Further) {
+    let mut sampler = TeamSampler::new(seed);
+    if settings.voting > 0.0 && sampler.chance(settings.voting) {
+        let next = if settings.review > 0.0 && sampler.chance(0.5) { Next::Review } else { Next::Stop };
         let most = if next == Next::Review { FEW } else { MANY };
-        return (worded(&dice.vote(sight.kind, &[], most, next, language), sight, question, seed), Further::Voters);
+        return (
+            worded(&sampler.vote(features.kind, &[], most, next, language), features, question, seed),
+            Further::Voters,
+        );
     }
-    let next = if dice.chance(settings.review) { Next::Review } else { Next::Stop };
-    let is_advised = settings.advised > 0.0 && dice.chance(settings.advised);
-    let mut team = if is_advised { dice.advised(sight.kind, next) } else { dice.opening(sight.kind, next) };
-    dice.staff(&mut team, question, sight, language);
+    let next = if sampler.chance(settings.review) { Next::Review } else { Next::Stop };
+    let is_advised = settings.advised > 0.0 && sampler.chance(settings.advised);
+    let mut team = if is_advised { sampler.advised(features.kind, next) } else { sampler.opening(features.kind, next) };
+    sampler.assign(&mut team, question, features, language);
     (team, Further::Readers)
 }
 
@@ -125,21 +139,21 @@ const MANY: usize = 8;
 
 /// Runs an opening and has its second round written. `None`: cancelled, or nobody in it gave anything.
 async fn second_round(
-    lessons: &Lessons<'_>,
+    context: &TeachContext<'_>,
     case: &Case,
     text: String,
     reviewer: Reviewer,
 ) -> Result<Option<Pair>, EvalError> {
     let seed = reviewer.seed;
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(reviewer)) });
-    let Some(trace) = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await? else {
+    let Some(trace) = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await? else {
         return Ok(None);
     };
-    if lessons.cancel.is_cancelled() {
+    if context.cancel.is_cancelled() {
         return Ok(None);
     }
-    let earned = lessons.trials.earned(case, &trace)?;
-    let pair = later_pair(lessons, case, &trace, Teacher::Broad, earned);
+    let earned = context.trials.earned(case, &trace)?;
+    let pair = later_pair(context, case, &trace, Teacher::Broad, earned);
     Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
 }
 
@@ -158,42 +172,42 @@ struct Reviewer {
     /// Whose results would be the answer as it stands.
     answer: Answer,
     further: Further,
-    sight: Sight,
+    features: TaskFeatures,
     seed: u64,
 }
 
 impl Reviewer {
     fn review(&self, brief: &WriteContext<'_>) -> Spec {
-        let mut dice = Dice::new(self.seed);
+        let mut sampler = TeamSampler::new(self.seed);
         if !matches!(self.further, Further::Readers) {
-            return self.more_votes(brief, &mut dice);
+            return self.more_votes(brief, &mut sampler);
         }
         let in_dispute = answer::distinct(&brief.stated()).len() > 1;
-        if dice.chance(if in_dispute { 0.25 } else { 0.5 }) {
-            let answer = Answer { from: self.answer.from.clone(), by: dice.rule(self.answer.from.len()) };
+        if sampler.chance(if in_dispute { 0.25 } else { 0.5 }) {
+            let answer = Answer { from: self.answer.from.clone(), by: sampler.rule(self.answer.from.len()) };
             return Spec { agents: Vec::new(), answer, next: Next::Stop };
         }
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         let most = if in_dispute { 2 } else { 1 };
-        let mut team = dice.further(self.sight.kind, &earlier, most);
-        dice.staff(&mut team, brief.question, &self.sight, brief.language);
+        let mut team = sampler.further(self.features.kind, &earlier, most);
+        sampler.assign(&mut team, brief.question, &self.features, brief.language);
         team
     }
 
     /// The vote as it stands, the more often the surer its answer is, or with more voters.
-    fn more_votes(&self, brief: &WriteContext<'_>, dice: &mut Dice) -> Spec {
+    fn more_votes(&self, brief: &WriteContext<'_>, sampler: &mut TeamSampler) -> Spec {
         let leading = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
-        if dice.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
+        if sampler.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
         }
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         let team = match &self.further {
-            Further::Of(rest) => dice.some_of(rest, &earlier),
+            Further::Of(rest) => sampler.some_of(rest, &earlier),
             Further::Readers | Further::Voters => {
-                dice.vote(self.sight.kind, &earlier, MANY, Next::Stop, brief.language)
+                sampler.vote(self.features.kind, &earlier, MANY, Next::Stop, brief.language)
             }
         };
-        worded(&team, &self.sight, brief.question, self.seed)
+        worded(&team, &self.features, brief.question, self.seed)
     }
 }
 

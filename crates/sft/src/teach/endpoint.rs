@@ -3,7 +3,7 @@
 //! What it writes is checked, and what is no team is counted by what is wrong with it. A team is kept with the ids that we
 //! write ([`canonical_ids`]) and run like any other.
 
-use super::{Lessons, draw};
+use super::{TeachContext, draw};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Retry;
@@ -58,9 +58,9 @@ pub struct Asked {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(lessons: &Lessons<'_>, writer: &Backend, settings: &Settings) -> Result<Asked, EvalError> {
-    let asks = |case| (0..settings.asks).map(move |ask| Asking { lessons, writer, settings, case, ask });
-    let works: Vec<Asking<'_>> = lessons.cases.iter().flat_map(asks).collect();
+pub async fn teach(context: &TeachContext<'_>, writer: &Backend, settings: &Settings) -> Result<Asked, EvalError> {
+    let asks = |case| (0..settings.asks).map(move |ask| Asking { context, writer, settings, case, ask });
+    let works: Vec<Asking<'_>> = context.cases.iter().flat_map(asks).collect();
     let all: Vec<Asked> = stream::iter(works).map(Asking::pair).buffered(settings.width.max(1)).try_collect().await?;
     let mut asked = all.into_iter().fold(Asked::default(), Asked::with);
     asked.pairs = dedupe(asked.pairs);
@@ -90,7 +90,7 @@ impl Asked {
 
 /// One task, asked about once.
 struct Asking<'a> {
-    lessons: &'a Lessons<'a>,
+    context: &'a TeachContext<'a>,
     writer: &'a Backend,
     settings: &'a Settings,
     case: &'a Case,
@@ -101,14 +101,14 @@ impl Asking<'_> {
     async fn pair(self) -> Result<Asked, EvalError> {
         let mut asked = Asked::default();
         let Some(spec) = self.team(&mut asked).await else { return Ok(asked) };
-        let pair = self.lessons.pair(self.case, spec, Teacher::Endpoint, self.settings.runs).await?;
+        let pair = self.context.pair(self.case, spec, Teacher::Endpoint, self.settings.runs).await?;
         asked.pairs.extend(pair);
         Ok(asked)
     }
 
     /// A valid team in our own writing, after one repair at most.
     async fn team(&self, asked: &mut Asked) -> Option<String> {
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.context.trials.evaluator.language;
         let orchestrator = Prompted {
             level: self.settings.level,
             structured: self.settings.structured,
@@ -122,7 +122,7 @@ impl Asking<'_> {
             language,
             form: lemon_exec::Form::default(),
             tokens_left: None,
-            seed: self.lessons.seed,
+            seed: self.context.seed,
         };
         let mut draft = orchestrator.draft(&brief).await;
         let mut tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
@@ -161,7 +161,7 @@ impl Asking<'_> {
             max_tokens: known.map_or(0, |level| level.max_tokens),
             temperature: known.and_then(|level| level.temperature),
             // Seeds of 31 bits are taken by every endpoint.
-            seed: draw(self.lessons.seed, &[occasion, &case.id, &ask]) >> 33,
+            seed: draw(self.context.seed, &[occasion, &case.id, &ask]) >> 33,
             schema,
             agent_prompt: None,
             progress: None,
@@ -189,7 +189,7 @@ impl Asking<'_> {
         loop {
             let cancelled = || AskError::free(FailureKind::Cancelled, "the lesson was cancelled");
             let error = tokio::select! {
-                () = self.lessons.cancel.cancelled() => return Err(cancelled()),
+                () = self.context.cancel.cancelled() => return Err(cancelled()),
                 reply = self.call(request) => match reply {
                     Ok(reply) => return Ok(reply),
                     Err(error) => error,

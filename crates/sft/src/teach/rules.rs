@@ -15,7 +15,7 @@
 //!   were found to help on word problems and questions with options alone; elsewhere they do harm.
 
 use super::words::{BRIEF, WORKED, worded};
-use super::{Lessons, WIDTH, draw, task_text};
+use super::{TeachContext, WIDTH, draw, task_text};
 use crate::trial::Earned;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -23,7 +23,7 @@ use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext, percent};
 use lemon_exec::{Form, answer};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told, canonical_round, dedupe};
-use lemon_policy::{Kind, Sight, is_option, look};
+use lemon_policy::{TaskFeatures, TaskKind, featurize, is_option};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
 use lemon_task::Everyday;
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -55,29 +55,34 @@ impl Default for Settings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
-    let one = |(at, case)| pairs(lessons, settings, at, case);
-    let all = stream::iter(lessons.cases.iter().enumerate()).map(one).buffered(WIDTH);
+pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+    let one = |(at, case)| pairs(context, settings, at, case);
+    let all = stream::iter(context.cases.iter().enumerate()).map(one).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     Ok(dedupe(all.into_iter().flatten().collect()))
 }
 
 /// The pairs for one task.
-async fn pairs(lessons: &Lessons<'_>, settings: &Settings, at: usize, case: &Case) -> Result<Vec<Pair>, EvalError> {
-    let language = &lessons.trials.evaluator.language;
+async fn pairs(
+    context: &TeachContext<'_>,
+    settings: &Settings,
+    at: usize,
+    case: &Case,
+) -> Result<Vec<Pair>, EvalError> {
+    let language = &context.trials.evaluator.language;
     let task = &case.item.task;
     let subject = task.subject.as_deref().filter(|_| settings.subjects);
     let mut pairs = Vec::new();
     for wording in 0..settings.wordings {
-        let seed = draw(lessons.seed, &["wording", &wording.to_string()]);
+        let seed = draw(context.seed, &["wording", &wording.to_string()]);
         let text = render(&team(&task.question, subject, settings.aim, language, seed)).text;
         // A library without the usual roles cannot write these teams.
         if validate(&text, language).is_ok() {
-            pairs.extend(lessons.pair(case, text, Teacher::Rules, settings.runs).await?);
+            pairs.extend(context.pair(case, text, Teacher::Rules, settings.runs).await?);
         }
     }
     if settings.second_round_every > 0 && at.is_multiple_of(settings.second_round_every) {
-        pairs.extend(second_round(lessons, case, subject).await?);
+        pairs.extend(second_round(context, case, subject).await?);
     }
     Ok(pairs)
 }
@@ -97,13 +102,13 @@ pub fn team(question: &str, subject: Option<&str>, aim: Aim, language: &Language
     if let Some(base) = neutral_base(question) {
         return neutral(base, language);
     }
-    let shape = shape(&look(question, None), aim, language);
-    worded(&shape, &look(question, subject), question, seed)
+    let shape = shape(&featurize(question, None), aim, language);
+    worded(&shape, &featurize(question, subject), question, seed)
 }
 
 /// One strong agent without a role or a duty of its own.
 fn neutral(base: &str, language: &Language) -> Spec {
-    let mut team = chain_of(&[Level::Strong], WORKED, Kind::Knowledge, language);
+    let mut team = chain_of(&[Level::Strong], WORKED, TaskKind::Knowledge, language);
     for agent in &mut team.agents {
         base.clone_into(&mut agent.base);
         agent.duty = None;
@@ -115,13 +120,13 @@ fn neutral(base: &str, language: &Language) -> Spec {
 /// the sets that roles and duties were made for.
 fn neutral_base(question: &str) -> Option<&'static str> {
     let lists_options = question.lines().filter(|line| is_option(line)).count() > 1;
-    match (Form::of(question), look(question, None).kind) {
+    match (Form::of(question), featurize(question, None).kind) {
         _ if lists_options => None,
-        (_, Kind::Program) | (Form::Choice, _) => None,
+        (_, TaskKind::Program) | (Form::Choice, _) => None,
         (Form::Code, _) => Some("programmer"),
-        (_, Kind::Knowledge) | (Form::Json, _) => Some("solver"),
+        (_, TaskKind::Knowledge) | (Form::Json, _) => Some("solver"),
         // Word problems have numbers and ask a question; plans and letters have numbers too.
-        (Form::Open, Kind::Number) if !question.contains('?') => Some("solver"),
+        (Form::Open, TaskKind::Number) if !question.contains('?') => Some("solver"),
         _ => None,
     }
 }
@@ -146,26 +151,26 @@ pub fn everyday(count: usize, language: &Language, seed: u64) -> Vec<Pair> {
 }
 
 /// The team with marks for duties.
-pub(super) fn shape(sight: &Sight, aim: Aim, language: &Language) -> Spec {
+pub(super) fn shape(features: &TaskFeatures, aim: Aim, language: &Language) -> Spec {
     use Level::{Middle, Strong, Weak};
-    let d = sight.difficulty;
-    let (levels, mark): (&[Level], &str) = match (sight.kind, aim) {
-        (Kind::Number, Aim::Thrift) if d < 1.4 => (&[Strong], WORKED),
-        (Kind::Number, Aim::Reward) if d < 0.8 => (&[Strong], WORKED),
-        (Kind::Number, _) if d < 2.0 => (&[Strong, Strong], WORKED),
-        (Kind::Number, _) => (&[Strong, Strong, Strong], WORKED),
-        (Kind::Options, Aim::Thrift) if d < 0.6 => (&[Strong], WORKED),
-        (Kind::Options, Aim::Thrift) => (&[Strong, Strong], WORKED),
-        (Kind::Options, Aim::Reward) if d < -0.1 => (&[Strong], WORKED),
-        (Kind::Options, Aim::Reward) if d < 0.4 => (&[Middle, Strong], WORKED),
-        (Kind::Options, Aim::Reward) if d < 1.0 => (&[Strong, Strong], WORKED),
-        (Kind::Options, Aim::Reward) => (&[Strong, Strong, Strong], WORKED),
-        (Kind::Knowledge, Aim::Reward) if d > 0.5 => (&[Middle, Strong], BRIEF),
-        (Kind::Knowledge, _) => (&[Strong], BRIEF),
-        (Kind::Program, _) if d < -1.35 => (&[Weak], BRIEF),
-        (Kind::Program, _) => (&[Strong], BRIEF),
+    let d = features.difficulty;
+    let (levels, mark): (&[Level], &str) = match (features.kind, aim) {
+        (TaskKind::Number, Aim::Thrift) if d < 1.4 => (&[Strong], WORKED),
+        (TaskKind::Number, Aim::Reward) if d < 0.8 => (&[Strong], WORKED),
+        (TaskKind::Number, _) if d < 2.0 => (&[Strong, Strong], WORKED),
+        (TaskKind::Number, _) => (&[Strong, Strong, Strong], WORKED),
+        (TaskKind::Options, Aim::Thrift) if d < 0.6 => (&[Strong], WORKED),
+        (TaskKind::Options, Aim::Thrift) => (&[Strong, Strong], WORKED),
+        (TaskKind::Options, Aim::Reward) if d < -0.1 => (&[Strong], WORKED),
+        (TaskKind::Options, Aim::Reward) if d < 0.4 => (&[Middle, Strong], WORKED),
+        (TaskKind::Options, Aim::Reward) if d < 1.0 => (&[Strong, Strong], WORKED),
+        (TaskKind::Options, Aim::Reward) => (&[Strong, Strong, Strong], WORKED),
+        (TaskKind::Knowledge, Aim::Reward) if d > 0.5 => (&[Middle, Strong], BRIEF),
+        (TaskKind::Knowledge, _) => (&[Strong], BRIEF),
+        (TaskKind::Program, _) if d < -1.35 => (&[Weak], BRIEF),
+        (TaskKind::Program, _) => (&[Strong], BRIEF),
     };
-    chain_of(levels, mark, sight.kind, language)
+    chain_of(levels, mark, features.kind, language)
 }
 
 /// A level of model by its place among those there are.
@@ -189,7 +194,7 @@ impl Level {
 }
 
 /// Agents each of which reads the answer of the one before.
-fn chain_of(levels: &[Level], mark: &str, kind: Kind, language: &Language) -> Spec {
+fn chain_of(levels: &[Level], mark: &str, kind: TaskKind, language: &Language) -> Spec {
     let agent = |(at, level): (usize, &Level)| Agent {
         id: format!("a{}", at + 1),
         base: if at > 0 { "critic" } else { first_base(kind) }.to_owned(),
@@ -206,44 +211,44 @@ fn chain_of(levels: &[Level], mark: &str, kind: Kind, language: &Language) -> Sp
 }
 
 /// Who begins.
-pub(super) fn first_base(kind: Kind) -> &'static str {
+pub(super) fn first_base(kind: TaskKind) -> &'static str {
     match kind {
-        Kind::Number | Kind::Options => "solver",
-        Kind::Knowledge => "expert",
-        Kind::Program => "programmer",
+        TaskKind::Number | TaskKind::Options => "solver",
+        TaskKind::Knowledge => "expert",
+        TaskKind::Program => "programmer",
     }
 }
 
 /// A first round for which a second is written: two agents that do not know of each other.
 fn opening(question: &str, subject: Option<&str>, language: &Language, seed: u64) -> Spec {
-    let sight = look(question, subject);
-    let mark = if matches!(sight.kind, Kind::Number | Kind::Options) { WORKED } else { BRIEF };
-    let mut team = chain_of(&[Level::Middle, Level::Strong], mark, sight.kind, language);
+    let features = featurize(question, subject);
+    let mark = if matches!(features.kind, TaskKind::Number | TaskKind::Options) { WORKED } else { BRIEF };
+    let mut team = chain_of(&[Level::Middle, Level::Strong], mark, features.kind, language);
     for agent in &mut team.agents {
-        first_base(sight.kind).clone_into(&mut agent.base);
+        first_base(features.kind).clone_into(&mut agent.base);
         agent.after.clear();
         agent.share = Share::Reply;
     }
     team.answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
     team.next = Next::Review;
-    worded(&team, &sight, question, seed)
+    worded(&team, &features, question, seed)
 }
 
 /// The round after these results: where all agree, nobody more; where they do not, one strong agent that reads them all.
 pub fn review(question: &str, subject: Option<&str>, results: &[Told], language: &Language, seed: u64) -> Spec {
-    let sight = look(question, subject);
+    let features = featurize(question, subject);
     let ids: Vec<String> = results.iter().map(|told| told.agent.clone()).collect();
     if agree(results) {
         let answer = Answer { from: ids, by: AnswerRule::Vote };
         return Spec { agents: Vec::new(), answer, next: Next::Stop };
     }
-    let mark = if matches!(sight.kind, Kind::Number | Kind::Options) { WORKED } else { BRIEF };
-    let mut team = chain_of(&[Level::Strong], mark, sight.kind, language);
+    let mark = if matches!(features.kind, TaskKind::Number | TaskKind::Options) { WORKED } else { BRIEF };
+    let mut team = chain_of(&[Level::Strong], mark, features.kind, language);
     for agent in &mut team.agents {
-        agent.base = if sight.kind == Kind::Program { "programmer" } else { "critic" }.to_owned();
+        agent.base = if features.kind == TaskKind::Program { "programmer" } else { "critic" }.to_owned();
         agent.after.clone_from(&ids);
     }
-    worded(&canonical_round(&renamed(team), &ids), &sight, question, seed)
+    worded(&canonical_round(&renamed(team), &ids), &features, question, seed)
 }
 
 /// With an id that no earlier agent has, so that references are told apart.
@@ -269,17 +274,21 @@ fn agree(results: &[Told]) -> bool {
 }
 
 /// Runs an opening and what these rules write after it, and makes a pair of the second round. `None`: cancelled.
-async fn second_round(lessons: &Lessons<'_>, case: &Case, subject: Option<&str>) -> Result<Option<Pair>, EvalError> {
-    let (task, language) = (&case.item.task, &lessons.trials.evaluator.language);
-    let seed = draw(lessons.seed, &["second round"]);
+async fn second_round(
+    context: &TeachContext<'_>,
+    case: &Case,
+    subject: Option<&str>,
+) -> Result<Option<Pair>, EvalError> {
+    let (task, language) = (&case.item.task, &context.trials.evaluator.language);
+    let seed = draw(context.seed, &["second round"]);
     let text = render(&opening(&task.question, subject, language, seed)).text;
     let rules = Rules { seed, subject: subject.map(str::to_owned), ..Rules::default() };
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(rules)) });
-    let Some(trace) = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await? else {
+    let Some(trace) = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await? else {
         return Ok(None);
     };
-    let Some(earned) = lessons.trials.earned(case, &trace)? else { return Ok(None) };
-    Ok(later_pair(lessons, case, &trace, Teacher::Rules, Some(earned)))
+    let Some(earned) = context.trials.earned(case, &trace)? else { return Ok(None) };
+    Ok(later_pair(context, case, &trace, Teacher::Rules, Some(earned)))
 }
 
 /// The text of a round. `None` if there was no such round.
@@ -292,7 +301,7 @@ pub(super) fn decided(trace: &Trace, number: u32) -> Option<String> {
 
 /// The pair of a run's second round. `None` if it had none.
 pub(super) fn later_pair(
-    lessons: &Lessons<'_>,
+    context: &TeachContext<'_>,
     case: &Case,
     trace: &Trace,
     teacher: Teacher,
@@ -310,7 +319,7 @@ pub(super) fn later_pair(
     };
     let agents = &trace.summary().agents;
     let results: Vec<Told> = agents.iter().filter(|agent| agent.round == 1).filter_map(told).collect();
-    let pair = lessons.written(case, spec, teacher, earned, u32::from(earned.is_some()));
+    let pair = context.written(case, spec, teacher, earned, u32::from(earned.is_some()));
     Some(Pair { task: task_text(case), round: 2, results, ..pair })
 }
 

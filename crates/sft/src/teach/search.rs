@@ -13,14 +13,14 @@ mod rounds;
 
 use super::rules::{decided, later_pair};
 use super::words::worded;
-use super::{Lessons, WIDTH, draw, rules};
+use super::{TeachContext, WIDTH, draw, rules};
 use crate::trial::Earned;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
-use lemon_policy::{Kind, Sight, look};
+use lemon_policy::{TaskFeatures, TaskKind, featurize};
 use lemon_spec::{Language, Spec, render};
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
@@ -76,7 +76,7 @@ pub enum Pooling {
     /// For all tasks that look alike.
     #[default]
     Cluster,
-    /// For all tasks that ask for the same kind of thing, however hard they look: one choice, by more runs.
+    /// For all tasks that ask for the same kind of thing, whatever their difficulty: one choice, by more runs.
     Kind,
     /// For each task by itself.
     Task,
@@ -86,7 +86,7 @@ pub enum Pooling {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cluster {
     /// What is asked for.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// The place of its difficulty between [`Cluster::BOUNDS`]: 0 is easiest.
     pub band: usize,
 }
@@ -96,8 +96,11 @@ impl Cluster {
     pub const BOUNDS: [f64; 4] = [-0.7, 0.0, 0.6, 1.2];
 
     /// Where a question belongs.
-    pub fn of(sight: &Sight) -> Self {
-        Cluster { kind: sight.kind, band: Self::BOUNDS.iter().filter(|bound| sight.difficulty >= **bound).count() }
+    pub fn of(features: &TaskFeatures) -> Self {
+        Cluster {
+            kind: features.kind,
+            band: Self::BOUNDS.iter().filter(|bound| features.difficulty >= **bound).count(),
+        }
     }
 }
 
@@ -116,38 +119,40 @@ pub struct Found {
 
 /// The teams that were found, by cluster. As an orchestrator it writes them.
 #[derive(Debug, Clone, Default)]
-pub struct Book {
+pub struct BestTeams {
     /// The teams.
     pub teams: BTreeMap<Cluster, Found>,
     /// The seed of the words.
     pub seed: u64,
 }
 
-impl Book {
+impl BestTeams {
     /// The team for a question, or the first round of it: that of its cluster, else of the nearest band of its kind, else by the
     /// [`rules`].
     pub fn team(&self, question: &str, subject: Option<&str>, language: &Language, seed: u64) -> Spec {
         match self.found(question) {
-            Some(Found { staged: Some(way), .. }) => worded(&way.opening, &look(question, subject), question, seed),
-            Some(found) => worded(&found.team, &look(question, subject), question, seed),
+            Some(Found { staged: Some(way), .. }) => {
+                worded(&way.opening, &featurize(question, subject), question, seed)
+            }
+            Some(found) => worded(&found.team, &featurize(question, subject), question, seed),
             None => rules::team(question, subject, rules::Aim::default(), language, seed),
         }
     }
 
     fn found(&self, question: &str) -> Option<&Found> {
-        let cluster = Cluster::of(&look(question, None));
+        let cluster = Cluster::of(&featurize(question, None));
         let same_kind = self.teams.iter().filter(|(known, _)| known.kind == cluster.kind);
         same_kind.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)).map(|(_, found)| found)
     }
 }
 
 #[async_trait]
-impl Orchestrator for Book {
+impl Orchestrator for BestTeams {
     async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let staged = || self.found(brief.question)?.staged.as_ref();
         let spec = match brief.round {
             1 => Some(self.team(brief.question, None, brief.language, self.seed)),
-            _ => staged().map(|staged| staged.second(brief, &look(brief.question, None), self.seed)),
+            _ => staged().map(|staged| staged.second(brief, &featurize(brief.question, None), self.seed)),
         };
         Ok(spec.map(|spec| Draft::Text(render(&spec).text)))
     }
@@ -157,35 +162,35 @@ impl Orchestrator for Book {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
-    let language = &lessons.trials.evaluator.language;
-    let seed = draw(lessons.seed, &["wording", "0"]);
-    let (book, own) = match settings.pooling {
-        Pooling::Cluster | Pooling::Kind => (find(lessons, settings).await?, Vec::new()),
-        Pooling::Task => (Book::default(), find_each(lessons, settings).await?),
+pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+    let language = &context.trials.evaluator.language;
+    let seed = draw(context.seed, &["wording", "0"]);
+    let (best_teams, own) = match settings.pooling {
+        Pooling::Cluster | Pooling::Kind => (find(context, settings).await?, Vec::new()),
+        Pooling::Task => (BestTeams::default(), find_each(context, settings).await?),
     };
     let one = |at: usize| {
-        let case = lessons.cases.get(at)?;
+        let case = context.cases.get(at)?;
         let task = &case.item.task;
         let subject = task.subject.as_deref().filter(|_| settings.subjects);
         let found = match settings.pooling {
-            Pooling::Cluster | Pooling::Kind => book.found(&task.question),
+            Pooling::Cluster | Pooling::Kind => best_teams.found(&task.question),
             Pooling::Task => own.get(at),
         };
         let team = match (settings.pooling, found) {
-            (_, Some(found)) => worded(&found.team, &look(&task.question, subject), &task.question, seed),
+            (_, Some(found)) => worded(&found.team, &featurize(&task.question, subject), &task.question, seed),
             (Pooling::Task, None) => return None, // Cancelled before its turn.
-            (Pooling::Cluster | Pooling::Kind, None) => book.team(&task.question, subject, language, seed),
+            (Pooling::Cluster | Pooling::Kind, None) => best_teams.team(&task.question, subject, language, seed),
         };
         let way = found.and_then(|found| found.staged.as_ref());
         Some((case, render(&canonical_ids(&team)).text, way.map(|way| way.writer(&task.question, subject, seed))))
     };
-    let written: Vec<_> = (0..lessons.cases.len()).filter_map(one).collect();
+    let written: Vec<_> = (0..context.cases.len()).filter_map(one).collect();
     let runs = stream::iter(written).map(|(case, text, staged)| async move {
         match staged {
-            Some(writer) => pairs_of_both_rounds(lessons, case, writer).await,
+            Some(writer) => pairs_of_both_rounds(context, case, writer).await,
             None => {
-                let pair = lessons.pair(case, text, Teacher::Search, settings.lesson_runs).await?;
+                let pair = context.pair(case, text, Teacher::Search, settings.lesson_runs).await?;
                 Ok(Vec::from_iter(pair))
             }
         }
@@ -196,17 +201,17 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
 
 /// Runs a team in two rounds and makes a pair of each. None: cancelled.
 async fn pairs_of_both_rounds(
-    lessons: &Lessons<'_>,
+    context: &TeachContext<'_>,
     case: &Case,
     writer: Arc<dyn Orchestrator>,
 ) -> Result<Vec<Pair>, EvalError> {
-    let seed = draw(lessons.seed, &["lesson", "0"]);
-    let run = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await?;
-    let Some(trace) = run.filter(|_| !lessons.cancel.is_cancelled()) else { return Ok(Vec::new()) };
-    let earned = lessons.trials.earned(case, &trace)?;
-    let pair = |text| lessons.written(case, text, Teacher::Search, earned, u32::from(earned.is_some()));
+    let seed = draw(context.seed, &["lesson", "0"]);
+    let run = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await?;
+    let Some(trace) = run.filter(|_| !context.cancel.is_cancelled()) else { return Ok(Vec::new()) };
+    let earned = context.trials.earned(case, &trace)?;
+    let pair = |text| context.written(case, text, Teacher::Search, earned, u32::from(earned.is_some()));
     let first = decided(&trace, 1).map(pair);
-    let second = later_pair(lessons, case, &trace, Teacher::Search, earned);
+    let second = later_pair(context, case, &trace, Teacher::Search, earned);
     Ok(first.into_iter().chain(second).collect())
 }
 
@@ -214,27 +219,27 @@ async fn pairs_of_both_rounds(
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find(lessons: &Lessons<'_>, settings: &Settings) -> Result<Book, EvalError> {
+pub async fn find(context: &TeachContext<'_>, settings: &Settings) -> Result<BestTeams, EvalError> {
     let mut clusters: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
-    for case in lessons.cases {
-        let cluster = Cluster::of(&look(&case.item.task.question, None));
+    for case in context.cases {
+        let cluster = Cluster::of(&featurize(&case.item.task.question, None));
         let band = if settings.pooling == Pooling::Kind { 0 } else { cluster.band };
         clusters.entry(Cluster { band, ..cluster }).or_default().push(case);
     }
-    let mut book = Book { teams: BTreeMap::new(), seed: draw(lessons.seed, &["words of the book"]) };
+    let mut best_teams = BestTeams { teams: BTreeMap::new(), seed: draw(context.seed, &["words of the book"]) };
     let clusters = joined(clusters);
     let count = clusters.len();
     for (at, (cluster, cases)) in clusters.into_iter().enumerate() {
         let name = format!("{cluster:?}");
-        let pool = Pool { lessons, cases, kind: cluster.kind, settings, name, turn: (at, count) };
+        let pool = Pool { context, cases, kind: cluster.kind, settings, name, turn: (at, count) };
         match pool.best().await? {
-            Some((best, staged)) => drop(book.teams.insert(cluster, Found { staged, ..found(&best) })),
-            None if lessons.cancel.is_cancelled() => break,
+            Some((best, staged)) => drop(best_teams.teams.insert(cluster, Found { staged, ..found(&best) })),
+            None if context.cancel.is_cancelled() => break,
             // Nobody can tell what teams earn on these: the book leaves them to the rules.
             None => {}
         }
     }
-    Ok(book)
+    Ok(best_teams)
 }
 
 /// Tasks that a cluster needs for a choice of its own.
@@ -276,17 +281,17 @@ fn last_of<'m, 'c>(clusters: &'m mut BTreeMap<Cluster, Vec<&'c Case>>, cluster: 
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Found>, EvalError> {
-    let mut each = Vec::with_capacity(lessons.cases.len());
-    for (at, case) in lessons.cases.iter().enumerate() {
-        let sight = look(&case.item.task.question, None);
+pub async fn find_each(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Found>, EvalError> {
+    let mut each = Vec::with_capacity(context.cases.len());
+    for (at, case) in context.cases.iter().enumerate() {
+        let features = featurize(&case.item.task.question, None);
         let (cases, name) = (vec![case], format!("task {at}"));
-        let pool = Pool { lessons, cases, kind: sight.kind, settings, name, turn: (at, lessons.cases.len()) };
+        let pool = Pool { context, cases, kind: features.kind, settings, name, turn: (at, context.cases.len()) };
         match pool.best_of_few().await? {
             Some(best) => each.push(found(&best)),
-            None if lessons.cancel.is_cancelled() => break,
+            None if context.cancel.is_cancelled() => break,
             None => {
-                let team = rules::shape(&sight, rules::Aim::default(), &lessons.trials.evaluator.language);
+                let team = rules::shape(&features, rules::Aim::default(), &context.trials.evaluator.language);
                 each.push(Found { team, staged: None, earned: Earned::default(), runs: 0 });
             }
         }

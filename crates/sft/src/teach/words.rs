@@ -4,7 +4,7 @@
 //! tasks; [`worded`] puts words for the marks. The words vary with the seed, the decisions do not.
 
 use super::{draw, pick};
-use lemon_policy::{Kind, Sight};
+use lemon_policy::{TaskFeatures, TaskKind};
 use lemon_spec::{Agent, Spec};
 
 /// The mark of a duty that names what the task takes and asks for the working.
@@ -16,18 +16,18 @@ pub const BRIEF: &str = "<brief>";
 pub const REWORDED: &str = "<reworded>";
 
 /// The team with words for its marks, for a task that looks like this. Duties without a mark stay.
-pub fn worded(team: &Spec, sight: &Sight, question: &str, seed: u64) -> Spec {
+pub fn worded(team: &Spec, features: &TaskFeatures, question: &str, seed: u64) -> Spec {
     let mut team = team.clone();
     for (at, agent) in team.agents.iter_mut().enumerate() {
         let drawn = draw(seed, &["words", question, &at.to_string()]);
         let frames = match agent.duty.as_deref() {
-            Some(WORKED) => frames(agent, sight.kind, false),
-            Some(BRIEF) => frames(agent, sight.kind, true),
+            Some(WORKED) => frames(agent, features.kind, false),
+            Some(BRIEF) => frames(agent, features.kind, true),
             Some(REWORDED) => &REWORD,
             _ => continue,
         };
-        let subject = subject(sight, drawn);
-        agent.role = role(sight, drawn);
+        let subject = subject(features, drawn);
+        agent.role = role(features, drawn);
         agent.duty = match subject {
             Some(subject) => pick(frames.naming, drawn >> 8).map(|frame| frame.replace("{}", subject)),
             None => pick(frames.plain, drawn >> 8).map(str::to_owned),
@@ -38,15 +38,15 @@ pub fn worded(team: &Spec, sight: &Sight, question: &str, seed: u64) -> Spec {
 
 /// What the task takes, in words: what the role does not name already, where there is more than one thing. `None`: nothing
 /// that can be seen.
-fn subject(sight: &Sight, drawn: u64) -> Option<&'static str> {
-    let words = words_for(sight.skills.last()?.name)?;
+fn subject(features: &TaskFeatures, drawn: u64) -> Option<&'static str> {
+    let words = words_for(features.skills.last()?.name)?;
     pick(&words.subjects, drawn >> 16)
 }
 
 /// Who does it: somebody good at the first thing it takes. `None`, which the base role's title stands for, where nothing can
 /// be seen.
-fn role(sight: &Sight, drawn: u64) -> Option<String> {
-    let words = words_for(sight.skills.first()?.name)?;
+fn role(features: &TaskFeatures, drawn: u64) -> Option<String> {
+    let words = words_for(features.skills.first()?.name)?;
     pick(&words.roles, drawn >> 32).map(str::to_owned)
 }
 
@@ -60,10 +60,10 @@ struct Frames {
     plain: &'static [&'static str],
 }
 
-fn frames(agent: &Agent, kind: Kind, brief: bool) -> &'static Frames {
+fn frames(agent: &Agent, kind: TaskKind, brief: bool) -> &'static Frames {
     match (kind, agent.after.is_empty(), brief) {
-        (Kind::Program, true, false) => &PROGRAM,
-        (Kind::Program, true, true) => &PROGRAM_BRIEF,
+        (TaskKind::Program, true, false) => &PROGRAM,
+        (TaskKind::Program, true, true) => &PROGRAM_BRIEF,
         (_, true, false) => &SOLVE,
         (_, true, true) => &SOLVE_BRIEF,
         (_, false, false) => &CHECK,

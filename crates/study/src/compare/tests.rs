@@ -1,5 +1,5 @@
 use super::*;
-use crate::row::Look;
+use crate::row::EvalPoint;
 use crate::samples::{row, studies};
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ fn rising(arm: &str, seed: u64, done: f64) -> StudyRow {
     run.curve = (0..=4)
         .map(|look| {
             let reward = (look as f64 * 250.0 / done).min(1.0);
-            Look { step: 10 * look, worker_tokens: 250 * look, means: Means { reward, ..run.after } }
+            EvalPoint { step: 10 * look, worker_tokens: 250 * look, means: Means { reward, ..run.after } }
         })
         .collect();
     run
@@ -165,13 +165,13 @@ proptest! {
     fn swapping_arms_flips_the_sign(pairs in prop::collection::vec((0.0..2.0, 0.0..2.0), 1..24)) {
         let (arm, reference): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         let rows = two_arms(&arm, &reference);
-        let (ahead, back) = (contrast(&rows, "plain"), contrast(&rows, "full"));
-        for (ahead, back) in [(ahead.reward, back.reward), (ahead.success, back.success), (ahead.tokens, back.tokens)] {
-            prop_assert!(near(ahead.estimate.mean.unwrap(), -back.estimate.mean.unwrap()));
-            if let (Some([low, high]), Some([other_low, other_high])) = (ahead.estimate.interval, back.estimate.interval) {
+        let (prefetcher, back) = (contrast(&rows, "plain"), contrast(&rows, "full"));
+        for (prefetcher, back) in [(prefetcher.reward, back.reward), (prefetcher.success, back.success), (prefetcher.tokens, back.tokens)] {
+            prop_assert!(near(prefetcher.estimate.mean.unwrap(), -back.estimate.mean.unwrap()));
+            if let (Some([low, high]), Some([other_low, other_high])) = (prefetcher.estimate.interval, back.estimate.interval) {
                 prop_assert!((low + other_high).abs() < 1e-6 && (high + other_low).abs() < 1e-6);
             }
-            prop_assert_eq!(ahead.p, back.p);
+            prop_assert_eq!(prefetcher.p, back.p);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// An episode of one round that says this and earned that.
-fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Episode {
+fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward: f64) -> Episode {
     let language = Language::default();
     let brief = lemon_exec::orchestrator::WriteContext {
         question: "How much are 3 apples at 2 dollars each?",
@@ -14,8 +14,8 @@ fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Epi
         tokens_left: None,
         seed: 1,
     };
-    let request = desk.request(&brief).unwrap();
-    let encoded = desk.encode(&request, text, &[]).unwrap();
+    let request = encoder.request(&brief).unwrap();
+    let encoded = encoder.encode(&request, text, &[]).unwrap();
     let sequence = Sequence { prompt: request.prompt.clone(), tokens: encoded.tokens.clone(), grammar: None };
     let logprobs = table.score(&[sequence], 1.0).unwrap().remove(0);
     let sample = Sample {
@@ -36,15 +36,15 @@ fn episode(desk: &FieldDesk, table: &FieldTable, text: &str, reward: f64) -> Epi
 
 /// What a policy gets for one group and its contrasts.
 fn examples_of(
-    (table, desk): (&FieldTable, &FieldDesk),
+    (table, encoder): (&FieldTable, &FieldPromptEncoder),
     credit: &CreditSettings,
     lambda: f64,
     group: Vec<Episode>,
     contrasts: &[Candidate],
 ) -> Vec<Example> {
     let signals = Signals {
-        student: table,
-        scribe: desk,
+        policy: table,
+        encoder: encoder,
         reference: None,
         credit,
         update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
@@ -69,12 +69,12 @@ fn the_local_gradient_is_the_analytic_one() {
     let start = FieldStart { first: FirstTeams::Large, lean: 0.7, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
-    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let encoder = FieldPromptEncoder::new(&start, language.clone(), 2).unwrap();
     let text = |rule: &str| {
         format!("agents:\n{}{}answer: {{from: [a1, a2], by: {rule}}}\nnext: stop\n", entry("a1"), entry("a2"))
     };
     let worth = [("last", 0.3), ("vote", 0.9), ("judge", 0.5)];
-    let probabilities = table.probabilities(desk.kind("How much are 3 apples at 2 dollars each?"), 0);
+    let probabilities = table.probabilities(encoder.kind("How much are 3 apples at 2 dollars each?"), 0);
     let by = &probabilities.iter().find(|(name, _)| name.contains("by")).unwrap().1;
     let chance = |rule: &str| by.iter().find(|(name, _)| name == rule).unwrap().1;
 
@@ -82,7 +82,7 @@ fn the_local_gradient_is_the_analytic_one() {
     let credit = CreditSettings { correction: 1.0, by_variance: false, ..CreditSettings::default() };
     let mut found: Vec<f64> = Vec::new();
     for (rule, own) in worth {
-        let written = episode(&desk, &table, &text(rule), own);
+        let written = episode(&encoder, &table, &text(rule), own);
         let plan = written.rounds[0].plan.clone().unwrap();
         let others = edits(&plan, &language).into_iter().filter_map(|edit| {
             let edited = apply(&plan, &edit, &language).unwrap();
@@ -92,7 +92,7 @@ fn the_local_gradient_is_the_analytic_one() {
         let others: Vec<Candidate> = others.collect();
         assert_eq!(others.len(), 2);
         // Alone in its group, a text has no advantage: what is left is the local term.
-        let examples = examples_of((&table, &desk), &credit, 1.0, vec![written], &others);
+        let examples = examples_of((&table, &encoder), &credit, 1.0, vec![written], &others);
         let gradient = table.gradient(&examples, 1.0).unwrap();
         found.resize(gradient.len(), 0.0);
         found.iter_mut().zip(&gradient).for_each(|(sum, part)| *sum += chance(rule) * part);
@@ -117,14 +117,14 @@ fn endings_give_the_analytic_gradient_of_going_on() {
     let start = FieldStart { slots: 3, lean: 0.7, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
-    let desk = FieldDesk::new(&start, language.clone(), 1).unwrap();
+    let encoder = FieldPromptEncoder::new(&start, language.clone(), 1).unwrap();
     let text = |size: usize| {
         let ids: Vec<String> = (1..=size).map(|number| format!("a{number}")).collect();
         let entries: String = ids.iter().map(|id| entry(id)).collect();
         format!("agents:\n{entries}answer: {{from: [{}], by: last}}\nnext: stop\n", ids.join(", "))
     };
     let worth = [0.5, 0.8, 0.6];
-    let probabilities = table.probabilities(desk.kind("How much are 3 apples at 2 dollars each?"), 0);
+    let probabilities = table.probabilities(encoder.kind("How much are 3 apples at 2 dollars each?"), 0);
     let more = |slot: usize| {
         let (_, values) = probabilities.iter().find(|(name, _)| *name == format!("a{slot} spawn")).unwrap();
         values.iter().find(|(name, _)| name == "more").unwrap().1
@@ -133,7 +133,7 @@ fn endings_give_the_analytic_gradient_of_going_on() {
     // By slot: the sum over what is written of its chance, its advantage, and the slope of its log-probability by "more".
     let mut found = [0.0; 4];
     for size in 1..=3 {
-        let written = episode(&desk, &table, &text(size), worth[size - 1]);
+        let written = episode(&encoder, &table, &text(size), worth[size - 1]);
         let plan = written.rounds[0].plan.clone().unwrap();
         let ends = endings(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
             let edited = apply(&plan, &edit, &language).unwrap();
@@ -153,8 +153,8 @@ fn endings_give_the_analytic_gradient_of_going_on() {
         }
         let sample = written.rounds[0].sample.clone();
         // A second team in the group, so that it has an advantage there.
-        let other = episode(&desk, &table, &text(1), 0.0);
-        let examples = examples_of((&table, &desk), &credit, 1.0, vec![written, other], &ends);
+        let other = episode(&encoder, &table, &text(1), 0.0);
+        let examples = examples_of((&table, &encoder), &credit, 1.0, vec![written, other], &ends);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
         let chance = (2..=size).map(more).product::<f64>() * if size < 3 { 1.0 - more(size + 1) } else { 1.0 };
         let starts = std::iter::once(0).chain(sample.ends.iter().copied());
@@ -189,7 +189,7 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
     let start = FieldStart::default();
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
-    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let encoder = FieldPromptEncoder::new(&start, language.clone(), 2).unwrap();
     let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
     let plan = validate(text, &language).unwrap();
     let advantages = |place: recipe::Place, family: Family| {
@@ -197,8 +197,8 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit = CreditSettings { place, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
         let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
-        let group = vec![episode(&desk, &table, text, 1.0)];
-        let examples = examples_of((&table, &desk), &credit, 2.0, group, &[contrast]);
+        let group = vec![episode(&encoder, &table, text, 1.0)];
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
         assert_eq!(examples.len(), 1);
         match &examples[0].objective {
             lemon_model::Objective::Clipped { advantages, .. } => advantages.clone(),
@@ -209,7 +209,7 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         let local = advantages(recipe::Place::Field, family);
         assert_eq!(local.iter().filter(|it| **it != 0.0).collect::<Vec<_>>(), [&1.0], "{family}");
         let spread = advantages(recipe::Place::Everywhere, family);
-        let chosen = episode(&desk, &table, text, 1.0).rounds[0].sample.forced.iter().filter(|it| !**it).count();
+        let chosen = episode(&encoder, &table, text, 1.0).rounds[0].sample.forced.iter().filter(|it| !**it).count();
         assert!(spread.iter().all(|it| (it - 1.0 / chosen as f32).abs() < 1e-6), "{spread:?}");
     }
 }
@@ -218,7 +218,7 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
 fn a_difference_may_take_the_place_of_the_group() {
     let (start, language) = (FieldStart::default(), Arc::new(Language::default()));
     let table = FieldTable::new(&start, &language).unwrap();
-    let desk = FieldDesk::new(&start, language.clone(), 2).unwrap();
+    let encoder = FieldPromptEncoder::new(&start, language.clone(), 2).unwrap();
     let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
     let plan = validate(text, &language).unwrap();
     let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == Family::Capacity).unwrap();
@@ -227,9 +227,9 @@ fn a_difference_may_take_the_place_of_the_group() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit = CreditSettings { instead, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
         let contrast = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
-        let group = vec![episode(&desk, &table, text, 0.75), episode(&desk, &table, text, 0.25)];
+        let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
         let ends = group[0].rounds[0].sample.ends.clone();
-        let examples = examples_of((&table, &desk), &credit, 2.0, group, &[contrast]);
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
         let level = ends.iter().position(|end| text[..*end].ends_with("large")).unwrap();
         let (own, others): (Vec<usize>, Vec<usize>) = (0..advantages.len()).partition(|at| *at == level);

@@ -7,7 +7,7 @@ use crate::{println, to_json};
 use lemon_engine::{Completion, CompletionRequest, EngineSettings};
 use lemon_local::{CARD, Calibration, Card, LocalModel};
 use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
-use lemon_sft::pretrain::Exam;
+use lemon_sft::pretrain::HeldOutProblems;
 use serde_json::json;
 
 /// Replies that are waited for together: fewer than an engine's queue takes.
@@ -18,7 +18,7 @@ const MOST_TOKENS: usize = 128;
 pub fn calibrate(args: &CalibrateArgs) -> Result<u8, Fault> {
     let (sources, _) = sources(args.data.as_deref())?;
     let model = LocalModel::load(&args.model, EngineSettings::default()).map_err(Fault::new)?;
-    let exam = Exam::new(&sources, args.problems, model.engine.tokenizer());
+    let exam = HeldOutProblems::new(&sources, args.problems, model.engine.tokenizer());
     let problems = exam.problems();
     let bare = |form: Form| problems.iter().map(|problem| prompt(form, &problem.question, &[])).collect();
     let plans = replies(&model, bare(Form::Plan))?;

@@ -4,11 +4,11 @@ use super::*;
 use lemon_model::Objective;
 
 /// Examples of both objectives, with weights of both signs.
-fn examples(table: &FieldTable, desk: &FieldDesk, temperature: f32) -> Vec<Example> {
+fn examples(table: &FieldTable, encoder: &FieldPromptEncoder, temperature: f32) -> Vec<Example> {
     let mut random = Random::new(5);
     let mut number = || (random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
     let mut all = Vec::new();
-    for (at, (_, request)) in requests(desk, 1).into_iter().enumerate() {
+    for (at, (_, request)) in requests(encoder, 1).into_iter().enumerate() {
         let sample = one(table, &request, temperature);
         let mut numbers = || sample.tokens.iter().map(|_| number()).collect::<Vec<f32>>();
         let objective = if at % 2 == 0 {
@@ -35,9 +35,9 @@ fn examples(table: &FieldTable, desk: &FieldDesk, temperature: f32) -> Vec<Examp
 
 #[test]
 fn the_gradient_is_that_of_the_objective() {
-    let (mut table, desk) = pair(&start(3, 3, FirstTeams::Large));
+    let (mut table, encoder) = pair(&start(3, 3, FirstTeams::Large));
     for temperature in [1.0, 0.7] {
-        let examples = examples(&table, &desk, temperature);
+        let examples = examples(&table, &encoder, temperature);
         let gradient = table.gradient(&examples, temperature).unwrap();
         let step = 1.0 / 256.0;
         let mut moved = 0;
@@ -66,8 +66,8 @@ fn liked(request: &Request, sample: &Sample, weight: f32) -> Example {
 
 #[test]
 fn a_step_goes_towards_what_was_better() {
-    let (mut table, desk) = pair(&FieldStart::default());
-    let request = request(&desk, QUESTIONS[0], 1, &[], 4);
+    let (mut table, encoder) = pair(&FieldStart::default());
+    let request = request(&encoder, QUESTIONS[0], 1, &[], 4);
     let sample = one(&table, &request, 1.0);
     for advantage in [1.0f32, -1.0] {
         let likely = |table: &FieldTable| {
@@ -93,8 +93,8 @@ fn a_step_goes_towards_what_was_better() {
 
 #[test]
 fn a_step_without_weights_or_without_numbers_changes_nothing() {
-    let (mut table, desk) = pair(&FieldStart::default());
-    let request = request(&desk, QUESTIONS[0], 1, &[], 4);
+    let (mut table, encoder) = pair(&FieldStart::default());
+    let request = request(&encoder, QUESTIONS[0], 1, &[], 4);
     let sample = one(&table, &request, 1.0);
     table.update(&[liked(&request, &sample, 1.0)], &STEP).unwrap();
     let before = table.clone();
@@ -115,9 +115,9 @@ fn a_step_without_weights_or_without_numbers_changes_nothing() {
 #[test]
 fn a_table_that_was_put_away_goes_on_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut table, desk) = pair(&FieldStart::default());
+    let (mut table, encoder) = pair(&FieldStart::default());
     table.set_optimiser(OptimiserSettings { beta1: 0.8, ..OptimiserSettings::default() });
-    let examples = examples(&table, &desk, 1.0);
+    let examples = examples(&table, &encoder, 1.0);
     for _ in 0..7 {
         table.update(&examples, &STEP).unwrap();
     }

@@ -3,8 +3,8 @@
 use crate::teach::pick;
 use crate::teach::rules::{Level, first_base};
 use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
-use lemon_policy::{Kind, Sight};
 use lemon_num::Random;
+use lemon_policy::{TaskFeatures, TaskKind};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
 
 /// How often in a hundred a team has one agent, two, three or four.
@@ -54,11 +54,11 @@ pub(super) const DUTIES: [&str; 8] = [
 ];
 
 /// Where everything that is drawn comes from.
-pub(in crate::teach) struct Dice(Random);
+pub(in crate::teach) struct TeamSampler(Random);
 
-impl Dice {
+impl TeamSampler {
     pub fn new(seed: u64) -> Self {
-        Dice(Random::new(seed))
+        TeamSampler(Random::new(seed))
     }
 
     pub fn chance(&mut self, probability: f64) -> bool {
@@ -86,7 +86,7 @@ impl Dice {
     }
 
     /// The shape of a first round: bases and references, without words and levels.
-    pub fn opening(&mut self, kind: Kind, next: Next) -> Spec {
+    pub fn opening(&mut self, kind: TaskKind, next: Next) -> Spec {
         let size = self.weighted(&SIZES, 1);
         let form = match size {
             1 => Form::Chain,
@@ -113,7 +113,7 @@ impl Dice {
     }
 
     /// The shape of a first round in which some plan, and all others solve, each with one of the plans or without.
-    pub fn advised(&mut self, kind: Kind, next: Next) -> Spec {
+    pub fn advised(&mut self, kind: TaskKind, next: Next) -> Spec {
         let size = self.weighted(&ADVISED_SIZES, 3);
         let planners = if size > 4 && self.chance(0.5) { 2 } else { 1 };
         let agents: Vec<Agent> = (0..size)
@@ -134,7 +134,7 @@ impl Dice {
 
     /// A vote of several, up to so many agents in all, with levels and marks for duties. In every other team some have a plan, and
     /// every other agent reads the task in other words.
-    pub fn voters(&mut self, kind: Kind, most: usize, language: &Language) -> Spec {
+    pub fn voters(&mut self, kind: TaskKind, most: usize, language: &Language) -> Spec {
         let nobody = Answer { from: Vec::new(), by: AnswerRule::Vote };
         let mut team = match self.chance(0.5) {
             true => self.advised(kind, Next::Stop),
@@ -154,7 +154,7 @@ impl Dice {
 
     /// A vote of all earlier agents and of up to so many new ones, with levels and marks for duties: every other one reads the task
     /// in other words.
-    pub fn vote(&mut self, kind: Kind, earlier: &[String], most: usize, next: Next, language: &Language) -> Spec {
+    pub fn vote(&mut self, kind: TaskKind, earlier: &[String], most: usize, next: Next, language: &Language) -> Spec {
         let mut agents: Vec<Agent> = Vec::new();
         while agents.is_empty() || agents.len() < most && self.chance(0.75) {
             let mut joining = agent(earlier.len() + agents.len(), self.worker(kind), Vec::new());
@@ -179,7 +179,7 @@ impl Dice {
     }
 
     /// The agent at a place of a first round.
-    fn member(&mut self, form: Form, at: usize, size: usize, kind: Kind) -> Agent {
+    fn member(&mut self, form: Form, at: usize, size: usize, kind: TaskKind) -> Agent {
         let last = at + 1 == size;
         let (base, after) = match form {
             Form::Chain if at > 0 => (self.checker(1), at - 1..at),
@@ -187,16 +187,17 @@ impl Dice {
             Form::Planned if last => ("verifier", 1..at),
             Form::Planned => (self.worker(kind), 0..1),
             Form::Reviewed if last => ("critic", 0..at),
-            Form::Reviewed => (if kind == Kind::Program { "programmer" } else { "expert" }, 0..0),
+            Form::Reviewed => (if kind == TaskKind::Program { "programmer" } else { "expert" }, 0..0),
             Form::Chain | Form::Abreast => (self.worker(kind), 0..0),
         };
         agent(at, base, after.map(id_at).collect())
     }
 
     /// The shape of a second round: up to so many new agents that read those of the first.
-    pub fn further(&mut self, kind: Kind, earlier: &[String], most: usize) -> Spec {
+    pub fn further(&mut self, kind: TaskKind, earlier: &[String], most: usize) -> Spec {
         let first = earlier.len();
-        let base = |dice: &mut Self, read| if dice.chance(0.3) { dice.worker(kind) } else { dice.checker(read) };
+        let base =
+            |sampler: &mut Self, read| if sampler.chance(0.3) { sampler.worker(kind) } else { sampler.checker(read) };
         let mut agents = vec![agent(first, base(self, first), earlier.to_vec())];
         let mut from = vec![id_at(first)];
         if most > 1 && self.chance(0.5) {
@@ -211,10 +212,10 @@ impl Dice {
     }
 
     /// Somebody who begins.
-    fn worker(&mut self, kind: Kind) -> &'static str {
+    fn worker(&mut self, kind: TaskKind) -> &'static str {
         match kind {
-            Kind::Program => first_base(kind),
-            Kind::Number | Kind::Options | Kind::Knowledge => self.one_of(&["solver", "expert"]),
+            TaskKind::Program => first_base(kind),
+            TaskKind::Number | TaskKind::Options | TaskKind::Knowledge => self.one_of(&["solver", "expert"]),
         }
     }
 
@@ -224,7 +225,7 @@ impl Dice {
     }
 
     /// Gives a team its levels, its words, and what each agent hands on.
-    pub fn staff(&mut self, team: &mut Spec, question: &str, sight: &Sight, language: &Language) {
+    pub fn assign(&mut self, team: &mut Spec, question: &str, features: &TaskFeatures, language: &Language) {
         let read: Vec<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();
         for agent in &mut team.agents {
             agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
@@ -235,7 +236,7 @@ impl Dice {
             let may_be_short = is_read && agent.base != "planner";
             agent.share = if may_be_short && self.chance(0.5) { Share::Answer } else { Share::Reply };
         }
-        *team = worded(team, sight, question, self.0.next_u64());
+        *team = worded(team, features, question, self.0.next_u64());
         for agent in &mut team.agents {
             agent.role = self.wording(agent.role.take(), &ROLES);
             agent.duty = self.wording(agent.duty.take(), &DUTIES);

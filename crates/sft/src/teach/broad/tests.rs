@@ -2,10 +2,10 @@
 
 use super::drawn::{DUTIES, ROLES};
 use super::*;
-use crate::teach::school::{School, check_pairs};
+use crate::teach::fixture::{Fixture, check_pairs};
 use lemon_exec::orchestrator::RoundResult;
 use lemon_model::Tokenizer;
-use lemon_policy::Desk;
+use lemon_policy::LanguagePromptEncoder;
 use lemon_spec::{Agent, AnswerRule, Shape, Share, validate, validate_round};
 use lemon_task::{SetName, compose};
 use lemon_trace::AgentStatus;
@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 fn check_writable(pairs: &[Pair], agents: usize) {
     let tokenizer = Tokenizer::train(pairs.iter().map(|pair| pair.spec.clone()), 600, &["<|end|>"]).unwrap();
     let shape = Shape { agents, ..Shape::default() };
-    let desk = Desk::new(tokenizer, Arc::new(Language::default()), shape, 4_096);
+    let encoder = LanguagePromptEncoder::new(tokenizer, Arc::new(Language::default()), shape, 4_096);
     for pair in pairs {
         let earlier: Vec<String> = pair.results.iter().map(|told| told.agent.clone()).collect();
-        assert!(desk.grammar(&earlier).unwrap().encode(&pair.spec).is_ok(), "{}", pair.spec);
+        assert!(encoder.grammar(&earlier).unwrap().encode(&pair.spec).is_ok(), "{}", pair.spec);
     }
 }
 
@@ -40,8 +40,8 @@ fn check_share<T>(of: &[T], holds: impl Fn(&T) -> bool, least: f64, most: f64) {
 
 #[tokio::test]
 async fn every_pair_is_valid_and_writable_and_all_kinds_of_teams_occur() {
-    let school = School::new(&SetName::PUBLIC, 60);
-    let pairs = teach(&school.lessons(5), &Settings::default()).await.unwrap();
+    let fixture = Fixture::new(&SetName::PUBLIC, 60);
+    let pairs = teach(&fixture.context(5), &Settings::default()).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, Shape::default().agents);
     let (first, second): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.round == 1);
@@ -96,23 +96,23 @@ fn check_second_rounds(pairs: &[Pair]) {
 
 #[tokio::test]
 async fn pairs_are_the_same_for_a_seed_and_measured_where_that_is_asked() {
-    let school = School::new(&[SetName::Gsm8k, SetName::Mmlu], 15);
+    let fixture = Fixture::new(&[SetName::Gsm8k, SetName::Mmlu], 15);
     let settings = Settings { runs: 1, per_task: 3, ..Settings::default() };
-    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     assert!(pairs.iter().all(|pair| pair.reward.is_some() && pair.runs == 1 && pair.teacher == Teacher::Broad));
-    assert_eq!(teach(&school.lessons(5), &settings).await.unwrap(), pairs);
-    assert_ne!(teach(&school.lessons(6), &settings).await.unwrap(), pairs);
+    assert_eq!(teach(&fixture.context(5), &settings).await.unwrap(), pairs);
+    assert_ne!(teach(&fixture.context(6), &settings).await.unwrap(), pairs);
     // A task's teams do not hang on which other tasks there are.
-    let alone = School { cases: vec![school.cases[3].clone()], ..School::new(&[SetName::Gsm8k, SetName::Mmlu], 15) };
-    let alone = teach(&alone.lessons(5), &settings).await.unwrap();
+    let alone = Fixture { cases: vec![fixture.cases[3].clone()], ..Fixture::new(&[SetName::Gsm8k, SetName::Mmlu], 15) };
+    let alone = teach(&alone.context(5), &settings).await.unwrap();
     assert!(!alone.is_empty() && alone.iter().all(|pair| pairs.contains(pair)));
 }
 
 #[tokio::test]
 async fn rounds_are_written_as_the_settings_say_and_a_cancelled_lesson_ends() {
-    let school = School::new(&[SetName::Svamp], 20);
+    let fixture = Fixture::new(&[SetName::Svamp], 20);
     let count = async |settings: Settings| {
-        let pairs = teach(&school.lessons(1), &settings).await.unwrap();
+        let pairs = teach(&fixture.context(1), &settings).await.unwrap();
         let review = pairs.iter().filter(|pair| pair.spec.ends_with("next: review\n")).count();
         (pairs.len(), review, pairs.iter().filter(|pair| pair.round == 2).count())
     };
@@ -121,15 +121,15 @@ async fn rounds_are_written_as_the_settings_say_and_a_cancelled_lesson_ends() {
     assert_eq!(count(Settings { review: 1.0, ..once }).await, (40, 20, 20));
     assert_eq!(count(Settings { review: 1.0, second_rounds: false, ..once }).await, (20, 20, 0));
     assert_eq!(count(Settings { per_task: 0, ..once }).await, (0, 0, 0));
-    school.cancel.cancel();
+    fixture.cancel.cancel();
     assert_eq!(count(Settings { review: 1.0, ..once }).await, (0, 0, 0));
 }
 
 #[tokio::test]
 async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
-    let school = School::new(&[SetName::Gsm8k], 60);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 60);
     let settings = Settings { advised: 1.0, review: 0.0, ..Settings::default() };
-    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, Shape::default().agents);
     let teams: Vec<Spec> = pairs.iter().map(spec).collect();
@@ -149,9 +149,9 @@ async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
 
 #[tokio::test]
 async fn those_who_vote_read_nobody_and_more_of_them_follow() {
-    let school = School::new(&[SetName::Gsm8k], 60);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 60);
     let settings = Settings { voting: 1.0, ..Settings::default() };
-    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, MANY);
     for pair in &pairs {
@@ -175,12 +175,12 @@ async fn those_who_vote_read_nobody_and_more_of_them_follow() {
 
 #[tokio::test]
 async fn a_given_team_begins_with_two_and_as_many_follow_as_chance_says() {
-    let school = School::new(&[SetName::Gsm8k], 80);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 80);
     let agent = |id: usize| format!("  - {{id: a{id}, base: solver, capacity: large, duty: <worked>}}\n");
     let all: String = (1..=6).map(agent).collect();
     let text = format!("agents:\n{all}answer: {{from: [a1, a2, a3, a4, a5, a6], by: vote}}\n");
     let team = validate(&text, &Language::default()).unwrap().spec().clone();
-    let pairs = teach_in_two_rounds(&school.lessons(5), &team).await.unwrap();
+    let pairs = teach_in_two_rounds(&fixture.context(5), &team).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, 6);
     let (first, second): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.round == 1);
@@ -191,7 +191,7 @@ async fn a_given_team_begins_with_two_and_as_many_follow_as_chance_says() {
     }
     assert!(second.iter().all(|pair| spec(pair).answer.from.len() == 2 + spec(pair).agents.len()));
     let alone = Spec { agents: team.agents[..1].to_vec(), ..team };
-    assert!(teach_in_two_rounds(&school.lessons(5), &alone).await.unwrap().is_empty());
+    assert!(teach_in_two_rounds(&fixture.context(5), &alone).await.unwrap().is_empty());
 }
 
 #[test]
@@ -217,8 +217,12 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
         };
         let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
         let nobody_more = |seed: u64| {
-            let reviewer =
-                Reviewer { answer: answer.clone(), further: Further::Voters, sight: look(question, None), seed };
+            let reviewer = Reviewer {
+                answer: answer.clone(),
+                further: Further::Voters,
+                features: featurize(question, None),
+                seed,
+            };
             reviewer.review(&brief).agents.is_empty()
         };
         (0..1_000).filter(|seed| nobody_more(*seed)).count()
@@ -232,11 +236,11 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
 
 #[tokio::test]
 async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
-    let mut school = School::new(&[SetName::Gsm8k], 20);
+    let mut fixture = Fixture::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
     narrow.limits.agents = 2;
-    school.trials.evaluator.language = Arc::new(narrow.clone());
-    let pairs = teach(&school.lessons(1), &Settings::default()).await.unwrap();
+    fixture.trials.evaluator.language = Arc::new(narrow.clone());
+    let pairs = teach(&fixture.context(1), &Settings::default()).await.unwrap();
     assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair.fault(&narrow).is_none()));
 }
 
@@ -247,7 +251,7 @@ fn what_is_drawn_hangs_on_no_word_of_the_task() {
     for item in [SetName::Gsm8k, SetName::Mmlu, SetName::Aqua].iter().flat_map(|set| compose(*set, 5, 3)) {
         let question = &item.task.question;
         for seed in 0..40 {
-            let (mut team, _) = team(question, &look(question, None), &settings, &language, seed);
+            let (mut team, _) = team(question, &featurize(question, None), &settings, &language, seed);
             assert!(validate(&render(&team).text, &language).is_ok());
             team.agents.iter_mut().for_each(|agent| (agent.role, agent.duty) = (None, None));
             shapes.entry(seed as usize).or_default().push(team);

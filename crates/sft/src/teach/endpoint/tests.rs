@@ -1,7 +1,7 @@
 //! What a model writes is checked, mended once, counted, and kept in our own writing.
 
 use super::*;
-use crate::teach::school::{School, check_pairs};
+use crate::teach::fixture::{Fixture, check_pairs};
 use lemon_exec::worker::{Endpoint, OpenAi};
 use lemon_exec::{Clock, Level};
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
@@ -37,9 +37,9 @@ fn settings() -> Settings {
 }
 
 async fn ask(behaviour: Behaviour, tasks: usize, settings: &Settings) -> (Asked, u64) {
-    let school = School::new(&[SetName::Gsm8k], tasks);
+    let fixture = Fixture::new(&[SetName::Gsm8k], tasks);
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
-    let asked = teach(&school.lessons(2), &backend(&endpoint), settings).await.unwrap();
+    let asked = teach(&fixture.context(2), &backend(&endpoint), settings).await.unwrap();
     check_pairs(&asked.pairs);
     (asked, endpoint.calls())
 }
@@ -90,13 +90,13 @@ async fn the_same_team_for_the_same_task_is_kept_once_and_a_cancelled_lesson_ask
     assert_eq!((asked.pairs.len(), calls), (2, 6));
     assert!(asked.pairs.iter().all(|pair| pair.reward.is_none()));
 
-    let school = School::new(&[SetName::Gsm8k], 2);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 2);
     let endpoint = FakeEndpoint::start(Behaviour::text(TEAM)).unwrap();
-    school.cancel.cancel();
-    let asked = teach(&school.lessons(1), &backend(&endpoint), &settings()).await.unwrap();
+    fixture.cancel.cancel();
+    let asked = teach(&fixture.context(1), &backend(&endpoint), &settings()).await.unwrap();
     assert_eq!((asked.pairs.len(), asked.silent, endpoint.calls()), (0, 2, 0));
     let missing = Settings { level: 7, ..settings() };
-    let school = School::new(&[SetName::Gsm8k], 1);
-    let asked = teach(&school.lessons(1), &backend(&endpoint), &missing).await.unwrap();
+    let fixture = Fixture::new(&[SetName::Gsm8k], 1);
+    let asked = teach(&fixture.context(1), &backend(&endpoint), &missing).await.unwrap();
     assert_eq!(asked.failure.map(|failure| failure.kind), Some(FailureKind::Refused));
 }

@@ -1,7 +1,7 @@
 //! The rules decide by the question alone, and what they write is a team.
 
 use super::*;
-use crate::teach::school::{School, check_pairs};
+use crate::teach::fixture::{Fixture, check_pairs};
 use lemon_spec::validate_round;
 use lemon_task::{SetName, compose};
 use proptest::prelude::*;
@@ -23,7 +23,12 @@ fn summary(spec: &Spec) -> String {
 
 #[track_caller]
 fn check(question: &str, aim: Aim, expected: &str) {
-    assert_eq!(summary(&team(question, None, aim, &language(), 1)), expected, "{}", look(question, None).difficulty);
+    assert_eq!(
+        summary(&team(question, None, aim, &language(), 1)),
+        expected,
+        "{}",
+        featurize(question, None).difficulty
+    );
 }
 
 const EASY: &str = "Vera has 3 pens and buys 4 more. How many pens has Vera?";
@@ -146,9 +151,9 @@ fn a_second_round_is_written_only_where_answers_differ() {
 
 #[tokio::test]
 async fn pairs_are_valid_measured_and_the_same_each_time() {
-    let school = School::new(&[SetName::Gsm8k, SetName::Aqua, SetName::Mmlu], 40);
+    let fixture = Fixture::new(&[SetName::Gsm8k, SetName::Aqua, SetName::Mmlu], 40);
     let settings = Settings { wordings: 2, second_round_every: 2, ..Settings::default() };
-    let pairs = teach(&school.lessons(5), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     let (first, second): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.round == 1);
     assert!(first.len() > 200 && second.len() == 60, "{} and {}", first.len(), second.len());
@@ -157,33 +162,33 @@ async fn pairs_are_valid_measured_and_the_same_each_time() {
     let closing = second.iter().filter(|pair| pair.spec.starts_with("agents: []")).count();
     assert!(closing > 10 && closing < 55, "{closing}");
     assert!(second.iter().all(|pair| pair.results.len() == 2 && pair.results.iter().all(|told| told.reply.is_some())));
-    assert_eq!(teach(&school.lessons(5), &settings).await.unwrap(), pairs);
-    assert_ne!(teach(&school.lessons(6), &settings).await.unwrap(), pairs);
+    assert_eq!(teach(&fixture.context(5), &settings).await.unwrap(), pairs);
+    assert_ne!(teach(&fixture.context(6), &settings).await.unwrap(), pairs);
 }
 
 #[tokio::test]
 async fn nothing_is_measured_where_nothing_is_run_and_a_cancelled_lesson_ends() {
-    let school = School::new(&[SetName::HumanEval], 12);
+    let fixture = Fixture::new(&[SetName::HumanEval], 12);
     let settings = Settings { runs: 0, second_round_every: 0, ..Settings::default() };
-    let pairs = teach(&school.lessons(1), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(1), &settings).await.unwrap();
     check_pairs(&pairs);
     assert_eq!(pairs.len(), 12);
     assert!(pairs.iter().all(|pair| pair.reward.is_none() && pair.runs == 0));
-    school.cancel.cancel();
-    assert_eq!(teach(&school.lessons(1), &Settings::default()).await.unwrap(), []);
+    fixture.cancel.cancel();
+    assert_eq!(teach(&fixture.context(1), &Settings::default()).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn as_an_orchestrator_it_writes_the_same_teams() {
-    let school = School::new(&[SetName::Svamp], 3);
-    let case = &school.cases[0];
+    let fixture = Fixture::new(&[SetName::Svamp], 3);
+    let case = &fixture.cases[0];
     let rules = Rules { seed: 4, ..Rules::default() };
-    let trace = school.trials.evaluator.run(case, Arc::new(rules), 1, None, &school.cancel).await.unwrap().unwrap();
+    let trace = fixture.trials.evaluator.run(case, Arc::new(rules), 1, None, &fixture.cancel).await.unwrap().unwrap();
     let written = trace.events.iter().find_map(|event| match &event.kind {
         EventKind::Decision { text, .. } => Some(text.clone()),
         _ => None,
     });
     let expected = render(&team(&case.item.task.question, None, Aim::Thrift, &language(), 4)).text;
     assert_eq!(written, Some(expected));
-    assert!(school.trials.earned(case, &trace).unwrap().unwrap().reward > 0.0);
+    assert!(fixture.trials.earned(case, &trace).unwrap().unwrap().reward > 0.0);
 }

@@ -2,16 +2,16 @@
 
 use super::Settings;
 use super::rounds::Staged;
-use crate::teach::broad::Dice;
+use crate::teach::broad::TeamSampler;
 use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
-use crate::teach::{Lessons, Tried, WIDTH, draw};
+use crate::teach::{SearchProgress, TeachContext, WIDTH, draw};
 use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError, founders, mutant};
 use lemon_exec::orchestrator::Fixed;
 use lemon_policy::pair::canonical_ids;
-use lemon_policy::{Kind, look};
 use lemon_num::Random;
+use lemon_policy::{TaskKind, featurize};
 use lemon_spec::{Agent, Answer, AnswerRule, Share, Spec, render, validate};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ const HURDLES: [usize; 4] = [20, 8, 3, 1];
 
 /// Tasks, and who tries teams on them.
 pub(super) struct Pool<'a> {
-    pub lessons: &'a Lessons<'a>,
+    pub context: &'a TeachContext<'a>,
     pub cases: Vec<&'a Case>,
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// How to search.
     pub settings: &'a Settings,
     /// What the seeds are made from.
@@ -94,7 +94,7 @@ impl Pool<'_> {
                 false => Ok(None),
             };
         }
-        let mut random = Random::new(draw(self.lessons.seed, &["search", &self.name]));
+        let mut random = Random::new(draw(self.context.seed, &["search", &self.name]));
         let mut known = HashSet::new();
         let mut brood = self.founders(&mut known);
         brood.truncate(teams);
@@ -164,16 +164,16 @@ impl Pool<'_> {
     }
 
     fn tell(&self, teams: usize, sorted: &[Candidate]) {
-        if let (Some(watch), Some(best)) = (self.lessons.watch, sorted.first()) {
+        if let (Some(watch), Some(best)) = (self.context.watch, sorted.first()) {
             let (each, (at, count)) = (self.settings.teams + self.settings.challengers, self.turn);
-            watch(&Tried { teams: at * each + teams, of: count * each, best: best.mean() });
+            watch(&SearchProgress { teams: at * each + teams, of: count * each, best: best.mean() });
         }
     }
 
     /// The best of so many teams drawn at random, each run so many times on every task. `None`: cancelled.
     pub async fn best_of_few(&self) -> Result<Option<Candidate>, EvalError> {
         let Settings { teams, runs, .. } = *self.settings;
-        let mut random = Random::new(draw(self.lessons.seed, &["few", &self.name]));
+        let mut random = Random::new(draw(self.context.seed, &["few", &self.name]));
         let mut known = HashSet::new();
         let mut tried = self.founders(&mut known);
         random.shuffle(&mut tried);
@@ -192,7 +192,7 @@ impl Pool<'_> {
     /// Teams drawn at random, where they are asked for, and the usual shapes, each with duties that name the skill and show the
     /// working, and with brief ones.
     fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.context.trials.evaluator.language;
         let marked = |team: &Spec, mark: &str| {
             let mut team = team.clone();
             for agent in &mut team.agents {
@@ -200,18 +200,18 @@ impl Pool<'_> {
             }
             shared_sparingly(team)
         };
-        let teams = founders(language, self.kind == Kind::Program);
+        let teams = founders(language, self.kind == TaskKind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
-        let mut dice = Dice::new(draw(self.lessons.seed, &["drawn", &self.name]));
+        let mut sampler = TeamSampler::new(draw(self.context.seed, &["drawn", &self.name]));
         let Settings { drawn, most_agents, .. } = *self.settings;
-        let drawn = (0..drawn).map(|_| dice.voters(self.kind, most_agents, language));
+        let drawn = (0..drawn).map(|_| sampler.voters(self.kind, most_agents, language));
         let variants = drawn.chain(variants);
         variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()
     }
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.context.trials.evaluator.language;
         team.agents.len() <= self.settings.most_agents && validate(&text, language).is_ok() && known.insert(text)
     }
 
@@ -239,7 +239,7 @@ impl Pool<'_> {
     /// The team with a change of its structure, of a mark, or of both; or with one more like one of those who vote, who reads the
     /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.context.trials.evaluator.language;
         let what = random.below(4);
         let mut changed = team.clone();
         if what == 3 {
@@ -254,7 +254,7 @@ impl Pool<'_> {
         }
         if what != 0 {
             let plan = validate(&render(team).text, language).ok()?;
-            changed = mutant(&plan, language, self.kind == Kind::Program, random)?.spec().clone();
+            changed = mutant(&plan, language, self.kind == TaskKind::Program, random)?.spec().clone();
         }
         if what != 1 {
             let at = random.below(changed.agents.len());
@@ -328,17 +328,17 @@ impl Pool<'_> {
         let team = &candidate.team;
         let run = |at: usize| async move {
             let Some(case) = self.cases.get(at % self.cases.len().max(1)) else { return Ok(None) };
-            let seed = draw(self.lessons.seed, &[stage, &self.name, &(at / self.cases.len().max(1)).to_string()]);
+            let seed = draw(self.context.seed, &[stage, &self.name, &(at / self.cases.len().max(1)).to_string()]);
             let task = &case.item.task;
             let subject = task.subject.as_deref().filter(|_| self.settings.subjects);
             let writer = match way {
                 Some(way) => way.writer(&task.question, subject, seed),
                 None => {
-                    let text = render(&worded(team, &look(&task.question, subject), &task.question, seed)).text;
+                    let text = render(&worded(team, &featurize(&task.question, subject), &task.question, seed)).text;
                     Arc::new(Fixed { text, reviewer: None })
                 }
             };
-            self.lessons.trials.run_written(case, writer, seed, self.lessons.cancel).await
+            self.context.trials.run_written(case, writer, seed, self.context.cancel).await
         };
         let wanted = candidate.earned.len()..runs;
         let earned: Vec<Option<Earned>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect::<Vec<_>>().await?;

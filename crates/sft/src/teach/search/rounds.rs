@@ -4,7 +4,7 @@ use crate::teach::words::{REWORDED, worded};
 use async_trait::async_trait;
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::canonical_ids;
-use lemon_policy::{Sight, look};
+use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Agent, Answer, AnswerRule, Next, Spec, render};
 use std::sync::Arc;
 
@@ -63,32 +63,32 @@ impl Staged {
 
     /// Who writes both rounds for a question.
     pub fn writer(&self, question: &str, subject: Option<&str>, seed: u64) -> Arc<dyn Orchestrator> {
-        let sight = look(question, subject);
-        let text = render(&worded(&self.opening, &sight, question, seed)).text;
-        Arc::new(Fixed { text, reviewer: Some(Arc::new(Reviewer { staged: self.clone(), sight, seed })) })
+        let features = featurize(question, subject);
+        let text = render(&worded(&self.opening, &features, question, seed)).text;
+        Arc::new(Fixed { text, reviewer: Some(Arc::new(Reviewer { staged: self.clone(), features, seed })) })
     }
 
     /// The second round after what the first gave.
-    pub fn second(&self, brief: &WriteContext<'_>, sight: &Sight, seed: u64) -> Spec {
+    pub fn second(&self, brief: &WriteContext<'_>, features: &TaskFeatures, seed: u64) -> Spec {
         let most = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if most.is_some_and(|most| most >= self.enough) {
             let answer = self.opening.answer.clone();
             return Spec { agents: Vec::new(), answer, next: Next::Stop };
         }
-        worded(&self.rest, sight, brief.question, seed)
+        worded(&self.rest, features, brief.question, seed)
     }
 }
 
 struct Reviewer {
     staged: Staged,
-    sight: Sight,
+    features: TaskFeatures,
     seed: u64,
 }
 
 #[async_trait]
 impl Orchestrator for Reviewer {
     async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        Ok((brief.round == 2).then(|| Draft::Text(render(&self.staged.second(brief, &self.sight, self.seed)).text)))
+        Ok((brief.round == 2).then(|| Draft::Text(render(&self.staged.second(brief, &self.features, self.seed)).text)))
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
             tokens_left: None,
             seed: 0,
         };
-        let second = staged.second(&brief, &look(question, None), 1);
+        let second = staged.second(&brief, &featurize(question, None), 1);
         assert_eq!(!second.agents.is_empty(), asks, "{second:?}");
         assert!(validate_round(&render(&second).text, &language, &["a1".into(), "a2".into()]).is_ok());
     }

@@ -1,8 +1,8 @@
 //! A search finds what earns most for tasks that look alike, the same each time.
 
 use super::*;
-use crate::teach::Tried;
-use crate::teach::school::{School, check_pairs};
+use crate::teach::SearchProgress;
+use crate::teach::fixture::{Fixture, check_pairs};
 use lemon_spec::{AnswerRule, validate};
 use lemon_task::{SetName, compose};
 
@@ -12,25 +12,25 @@ fn quick() -> Settings {
 
 #[tokio::test]
 async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
-    let school = School::new(&[SetName::Gsm8k, SetName::Mmlu], 60);
+    let fixture = Fixture::new(&[SetName::Gsm8k, SetName::Mmlu], 60);
     let seen = std::sync::Mutex::new(Vec::new());
-    let tell = |tried: &Tried| seen.lock().unwrap().push(*tried);
-    let lessons = Lessons { watch: Some(&tell), ..school.lessons(3) };
-    let book = find(&lessons, &quick()).await.unwrap();
-    assert!((2..=8).contains(&book.teams.len()), "{:?}", book.teams.keys());
+    let tell = |tried: &SearchProgress| seen.lock().unwrap().push(*tried);
+    let context = TeachContext { watch: Some(&tell), ..fixture.context(3) };
+    let best_teams = find(&context, &quick()).await.unwrap();
+    assert!((2..=8).contains(&best_teams.teams.len()), "{:?}", best_teams.teams.keys());
     let seen = seen.into_inner().unwrap();
-    let all = book.teams.len() * quick().teams;
+    let all = best_teams.teams.len() * quick().teams;
     assert!(seen.iter().all(|tried| tried.of == all) && seen.is_sorted_by_key(|tried| tried.teams), "{seen:?}");
     assert_eq!(seen.last().unwrap().teams, all);
-    assert_eq!(find(&school.lessons(3), &quick()).await.unwrap().teams, book.teams);
+    assert_eq!(find(&fixture.context(3), &quick()).await.unwrap().teams, best_teams.teams);
     let language = Language::default();
     for set in SetName::PUBLIC {
         for item in compose(set, 20, 8) {
-            let team = book.team(&item.task.question, None, &language, 1);
+            let team = best_teams.team(&item.task.question, None, &language, 1);
             assert!(validate(&render(&team).text, &language).is_ok());
         }
     }
-    let pairs = teach(&school.lessons(3), &quick()).await.unwrap();
+    let pairs = teach(&fixture.context(3), &quick()).await.unwrap();
     check_pairs(&pairs);
     assert_eq!(pairs.len(), 120);
     let shape = |pair: &Pair| {
@@ -39,32 +39,32 @@ async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
         format!("{:?}", agents.collect::<Vec<_>>())
     };
     let shapes: std::collections::HashSet<String> = pairs.iter().map(shape).collect();
-    assert!(shapes.len() <= book.teams.len());
+    assert!(shapes.len() <= best_teams.teams.len());
 }
 
 #[tokio::test]
 async fn one_team_may_be_found_for_all_among_votes_drawn_at_random() {
-    let school = School::new(&[SetName::Gsm8k], 60);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 60);
     let settings = Settings { pooling: Pooling::Kind, teams: 8, drawn: 8, ..quick() };
-    let book = find(&school.lessons(3), &settings).await.unwrap();
-    let (cluster, found) = book.teams.first_key_value().unwrap();
-    assert_eq!((book.teams.len(), cluster.band, found.runs), (1, 0, 120));
+    let best_teams = find(&fixture.context(3), &settings).await.unwrap();
+    let (cluster, found) = best_teams.teams.first_key_value().unwrap();
+    assert_eq!((best_teams.teams.len(), cluster.band, found.runs), (1, 0, 120));
     // All eight to begin with were drawn, and nothing else was tried.
     let team = &found.team;
     assert!(team.agents.len() > 1 && team.answer.by == AnswerRule::Vote, "{team:?}");
-    assert_eq!(teach(&school.lessons(3), &settings).await.unwrap().len(), 60);
+    assert_eq!(teach(&fixture.context(3), &settings).await.unwrap().len(), 60);
 }
 
 #[tokio::test]
 async fn a_given_team_is_taught_as_it_is() {
-    let school = School::new(&[SetName::Gsm8k], 30);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 30);
     let text = "agents:\n  - {id: a1, base: solver, capacity: medium, duty: <reworded>}\n  \
                 - {id: a2, base: solver, capacity: large}\nanswer: {from: [a1, a2], by: vote}\n";
     let team = validate(text, &Language::default()).unwrap().spec().clone();
     let settings = Settings { team: Some(team.clone()), pooling: Pooling::Kind, two_rounds: true, ..quick() };
-    let found = find(&school.lessons(3), &settings).await.unwrap().teams.into_values().next().unwrap();
+    let found = find(&fixture.context(3), &settings).await.unwrap().teams.into_values().next().unwrap();
     assert_eq!((found.team, found.staged, found.runs), (team, None, 120));
-    for pair in teach(&school.lessons(3), &settings).await.unwrap() {
+    for pair in teach(&fixture.context(3), &settings).await.unwrap() {
         let plan = validate(&pair.spec, &Language::default()).unwrap();
         let duties: Vec<Option<&str>> = plan.spec().agents.iter().map(|agent| agent.duty.as_deref()).collect();
         assert!(duties[0].is_some_and(|duty| duty.contains("phrase it") || duty.contains("Reword it")), "{duties:?}");
@@ -74,14 +74,14 @@ async fn a_given_team_is_taught_as_it_is() {
 
 #[tokio::test]
 async fn challengers_only_ever_raise_what_the_best_earns() {
-    let school = School::new(&[SetName::Gsm8k], 60);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 60);
     let (seen, first_teams) = (std::sync::Mutex::new(Vec::new()), 10);
-    let tell = |tried: &Tried| seen.lock().unwrap().push(*tried);
-    let lessons = Lessons { watch: Some(&tell), ..school.lessons(5) };
+    let tell = |tried: &SearchProgress| seen.lock().unwrap().push(*tried);
+    let context = TeachContext { watch: Some(&tell), ..fixture.context(5) };
     let settings =
         Settings { pooling: Pooling::Kind, teams: first_teams, challengers: 40, most_agents: 3, runs: 240, ..quick() };
-    let book = find(&lessons, &settings).await.unwrap();
-    let found = book.teams.first_key_value().unwrap().1;
+    let best_teams = find(&context, &settings).await.unwrap();
+    let found = best_teams.teams.first_key_value().unwrap().1;
     assert!(found.team.agents.len() <= 3 && found.runs == 240, "{found:?}");
     let seen = seen.into_inner().unwrap();
     assert!(seen.iter().all(|tried| tried.of == 50) && seen.is_sorted_by_key(|tried| tried.teams));
@@ -94,10 +94,10 @@ async fn challengers_only_ever_raise_what_the_best_earns() {
 
 #[tokio::test]
 async fn what_one_task_promises_is_too_good_to_be_true() {
-    let school = School::new(&[SetName::Gsm8k], 40);
+    let fixture = Fixture::new(&[SetName::Gsm8k], 40);
     let settings = Settings { pooling: Pooling::Task, teams: 8, runs: 2, lesson_runs: 4, ..Settings::default() };
-    let found = find_each(&school.lessons(3), &settings).await.unwrap();
-    let pairs = teach(&school.lessons(3), &settings).await.unwrap();
+    let found = find_each(&fixture.context(3), &settings).await.unwrap();
+    let pairs = teach(&fixture.context(3), &settings).await.unwrap();
     check_pairs(&pairs);
     assert_eq!((found.len(), pairs.len()), (40, 40));
     let promised: f64 = found.iter().map(|found| found.earned.reward).sum();
@@ -107,22 +107,22 @@ async fn what_one_task_promises_is_too_good_to_be_true() {
 
 #[tokio::test]
 async fn a_cancelled_search_ends_without_pairs() {
-    let school = School::new(&[SetName::Svamp], 30);
-    school.cancel.cancel();
-    assert_eq!(find(&school.lessons(1), &quick()).await.unwrap().teams.len(), 0);
-    assert_eq!(teach(&school.lessons(1), &quick()).await.unwrap(), []);
+    let fixture = Fixture::new(&[SetName::Svamp], 30);
+    fixture.cancel.cancel();
+    assert_eq!(find(&fixture.context(1), &quick()).await.unwrap().teams.len(), 0);
+    assert_eq!(teach(&fixture.context(1), &quick()).await.unwrap(), []);
     let each = Settings { pooling: Pooling::Task, ..quick() };
-    assert_eq!(teach(&school.lessons(1), &each).await.unwrap(), []);
+    assert_eq!(teach(&fixture.context(1), &each).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
     // Programs, and nobody to run them.
-    let school = School::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
-    let book = find(&school.lessons(1), &quick()).await.unwrap();
-    assert!(book.teams.keys().all(|cluster| cluster.kind == Kind::Number) && !book.teams.is_empty());
+    let fixture = Fixture::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
+    let best_teams = find(&fixture.context(1), &quick()).await.unwrap();
+    assert!(best_teams.teams.keys().all(|cluster| cluster.kind == TaskKind::Number) && !best_teams.teams.is_empty());
     for settings in [quick(), Settings { pooling: Pooling::Task, teams: 3, runs: 1, ..quick() }] {
-        let pairs = teach(&school.lessons(1), &settings).await.unwrap();
+        let pairs = teach(&fixture.context(1), &settings).await.unwrap();
         check_pairs(&pairs);
         assert_eq!(pairs.len(), 60);
         assert_eq!(pairs.iter().filter(|pair| pair.reward.is_none()).count(), 30);
@@ -131,16 +131,16 @@ async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
 
 #[test]
 fn small_clusters_join_the_next_of_their_kind() {
-    let school = School::new(&[SetName::Svamp], 60);
+    let fixture = Fixture::new(&[SetName::Svamp], 60);
     let at = |kind, band| Cluster { kind, band };
-    let check = |sizes: &[(Kind, usize, usize)], expected: &[(Kind, usize, usize)]| {
+    let check = |sizes: &[(TaskKind, usize, usize)], expected: &[(TaskKind, usize, usize)]| {
         let clusters =
-            sizes.iter().map(|(kind, band, size)| (at(*kind, *band), school.cases.iter().take(*size).collect()));
+            sizes.iter().map(|(kind, band, size)| (at(*kind, *band), fixture.cases.iter().take(*size).collect()));
         let joined = joined(clusters.collect());
         let found: Vec<_> = joined.iter().map(|(cluster, cases)| (cluster.kind, cluster.band, cases.len())).collect();
         assert_eq!(found, expected);
     };
-    use Kind::{Knowledge, Number};
+    use TaskKind::{Knowledge, Number};
     check(&[(Number, 0, 30), (Number, 1, 5), (Number, 2, 40)], &[(Number, 0, 30), (Number, 2, 45)]);
     check(&[(Number, 0, 30), (Number, 4, 5), (Knowledge, 0, 9)], &[(Number, 0, 35)]);
     check(&[(Number, 0, 3), (Knowledge, 0, 9)], &[(Number, 0, 3), (Knowledge, 0, 9)]);
@@ -150,16 +150,16 @@ fn small_clusters_join_the_next_of_their_kind() {
 
 #[test]
 fn bands_go_from_easy_to_hard() {
-    let band = |difficulty| Cluster::of(&Sight { kind: Kind::Number, difficulty, skills: Vec::new() }).band;
+    let band = |difficulty| Cluster::of(&TaskFeatures { kind: TaskKind::Number, difficulty, skills: Vec::new() }).band;
     assert_eq!([-2.0, -0.7, 0.0, 0.59, 0.6, 9.0].map(band), [0, 1, 2, 2, 3, 4]);
 }
 
 #[tokio::test]
 async fn a_few_odd_questions_are_left_to_the_rules() {
-    let mut school = School::new(&[SetName::Gsm8k], 60);
-    school.cases.extend(School::new(&[SetName::Mmlu], 3).cases);
+    let mut fixture = Fixture::new(&[SetName::Gsm8k], 60);
+    fixture.cases.extend(Fixture::new(&[SetName::Mmlu], 3).cases);
     let settings = Settings { pooling: Pooling::Kind, teams: 4, runs: 30, ..quick() };
-    let book = find(&school.lessons(3), &settings).await.unwrap();
-    assert_eq!(book.teams.keys().map(|cluster| cluster.kind).collect::<Vec<_>>(), [Kind::Number]);
-    assert_eq!(teach(&school.lessons(3), &settings).await.unwrap().len(), 63);
+    let best_teams = find(&fixture.context(3), &settings).await.unwrap();
+    assert_eq!(best_teams.teams.keys().map(|cluster| cluster.kind).collect::<Vec<_>>(), [TaskKind::Number]);
+    assert_eq!(teach(&fixture.context(3), &settings).await.unwrap().len(), 63);
 }

@@ -4,8 +4,8 @@ use super::*;
 use lemon_spec::{Answer, AnswerRule, Language, Next, Share, render, validate};
 use lemon_world::{Family, Fit, SKILLS, Skill, fit};
 
-fn sight(kind: Kind, skills: Vec<&'static Skill>) -> Sight {
-    Sight { kind, difficulty: 0.0, skills }
+fn features(kind: TaskKind, skills: Vec<&'static Skill>) -> TaskFeatures {
+    TaskFeatures { kind, difficulty: 0.0, skills }
 }
 
 /// A pair in which the second reads the first, both with this mark.
@@ -23,11 +23,11 @@ fn team(mark: &str, base: &str) -> Spec {
     Spec { agents: vec![agent("a1", &[]), agent("a2", &["a1"])], answer, next: Next::Stop }
 }
 
-fn kinds(family: Family) -> &'static [Kind] {
+fn kinds(family: Family) -> &'static [TaskKind] {
     match family {
-        Family::Reckoning => &[Kind::Number, Kind::Options],
-        Family::Knowing => &[Kind::Knowledge],
-        Family::Coding => &[Kind::Program],
+        Family::Reckoning => &[TaskKind::Number, TaskKind::Options],
+        Family::Knowing => &[TaskKind::Knowledge],
+        Family::Coding => &[TaskKind::Program],
     }
 }
 
@@ -46,7 +46,7 @@ fn every_wording_names_the_skill_and_is_valid() {
         for kind in kinds(skill.family) {
             for (mark, brief) in [(WORKED, false), (BRIEF, true), (REWORDED, false)] {
                 for seed in 0..60 {
-                    let worded = worded(&team(mark, "solver"), &sight(*kind, vec![skill]), "q", seed);
+                    let worded = worded(&team(mark, "solver"), &features(*kind, vec![skill]), "q", seed);
                     assert!(validate(&render(&worded).text, &Language::default()).is_ok());
                     for agent in &worded.agents {
                         assert_eq!(fit(&[skill], &told(agent)), Fit::Helps, "{agent:?}");
@@ -60,10 +60,10 @@ fn every_wording_names_the_skill_and_is_valid() {
 
 #[test]
 fn where_no_skill_is_seen_none_is_named() {
-    for kind in [Kind::Number, Kind::Options, Kind::Knowledge, Kind::Program] {
+    for kind in [TaskKind::Number, TaskKind::Options, TaskKind::Knowledge, TaskKind::Program] {
         for mark in [WORKED, BRIEF, REWORDED] {
             for seed in 0..60 {
-                for agent in worded(&team(mark, "solver"), &sight(kind, Vec::new()), "q", seed).agents {
+                for agent in worded(&team(mark, "solver"), &features(kind, Vec::new()), "q", seed).agents {
                     assert_eq!(fit(&[], &told(&agent)), Fit::Neutral, "{agent:?}");
                     assert!(agent.role.is_none());
                 }
@@ -75,7 +75,7 @@ fn where_no_skill_is_seen_none_is_named() {
 #[test]
 fn the_seed_changes_words_and_nothing_else() {
     let skills = vec![&SKILLS[0], &SKILLS[3]];
-    let words = |seed| worded(&team(WORKED, "solver"), &sight(Kind::Number, skills.clone()), "q", seed);
+    let words = |seed| worded(&team(WORKED, "solver"), &features(TaskKind::Number, skills.clone()), "q", seed);
     assert_eq!(words(1), words(1));
     let duties: std::collections::HashSet<String> = (0..100).map(|seed| told(&words(seed).agents[0])).collect();
     assert!(duties.len() > 30, "{}", duties.len());
@@ -86,5 +86,5 @@ fn the_seed_changes_words_and_nothing_else() {
     assert!((0..50).all(|seed| bare(words(seed)) == bare(words(0))));
     let own =
         Spec { agents: vec![Agent { duty: Some("Own words.".into()), ..words(0).agents[0].clone() }], ..words(0) };
-    assert_eq!(worded(&own, &sight(Kind::Number, skills), "q", 1), own);
+    assert_eq!(worded(&own, &features(TaskKind::Number, skills), "q", 1), own);
 }

@@ -5,7 +5,7 @@ use lemon_world::{Family, Fitted, Skill, needs};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum TaskKind {
     /// A number, worked out from the question.
     Number,
     /// One of five options or more, worked out from the question.
@@ -16,22 +16,22 @@ pub enum Kind {
     Program,
 }
 
-impl Kind {
+impl TaskKind {
     /// The kind of task that the simulated world would take it for.
     pub fn family(self) -> Family {
         match self {
-            Kind::Number | Kind::Options => Family::Reckoning,
-            Kind::Knowledge => Family::Knowing,
-            Kind::Program => Family::Coding,
+            TaskKind::Number | TaskKind::Options => Family::Reckoning,
+            TaskKind::Knowledge => Family::Knowing,
+            TaskKind::Program => Family::Coding,
         }
     }
 }
 
 /// What is seen in a question.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sight {
+pub struct TaskFeatures {
     /// What is asked for.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// How hard it looks: 0 is usual for its kind, harder is more. The weights of words, numbers and so on are those that
     /// were fitted to recorded models.
     pub difficulty: f64,
@@ -40,26 +40,26 @@ pub struct Sight {
 }
 
 /// Looks at a question. A subject, where the task says one, is believed for the skills; nothing else hangs on it.
-pub fn look(question: &str, subject: Option<&str>) -> Sight {
+pub fn featurize(question: &str, subject: Option<&str>) -> TaskFeatures {
     let kind = kind(question);
     let skills = match (kind, subject) {
-        (Kind::Knowledge, None) => skills::guess(question),
+        (TaskKind::Knowledge, None) => skills::guess(question),
         _ => needs(kind.family(), question, subject),
     };
     let difficulty = Fitted::shipped().family(kind.family()).difficulty.of(question);
-    Sight { kind, difficulty, skills }
+    TaskFeatures { kind, difficulty, skills }
 }
 
-fn kind(question: &str) -> Kind {
+fn kind(question: &str) -> TaskKind {
     if question.contains("def ") && question.contains("```") {
-        return Kind::Program;
+        return TaskKind::Program;
     }
     let options = question.lines().filter(|line| is_option(line)).count();
     match options {
-        5.. => Kind::Options,
-        2.. => Kind::Knowledge,
-        _ if question.chars().any(|c| c.is_ascii_digit()) || asks_how_many(question) => Kind::Number,
-        _ => Kind::Knowledge,
+        5.. => TaskKind::Options,
+        2.. => TaskKind::Knowledge,
+        _ if question.chars().any(|c| c.is_ascii_digit()) || asks_how_many(question) => TaskKind::Number,
+        _ => TaskKind::Knowledge,
     }
 }
 
@@ -81,8 +81,8 @@ mod tests {
     use lemon_world::{Preset, World};
 
     #[track_caller]
-    fn check(question: &str, kind: Kind, skills: &[&str]) {
-        let seen = look(question, None);
+    fn check(question: &str, kind: TaskKind, skills: &[&str]) {
+        let seen = featurize(question, None);
         let found: Vec<&str> = seen.skills.iter().map(|skill| skill.name).collect();
         assert_eq!((seen.kind, found.as_slice()), (kind, skills), "{question}");
         assert!(seen.difficulty.is_finite());
@@ -92,19 +92,19 @@ mod tests {
     fn the_kind_and_the_skills_are_seen() {
         check(
             "A coat costs 80 dollars and is 15 percent off. What is the price?",
-            Kind::Number,
+            TaskKind::Number,
             &["money", "percentages"],
         );
-        check("How many legs do two cats have?", Kind::Number, &[]);
-        check("Who wrote it?", Kind::Knowledge, &[]);
-        check("Which acid is it?\n\nA) one\nB) two\nC) three\nD) four", Kind::Knowledge, &["chemistry"]);
-        check("At which speed?\n\nA) 1\nB) 2\nC) 3\nD) 4\nE) 5", Kind::Options, &["rates"]);
+        check("How many legs do two cats have?", TaskKind::Number, &[]);
+        check("Who wrote it?", TaskKind::Knowledge, &[]);
+        check("Which acid is it?\n\nA) one\nB) two\nC) three\nD) four", TaskKind::Knowledge, &["chemistry"]);
+        check("At which speed?\n\nA) 1\nB) 2\nC) 3\nD) 4\nE) 5", TaskKind::Options, &["rates"]);
         check(
             "Complete it.\n```python\ndef f(text: str):\n    \"\"\"Reverse the string.\"\"\"\n```",
-            Kind::Program,
+            TaskKind::Program,
             &["strings"],
         );
-        check("", Kind::Knowledge, &[]);
+        check("", TaskKind::Knowledge, &[]);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             let world = World::new(Preset::Calibrated, &items);
             for item in &items {
                 let question = &item.task.question;
-                let seen = look(question, item.task.subject.as_deref());
+                let seen = featurize(question, item.task.subject.as_deref());
                 assert_eq!(seen.kind.family(), Family::of(item), "{question}");
                 assert_eq!(Some(seen.difficulty), world.difficulty(question));
                 assert_eq!(seen.skills, needs(Family::of(item), question, item.task.subject.as_deref()));

@@ -1,6 +1,6 @@
 //! Blocks of lessons made ahead by several threads, and taken in order.
 
-use super::course::{BLOCK, Course, Tokens};
+use super::lesson_stream::{BLOCK, LessonStream, Tokens};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,7 +10,7 @@ const READY: usize = 4;
 
 /// The lessons of a course from some number on. Of several threads each makes every so-manieth block and hands it over in a
 /// queue of its own: so the order is that of the numbers, and what is ready stays bounded.
-pub struct Ahead {
+pub struct Prefetcher {
     queues: Vec<Receiver<Vec<Tokens>>>,
     /// The queue that has the next block.
     next: usize,
@@ -18,33 +18,33 @@ pub struct Ahead {
     taken: VecDeque<Tokens>,
 }
 
-impl Ahead {
+impl Prefetcher {
     /// Begins with lesson number `first`.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn new(course: Arc<Course>, first: u64, threads: usize) -> std::io::Result<Self> {
+    pub fn new(stream: Arc<LessonStream>, first: u64, threads: usize) -> std::io::Result<Self> {
         let (block, skipped) = (first / BLOCK as u64, first % BLOCK as u64);
         let threads = threads.max(1);
         let mut queues = Vec::with_capacity(threads);
         for thread in 0..threads {
             let (sender, queue) = sync_channel(READY);
-            let course = course.clone();
+            let stream = stream.clone();
             let mut blocks = (block + thread as u64..).step_by(threads);
             // Ends when the queue is dropped: then nobody takes what it hands over.
-            let work = move || while blocks.next().is_some_and(|block| sender.send(course.block(block)).is_ok()) {};
+            let work = move || while blocks.next().is_some_and(|block| sender.send(stream.block(block)).is_ok()) {};
             std::thread::Builder::new().name(format!("lessons-{thread}")).spawn(work)?;
             queues.push(queue);
         }
-        let mut ahead = Ahead { queues, next: 0, taken: VecDeque::new() };
+        let mut prefetcher = Prefetcher { queues, next: 0, taken: VecDeque::new() };
         for _ in 0..skipped {
-            ahead.next();
+            prefetcher.next();
         }
-        Ok(ahead)
+        Ok(prefetcher)
     }
 }
 
-impl Iterator for Ahead {
+impl Iterator for Prefetcher {
     type Item = Tokens;
 
     /// `None` only if a thread died.

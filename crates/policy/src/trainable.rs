@@ -1,12 +1,12 @@
 //! Who can be trained: somebody who writes teams, and the desk at which briefs become requests and texts become tokens.
 
-use crate::writer::Desk;
 use lemon_exec::orchestrator::WriteContext;
+use crate::writer::LanguagePromptEncoder;
 use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
 use std::path::Path;
 
 /// A policy that keeps its weights and its optimiser's state in a folder, so that training can be taken up again.
-pub trait Student: Policy {
+pub trait TrainablePolicy: Policy {
     /// Says how weights are moved.
     fn set_optimiser(&mut self, settings: OptimiserSettings);
 
@@ -28,7 +28,7 @@ pub trait Student: Policy {
 }
 
 /// Turns briefs into requests and texts into tokens.
-pub trait Scribe: Send + Sync {
+pub trait PromptEncoder: Send + Sync {
     /// The request for one round.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub struct Encoded {
     pub ends: Vec<usize>,
 }
 
-impl Student for LanguagePolicy {
+impl TrainablePolicy for LanguagePolicy {
     fn set_optimiser(&mut self, settings: OptimiserSettings) {
         LanguagePolicy::set_optimiser(self, settings);
     }
@@ -68,9 +68,9 @@ impl Student for LanguagePolicy {
     }
 }
 
-impl Scribe for Desk {
+impl PromptEncoder for LanguagePromptEncoder {
     fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
-        Desk::request(self, brief, true)
+        LanguagePromptEncoder::request(self, brief, true)
     }
 
     fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded> {

@@ -1,7 +1,7 @@
 //! What a worker can do: problems of situations that it never learned from.
 
 use super::answer::answer;
-use super::course::{Sources, Tokens};
+use super::lesson_stream::{Sources, Tokens};
 use lemon_model::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
 use lemon_problems::{Form, Lesson, Part, Problem, Weights, prompt, read_answer};
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,14 @@ pub(super) const SEED: u64 = 0xe7a3;
 pub(super) const WEIGHTS: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 90 };
 
 /// Problems of [`Part::Dev`], always the same.
-pub struct Exam {
+pub struct HeldOutProblems {
     problems: Vec<Problem>,
     lessons: Vec<Tokens>,
 }
 
 /// What a look at a worker shows.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Look {
+pub struct PretrainEval {
     /// The mean loss of a token of the right solutions.
     pub loss: f64,
     /// The share of problems it solves, with the likeliest token each time.
@@ -33,13 +33,13 @@ pub struct Look {
     pub tokens: f64,
 }
 
-impl Exam {
+impl HeldOutProblems {
     /// So many problems.
     pub fn new(sources: &Sources, count: usize, tokenizer: &Tokenizer) -> Self {
         let mut generator = sources.generator(SEED, Part::Dev).with_weights(WEIGHTS);
         let problems: Vec<Problem> = (0..count.max(1)).map(|_| generator.problem()).collect();
         let lesson = |problem| Tokens::new(&Lesson::from_replies(problem, Form::Solve, &[]), 0, tokenizer);
-        Exam { lessons: problems.iter().map(lesson).collect(), problems }
+        HeldOutProblems { lessons: problems.iter().map(lesson).collect(), problems }
     }
 
     /// The problems.
@@ -55,7 +55,7 @@ impl Exam {
     ///
     /// # Errors
     /// The device fails.
-    pub fn look(&self, policy: &LanguagePolicy) -> Result<Look, PolicyError> {
+    pub fn eval(&self, policy: &LanguagePolicy) -> Result<PretrainEval, PolicyError> {
         let most = policy.config().positions;
         let short = self.lessons.iter().filter(|lesson| lesson.tokens.len() <= most);
         let sequences: Vec<Sequence> = short.map(Tokens::sequence).collect();
@@ -74,7 +74,7 @@ impl Exam {
             (!some.is_empty()).then(|| some.iter().filter(|it| **it).count() as f64 / some.len() as f64)
         };
         let tokens = replies.iter().map(|reply| reply.tokens.len()).sum::<usize>();
-        Ok(Look {
+        Ok(PretrainEval {
             loss,
             right: right.iter().filter(|it| it.1).count() as f64 / right.len() as f64, // There is one at least.
             own: share(false).unwrap_or_default(),

@@ -24,7 +24,7 @@ const REAL_SHARE: f64 = 0.3;
 
 /// What is taught, without end.
 #[derive(Clone)]
-pub struct Course {
+pub struct LessonStream {
     seed: u64,
     train: Generator,
     /// With replies of peers: the problems they were asked, and all others of that part.
@@ -86,11 +86,11 @@ pub struct Tokens {
     pub dropped: u64,
 }
 
-impl Course {
+impl LessonStream {
     /// Lessons on problems to train with; with `replies`, on those of [`Part::Review`] too.
     pub fn new(seed: u64, sources: &Sources, replies: Option<Arc<Replies>>, tokenizer: &Tokenizer) -> Self {
         let review = replies.filter(|replies| !replies.is_empty());
-        Course {
+        LessonStream {
             seed,
             train: sources.generator(seed, Part::Train),
             review: review.map(|replies| (sources.generator(seed, Part::Review), replies)),

@@ -1,6 +1,6 @@
 //! What tests of teachers need: tasks, a world of them, and somebody to run teams.
 
-use super::Lessons;
+use super::TeachContext;
 use crate::trial::Trials;
 use lemon_eval::{Case, Evaluator, Grader};
 use lemon_policy::pair::Pair;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Composed tasks and their world. Programs are not run: there they count as wrong.
-pub struct School {
+pub struct Fixture {
     pub trials: Trials,
     pub cases: Vec<Case>,
     pub cancel: CancellationToken,
 }
 
-impl School {
+impl Fixture {
     pub fn new(sets: &[SetName], count: usize) -> Self {
         let composed = |set: &SetName| {
             let name: Arc<str> = format!("composed/{set}").into();
@@ -34,12 +34,12 @@ impl School {
             priced: vec![false; 3],
             names: Default::default(),
         };
-        School { trials: Trials::new(evaluator), cases, cancel: CancellationToken::new() }
+        Fixture { trials: Trials::new(evaluator), cases, cancel: CancellationToken::new() }
     }
 
-    pub fn lessons(&self, seed: u64) -> Lessons<'_> {
+    pub fn context(&self, seed: u64) -> TeachContext<'_> {
         let world = Some("calibrated".to_owned());
-        Lessons { trials: &self.trials, cases: &self.cases, world, seed, cancel: &self.cancel, watch: None }
+        TeachContext { trials: &self.trials, cases: &self.cases, world, seed, cancel: &self.cancel, watch: None }
     }
 }
 

@@ -4,15 +4,15 @@ use super::FieldStart;
 use super::layout::{BASES, Choice, Layout, Setting};
 use super::scene::{Scene, Skills, seen, stage};
 use super::write::{Chosen, write};
-use crate::student::{Encoded, Scribe};
 use lemon_exec::orchestrator::WriteContext;
+use crate::trainable::{Encoded, PromptEncoder};
 use lemon_model::{PolicyError, Request};
 use lemon_spec::{Agent, AnswerRule, Language, Next, Share, Spec, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Turns briefs into the prompts of a [`super::FieldTable`] of the same start and language, and texts into its tokens.
-pub struct FieldDesk {
+pub struct FieldPromptEncoder {
     layout: Layout,
     language: Arc<Language>,
     kinds: usize,
@@ -22,14 +22,14 @@ pub struct FieldDesk {
     seen: Mutex<HashMap<String, (usize, Skills)>>,
 }
 
-impl FieldDesk {
+impl FieldPromptEncoder {
     /// A desk for runs of at most so many rounds.
     ///
     /// # Errors
     /// As [`super::FieldTable::new`].
     pub fn new(start: &FieldStart, language: Arc<Language>, rounds: u32) -> Result<Self, PolicyError> {
         let layout = Layout::new(start.slots, &language)?;
-        Ok(FieldDesk { layout, language, kinds: start.kinds, rounds, seen: Mutex::default() })
+        Ok(FieldPromptEncoder { layout, language, kinds: start.kinds, rounds, seen: Mutex::default() })
     }
 
     /// Which of the table's kinds a question is of. With one kind all are the same. Else kind 0 is questions of knowledge,
@@ -50,7 +50,7 @@ impl FieldDesk {
     }
 }
 
-impl Scribe for FieldDesk {
+impl PromptEncoder for FieldPromptEncoder {
     fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
         let (kind, skills) = self.seen(brief.question);
         let setting = Setting { kind, stage: stage(&brief.results), review: brief.round < self.rounds };
@@ -73,7 +73,7 @@ impl Scribe for FieldDesk {
     }
 }
 
-impl FieldDesk {
+impl FieldPromptEncoder {
     /// The value of a choice in a specification. `None`: it has none that the table knows.
     fn value(&self, choice: Choice, spec: &Spec, scene: &Scene) -> Option<usize> {
         let agent = |slot: usize| spec.agents.get(slot);

@@ -1,0 +1,72 @@
+//! Held-out evaluation: what the policy's teams come to on tasks that it is not trained on.
+
+use crate::arena::Outcome;
+use crate::episode::Episode;
+use crate::metrics::Means;
+use crate::recipe::Recipe;
+use crate::state::shown;
+use crate::{TrainContext, TrainError};
+use lemon_exec::ReplyCache;
+use lemon_policy::TrainablePolicy;
+use lemon_sft::teach::draw;
+use lemon_spec::Next;
+use std::sync::Arc;
+
+/// Runs the policy's teams for all held-out tasks, so many times each. Returns the means, and the texts for the shown tasks.
+pub(crate) async fn evaluate(
+    context: &TrainContext<'_>,
+    policy: &dyn TrainablePolicy,
+    recipe: &Recipe,
+    seeds: u64,
+) -> Result<(Means, Vec<Vec<String>>), TrainError> {
+    let stage = context.stage(&context.held_out, recipe);
+    let mut episodes = Vec::new();
+    for seed in 0..seeds.max(1) {
+        for case in 0..context.held_out.len() {
+            let noise_seed = draw(recipe.seed, &["look", &seed.to_string(), &case.to_string()]);
+            episodes.push(Episode::new(case, noise_seed, noise_seed, Arc::new(ReplyCache::default())));
+        }
+    }
+    stage.play(policy, &mut episodes, recipe.eval.temperature).await?;
+    if !context.arena.cancel.is_cancelled() {
+        check_workers(&episodes, 0)?;
+    }
+    let first = episodes.get(..context.held_out.len()).unwrap_or(&episodes);
+    let teams = shown(first).map(Episode::texts).collect();
+    Ok((means(&episodes), teams))
+}
+
+/// Fails where the workers of most episodes could not be reached.
+pub(crate) fn check_workers(episodes: &[Episode], step: u64) -> Result<(), TrainError> {
+    let failures = episodes.iter().filter_map(|episode| episode.run.as_ref()?.failure.as_ref());
+    let lost = failures.clone().count();
+    match failures.into_iter().next() {
+        Some(failure) if 2 * lost > episodes.len() => {
+            Err(TrainError::WorkersGone { step, lost, runs: episodes.len(), fact: failure.message.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Means over the episodes whose outcome is known.
+pub(crate) fn means(episodes: &[Episode]) -> Means {
+    let known: Vec<(&Episode, Outcome)> =
+        episodes.iter().filter_map(|episode| Some((episode, episode.run.as_ref()?.outcome?))).collect();
+    let mean = |of: &dyn Fn(&(&Episode, Outcome)) -> f64| known.iter().map(of).sum::<f64>() / known.len().max(1) as f64;
+    let agents = |episode: &Episode| episode.run.as_ref().map_or(0, |run| run.summary.agents.len());
+    let asks = |episode: &Episode| {
+        let first = episode.rounds.first().and_then(|round| round.plan.as_ref());
+        f64::from(u8::from(first.is_some_and(|plan| plan.next() == Next::Review)))
+    };
+    Means {
+        runs: known.len(),
+        reward: mean(&|(_, outcome)| outcome.reward),
+        success: mean(&|(_, outcome)| outcome.success),
+        tokens: mean(&|(_, outcome)| outcome.tokens as f64),
+        cost: mean(&|(_, outcome)| outcome.cost),
+        valid: mean(&|(_, outcome)| outcome.valid),
+        agents: mean(&|(episode, _)| agents(episode) as f64),
+        rounds: mean(&|(episode, _)| episode.rounds.len() as f64),
+        review: mean(&|(episode, _)| asks(episode)),
+    }
+}
