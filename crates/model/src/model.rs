@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Result, Tensor};
 pub(crate) struct Model {
     pub(crate) config: ModelConfig,
     pub(crate) device: Device,
-    /// What is computed in: f32 on the CPU, bf16 on a GPU.
+    /// The number format of computation: f32 on the CPU, bf16 on a GPU.
     pub(crate) dtype: DType,
     pub(crate) ops: Ops,
     pub(crate) parameters: Parameters,
@@ -52,7 +52,7 @@ struct Lora {
 }
 
 impl Model {
-    /// Puts the parameters where they belong.
+    /// Assembles the layers from the parameters.
     pub(crate) fn new(config: ModelConfig, parameters: Parameters, device: Device, dtype: DType) -> Result<Self> {
         let find = |name: &str| parameters.get(name);
         let mut layers = Vec::with_capacity(config.layers);
@@ -115,7 +115,7 @@ impl Model {
         self.device.is_cuda() && self.ops == Ops::Fused && ops::packed_attention_takes(self.config.head_dim)
     }
 
-    /// What the last layer says at each row: (R, hidden).
+    /// The normalised output of the last layer: (R, hidden).
     pub(crate) fn hidden(&self, rows: &Rows, mut cache: Option<&mut Cache>) -> Result<Tensor> {
         let mut x = self.ops.gather_rows(&self.embedding.value(self.dtype)?, &rows.tokens)?;
         let (cos, sin) = self.rotations(&rows.positions)?;

@@ -1,4 +1,4 @@
-//! The positions of all texts of a batch together, and the keys and values of those already read.
+//! The positions of all texts of a batch, and the cache of keys and values.
 
 use candle_core::{DType, Device, Result, Tensor};
 use std::ops::Range;
@@ -203,7 +203,7 @@ impl Gathered {
 /// Keys and values of texts that are being written: for each layer two tensors (KV, places · length, D).
 pub(crate) struct Cache {
     layers: Vec<(Tensor, Tensor)>,
-    /// Texts it has room for.
+    /// Texts it can hold.
     places: usize,
     /// Positions a text may have.
     length: usize,

@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 
 /// Texts that are written at a time.
 const WIDTH: usize = 64;
-/// On a GPU, where a step takes as long for many texts as for few: as many as their cache has room for.
+/// On a GPU, where a step takes as long for many texts as for few: as many as the cache can hold.
 const WIDEST: usize = 512;
 const CACHE_BYTES: usize = 2 << 30;
 
-/// Writes one text for each request, as many at a time as there are places; a finished text makes room for the next.
+/// Samples one text for each request, as many at a time as there are places; a finished text frees its place for the next.
 pub(crate) fn write(
     model: &Model,
     tokenizer: &Tokenizer,

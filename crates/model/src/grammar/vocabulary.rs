@@ -49,7 +49,7 @@ impl Vocabulary {
 }
 
 fn trie(plain: &Plain, end: u32) -> Result<TokTrie, String> {
-    // The trie has room for so many nodes, and for tokens so long; it does not look before it leaps.
+    // The trie panics beyond these numbers of nodes and bytes per token.
     const MOST_BYTES: usize = 4_000_000;
     const LONGEST: usize = 512;
     let spelling = plain.spelling();

@@ -1,4 +1,4 @@
-//! Which operations a model is computed with: the fused ones, or the same composed of the library's own, to compare.
+//! Selects the operations of a model: the fused ones, or their composed counterparts for comparison.
 
 use super::{composed, gather_rows, gathered_logprob, linear, masked_softmax, rms_norm, rotary, swap_axes, swiglu};
 use candle_core::{Result, Tensor};
@@ -8,7 +8,7 @@ use candle_core::{Result, Tensor};
 pub(crate) enum Ops {
     /// One pass over memory each, with a backward pass of their own.
     Fused,
-    /// Composed of plain operations: the yardstick of the benchmark.
+    /// Composed of plain operations: the reference of the benchmark.
     Composed,
 }
 

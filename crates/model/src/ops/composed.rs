@@ -1,5 +1,5 @@
-//! The fused operations once more, each as a chain of plain ones with the gradients that follow from them. Slower and
-//! simpler: what tests and benchmarks compare with, also in `f64`.
+//! The reference for the fused operations: each is a chain of plain ones with automatic gradients. Slower and simpler; tests
+//! and benchmarks compare with it, also in `f64`.
 
 use candle_core::{D, DType, Result, Tensor};
 

@@ -130,7 +130,7 @@ impl CustomOp2 for SumRows {
         let (_, width) = layout.shape().dims2()?;
         let (device, dtype, shape) = (&grad.device, grad.dtype(), Shape::from((self.rows, width)));
         let sums = device.zeros_impl(&shape, dtype)?;
-        // Some tokens are everywhere: their lists are shared out among teams of threads, as many as have room for a sum each.
+        // Frequent tokens have long lists: groups of threads divide them, as many as have shared memory for a sum each.
         const ROOM: usize = 8_192;
         let across = width.div_ceil(16 / dtype.size_in_bytes()).next_multiple_of(32).clamp(32, 256);
         let lists_are_long = self.lists.flat.len() > 8 * self.lists.count;

@@ -1,4 +1,4 @@
-//! `y = x·Wᵀ (+ b)`, the product that almost all of the time goes into.
+//! `y = x·Wᵀ (+ b)`, the product that takes almost all of the time.
 //!
 //! On the CPU it has a kernel of its own, because of one property: **a row of the result depends on that row of `x` alone**,
 //! to the last bit. Every element is a sum over `k` in sixteen lanes and a fixed order, whatever the shape of the tile it is

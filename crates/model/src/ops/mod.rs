@@ -1,11 +1,11 @@
 //! Fused tensor operations with hand-written gradients.
 //!
-//! Each takes the place of a chain of small operations and reads and writes every large tensor once in each direction.
+//! Each replaces a chain of small operations and reads and writes every large tensor once in each direction.
 //! On the CPU they work on `f32`, on NVIDIA GPUs (`kernels.cu`, `packed.cu`) on `f32` and `bf16` with all sums in `f32`. On the CPU a
 //! row's result depends on that row alone, and sums over rows are taken in blocks of a fixed size: neither the number of
 //! threads nor what else is in the batch changes a bit.
 //!
-//! [`composed`] says the same with plain operations: it is what the tests and [`selfcheck()`] compare with.
+//! [`composed`] computes the same with plain operations; the tests and [`selfcheck()`] compare with it.
 
 mod adamw;
 mod attention;
@@ -63,7 +63,7 @@ fn elements<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Resul
     }
 }
 
-/// The same, to be changed in place.
+/// As [`elements`], mutable.
 fn elements_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> Result<&'a mut [f32]> {
     let CpuStorage::F32(all) = storage else { bail!("only f32 tensors are changed in place") };
     match layout.contiguous_offsets().and_then(|(start, end)| all.get_mut(start..end)) {
