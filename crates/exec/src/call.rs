@@ -46,7 +46,7 @@ impl Run<'_> {
         let mut waited_for_model = 0.0;
         let mut announced = false;
         loop {
-            // The gate comes first: whoever waits at it must not hold tokens that others could use.
+            // The gate comes first: a call that waits at it must not hold tokens that others could use.
             let Ok(_permit) = level.gate.acquire().await else {
                 let error = AskError::free(FailureKind::Cancelled, "the workers were closed");
                 return Ok(CallEnd::Failed { error, attempts: attempt, spend: Spend::default() });

@@ -1,4 +1,4 @@
-//! Orchestrators write the team. They decide what to say or ask; the driver does the asking.
+//! Orchestrators write the team. They decide what to write or which model to ask; the driver makes the call.
 
 mod guard;
 mod prompted;
@@ -139,7 +139,7 @@ pub fn percent(confidence: f64) -> u8 {
     (100.0 * confidence.clamp(0.0, 1.0)).round() as u8
 }
 
-/// A specification, or whom to ask for one.
+/// A specification, or the call that asks a model for one.
 pub enum Draft {
     /// It is written already.
     Text(String),
@@ -154,7 +154,7 @@ pub enum Draft {
     },
     /// A model has to be asked.
     Ask {
-        /// The level of model.
+        /// The capacity of the model: a position in [`Language::capacities`].
         level: usize,
         /// The conversation.
         messages: Vec<ChatMessage>,
@@ -175,7 +175,7 @@ pub struct Refused<'a> {
 pub struct Fixed {
     /// The specification.
     pub text: String,
-    /// Who writes the rounds after the first.
+    /// Writes the rounds after the first.
     pub reviewer: Option<Arc<dyn Orchestrator>>,
 }
 
@@ -295,7 +295,7 @@ fn end_of(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Whether the answers so far agree: a fact that whoever reads the replies need not find out. `None`: there are none.
+/// Whether the answers so far agree: a fact that the orchestrator need not work out from the replies. `None`: there are none.
 fn agreement(context: &WriteContext<'_>) -> Option<String> {
     let stated = context.stated();
     let distinct = answer::distinct(&stated);
@@ -310,7 +310,7 @@ fn agreement(context: &WriteContext<'_>) -> Option<String> {
     let weights = context.weights();
     let sure = |at: usize| weights.as_ref().and_then(|weights| weights.get(at)).map(|(_, weight)| weight);
     let show = |(at, answer): (usize, &&str)| match sure(at) {
-        // In tens: nobody's confidence is worth more digits.
+        // In tens: a confidence is not worth more digits.
         Some(sure) => format!("{} ({} % sure)", one_line(answer), sure / 10 * 10),
         None => one_line(answer),
     };

@@ -130,9 +130,9 @@ codes! {
     TooManyParents = "too_many_parents",
     /// A longer path than allowed.
     TooDeep = "too_deep",
-    /// An answer from nobody.
+    /// An answer that names no agent.
     EmptyAnswer = "empty_answer",
-    /// An agent that nobody reads and that is not part of the answer.
+    /// An agent that no other agent reads and that is not part of the answer.
     UnreadAgent = "unread_agent",
 }
 

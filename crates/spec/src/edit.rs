@@ -81,7 +81,7 @@ pub enum Decision {
     Spawn,
     /// O2: who does what, on which level of model.
     Delegate,
-    /// O3: who reads whom, and how much.
+    /// O3: which agent reads which, and how much.
     Communicate,
     /// O4: how one answer is made.
     Aggregate,
@@ -148,7 +148,7 @@ pub enum Change {
         /// Which.
         agent: String,
     },
-    /// The team ends before `agent`: neither it nor any agent after it exists. Those that nobody reads then answer, and those of
+    /// The team ends before `agent`: neither it nor any agent after it exists. Those that no agent reads then answer, and those of
     /// earlier rounds that had a part in the answer.
     EndBefore {
         /// The first that there is not.

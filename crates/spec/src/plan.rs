@@ -28,13 +28,13 @@ pub struct PlannedAgent {
     pub id: String,
     /// The base role it inherits from.
     pub base: Arc<BaseRole>,
-    /// Who it is: its own role, or the base role's title.
+    /// Its own role, or the base role's title.
     pub role: String,
     /// What it must do: its own duty, or the base role's.
     pub duty: String,
-    /// The level of model that serves it: a position in [`Language::capacities`].
+    /// The capacity that serves it: a position in [`Language::capacities`].
     pub level: usize,
-    /// The name of that level.
+    /// The name of that capacity.
     pub capacity: String,
     /// The agents it reads, numbered through all rounds of the run: earlier rounds' agents come first.
     pub parents: Vec<usize>,
@@ -254,7 +254,7 @@ impl Plan {
         self.spec.next
     }
 
-    /// Remarks that do not make the text invalid, such as an agent nobody reads.
+    /// Remarks that do not make the text invalid, such as an agent that no other agent reads.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }

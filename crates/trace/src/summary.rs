@@ -243,7 +243,7 @@ impl<'a> Tally<'a> {
     }
 
     /// A run that is taken up again has not ended, whatever an earlier stop said. Who was running waits again, and after
-    /// a stop whoever is not done.
+    /// a stop every agent that is not done.
     fn resume(&mut self, lost_tokens: u64) {
         let stopped = self.stop_reason.take().is_some();
         (self.answer, self.answered_by) = (None, None);

@@ -143,8 +143,8 @@ fn revision(
         };
         let own = f64::from(debate.own_round1_correct);
         let support = support(share, f64::from(debate.n_agents.saturating_sub(1)));
-        let nobody = own == 0.0 && debate.share_of_peers_correct == "<1/3";
-        let chance = match nobody {
+        let none_right = own == 0.0 && debate.share_of_peers_correct == "<1/3";
+        let chance = match none_right {
             true => revision.second_look * left,
             false => logistic(revision.log_odds(own, support, *ability)),
         };

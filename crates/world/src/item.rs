@@ -1,4 +1,4 @@
-//! An item of a world: how hard it is for whom, its right answer and the wrong ones people give.
+//! An item of a world: how hard it is for each capacity, its right answer and the wrong ones people give.
 
 use crate::draws::Draws;
 use crate::preset::{Choices, FamilyFit, Fitted};
@@ -33,7 +33,7 @@ pub(crate) struct WorldItem {
 /// What the items of a world know of each other.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Right texts: a wrong text is somebody else's right one.
+    /// Right texts: a wrong text is the right one of another task.
     texts: Vec<String>,
     /// What completes a program, by problem: one variant of a set publishes it, another does not.
     solutions: HashMap<(String, String), String>,
@@ -66,7 +66,7 @@ fn problem(item: &Item, entry_point: &str) -> (String, String) {
     (number.unwrap_or_default().to_owned(), entry_point.to_owned())
 }
 
-/// What somebody proposes as the answer.
+/// An answer that an agent proposes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Proposal {
     Right,

@@ -50,7 +50,7 @@ pub struct Revision {
     pub own_support: f64,
     /// The level's ability: the log-odds of its accuracy.
     pub ability: f64,
-    /// Where nobody in the room has the right answer, a second look finds it with so much of the probability that a first
+    /// Where no agent has the right answer, a second look finds it with so much of the probability that a first
     /// one would have: what is hard stays hard, however often it is looked at.
     pub second_look: f64,
 }

@@ -64,7 +64,7 @@ pub enum StoreError {
         /// What it is.
         why: &'static str,
     },
-    /// It is somebody else's.
+    /// It belongs to another program.
     #[error("{0} is a database of another program")]
     Foreign(PathBuf),
     /// No run goes by this name.
@@ -337,7 +337,7 @@ impl Store {
         &self.path
     }
 
-    /// Keeps a reply for whoever makes the same call.
+    /// Keeps a reply for the next run that makes the same call.
     pub fn remember(&self, key: [u8; 32], reply: &Reply) {
         self.replies.add(&key);
         self.writer.send_and_forget(Op::Reply { key, reply: to_json(reply) });

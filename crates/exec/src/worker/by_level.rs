@@ -32,7 +32,7 @@ impl ByLevel {
 impl Worker for ByLevel {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
         let Some((worker, request)) = self.at_its_level(request) else {
-            let message = format!("nobody serves `{}`", request.capacity);
+            let message = format!("no worker serves the capacity `{}`", request.capacity);
             return Err(AskError::free(FailureKind::Refused, message));
         };
         worker.ask(&request).await
@@ -91,6 +91,6 @@ mod tests {
             assert_eq!(workers.ask(&request(level)).await.unwrap().text, expected);
         }
         let error = workers.ask(&request(3)).await.unwrap_err();
-        assert_eq!(error.failure.message, "nobody serves `huge`");
+        assert_eq!(error.failure.message, "no worker serves the capacity `huge`");
     }
 }

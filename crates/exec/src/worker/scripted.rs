@@ -7,7 +7,7 @@ use lemon_trace::FailureKind;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What is said to whom: rules in order, the first that fits answers.
+/// Rules in order: the first that fits a request answers it.
 ///
 /// ```
 /// use lemon_exec::worker::Script;
