@@ -143,6 +143,14 @@ pub fn percent(confidence: f64) -> u8 {
 pub enum Draft {
     /// It is written already.
     Text(String),
+    /// It is written and validated already. The driver checks it again only where it was validated for another language or
+    /// after other agents.
+    Plan {
+        /// The team.
+        plan: Arc<Plan>,
+        /// The policy that wrote it, where one did.
+        model: Option<String>,
+    },
     /// The guard decided on it without asking the orchestrator it guards.
     Guarded(String),
     /// A policy wrote it.
@@ -199,6 +207,42 @@ impl Orchestrator for Fixed {
             Some(reviewer) if context.round > 1 => reviewer.repair(context, refused).await,
             _ => Ok(None),
         }
+    }
+}
+
+/// Teams that are validated already, one for each round.
+pub struct Planned {
+    /// The teams, the first round first.
+    pub rounds: Vec<Arc<Plan>>,
+    /// Writes the rounds after those.
+    pub reviewer: Option<Arc<dyn Orchestrator>>,
+}
+
+#[async_trait]
+impl Orchestrator for Planned {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        match (self.round(context.round), &self.reviewer) {
+            (Some(plan), _) => Ok(Some(Draft::Plan { plan: plan.clone(), model: None })),
+            (None, Some(reviewer)) => reviewer.draft(context).await,
+            (None, None) => Ok(None),
+        }
+    }
+
+    async fn repair(
+        &self,
+        context: &WriteContext<'_>,
+        refused: &Refused<'_>,
+    ) -> Result<Option<Draft>, OrchestratorError> {
+        match (self.round(context.round), &self.reviewer) {
+            (None, Some(reviewer)) => reviewer.repair(context, refused).await,
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Planned {
+    fn round(&self, round: u32) -> Option<&Arc<Plan>> {
+        self.rounds.get(round.checked_sub(1)? as usize)
     }
 }
 

@@ -2,7 +2,11 @@
 // A test that cannot go on has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use lemon_exec::worker::{Replay, streamed_text};
 use lemon_fuzzing::{TARGETS, Target};
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{ModelConfig, Tokenizer};
+use lemon_trace::export::jsonl::read_jsonl;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
@@ -118,6 +122,33 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     folders.sort();
     names.sort_unstable();
     assert_eq!(folders, names);
+}
+
+/// Mutations of a text that no parser takes would test little.
+#[test]
+fn the_seeds_reach_the_code_behind_the_parsers() {
+    let read = |file: &str| std::fs::read(corpora().join(file)).unwrap();
+    let text = |file: &str| String::from_utf8(read(file)).unwrap();
+    let language = lemon_spec::Language::default();
+    for team in ["team.yaml", "flow.yaml", "team.json", "block_scalars.yaml"] {
+        lemon_spec::validate(&text(&format!("specification/{team}")), &language).unwrap();
+    }
+    let stream = read("server_sent_events/whole");
+    assert_eq!(streamed_text([&*stream], 64).unwrap(), "It is 68.\nAnswer: 68");
+    assert_eq!(lemon_task::read_jsonl("open.jsonl", &read("json_lines/open.jsonl")).items.len(), 3);
+    let calls = |file: &str| Replay::read(Path::new(file), &read(&format!("cassette/{file}"))).unwrap().calls();
+    assert_eq!((calls("calls.jsonl"), calls("cut.jsonl"), calls("known_cost.jsonl")), (3, 1, 1));
+    assert_eq!(read_jsonl(&text("trace/every_kind.jsonl")).unwrap().events.len(), 15);
+    assert_eq!(read_jsonl(&text("trace/failed.jsonl")).unwrap().events.len(), 2);
+    for config in ["qwen2.json", "qwen3.json", "llama.json"] {
+        ModelConfig::parse(&text(&format!("model_config/{config}"))).unwrap();
+    }
+    let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
+    let message = Message { role: Role::User, content: "2 + 2?".into() };
+    for template in ["ours.jinja", "chatml.jinja", "macro.jinja"] {
+        let with_template = tokenizer.with_template(&text(&format!("chat_template/{template}"))).unwrap();
+        with_template.prompt(std::slice::from_ref(&message)).unwrap();
+    }
 }
 
 #[test]

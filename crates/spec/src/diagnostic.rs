@@ -100,7 +100,7 @@ codes! {
     IdTooLong = "id_too_long",
     /// A base role the library does not have.
     UnknownBase = "unknown_base",
-    /// A capacity level that does not exist.
+    /// A capacity that does not exist.
     UnknownCapacity = "unknown_capacity",
     /// A `share` that does not exist.
     UnknownShare = "unknown_share",

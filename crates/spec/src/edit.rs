@@ -23,7 +23,7 @@ pub enum Family {
     Role,
     /// Roll the duty back to the base role.
     Duty,
-    /// One level down or up.
+    /// One capacity down or up.
     Capacity,
     /// Remove an agent; its children read its parents instead.
     Agent,
@@ -79,7 +79,7 @@ impl fmt::Display for Family {
 pub enum Decision {
     /// O1: that an agent exists.
     Spawn,
-    /// O2: who does what, on which level of model.
+    /// O2: the role, the duty and the capacity of each agent.
     Delegate,
     /// O3: which agent reads which, and how much.
     Communicate,
@@ -133,12 +133,12 @@ pub enum Change {
         /// Whose duty.
         agent: String,
     },
-    /// `agent` is served one level weaker.
+    /// `agent` is served one capacity weaker.
     LowerCapacity {
         /// Whose capacity.
         agent: String,
     },
-    /// `agent` is served one level stronger.
+    /// `agent` is served one capacity stronger.
     RaiseCapacity {
         /// Whose capacity.
         agent: String,

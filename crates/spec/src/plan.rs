@@ -19,6 +19,8 @@ pub struct Plan {
     answer_from: Vec<usize>,
     earlier: Arc<[String]>,
     warnings: Vec<Diagnostic>,
+    /// Those it was checked against.
+    limits: Limits,
 }
 
 /// One agent with everything inherited filled in and every reference resolved.
@@ -130,7 +132,8 @@ impl Plan {
             spans.next = Some(next.span);
         }
         let (source, earlier) = (text.into(), earlier.into());
-        Some(Plan { source, spec, spans, agents, answer_from: resolved.answer_from, earlier, warnings: Vec::new() })
+        let (answer_from, limits) = (resolved.answer_from, language.limits.clone());
+        Some(Plan { source, spec, spans, agents, answer_from, earlier, warnings: Vec::new(), limits })
     }
 }
 
@@ -229,6 +232,16 @@ impl Plan {
     /// The ids of the agents of earlier rounds, in order.
     pub fn earlier_ids(&self) -> &[String] {
         &self.earlier
+    }
+
+    /// Whether [`validate_round`] with this language and these earlier agents made it, or would have made the same of its
+    /// source: then it need not be checked again.
+    pub fn is_for(&self, language: &Language, earlier: &[String]) -> bool {
+        let known = |agent: &PlannedAgent| {
+            language.capacities.get(agent.level) == Some(&agent.capacity)
+                && language.roles.get(&agent.base.name).is_some_and(|role| *role == agent.base)
+        };
+        self.limits == language.limits && *self.earlier == *earlier && self.agents.iter().all(known)
     }
 
     /// The id of an agent by its number in the run, whichever round it is of.

@@ -25,7 +25,7 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// No set has this name.
-    #[error("there is no task set `{name}`: known are {known}")]
+    #[error("unknown task set `{name}`; expected one of {known}")]
     UnknownSet {
         /// The name asked for.
         name: String,
@@ -33,7 +33,7 @@ pub enum TaskError {
         known: String,
     },
     /// The set has no split of this name.
-    #[error("{set} has no split `{split}`: it has {known}")]
+    #[error("unknown split `{split}` of {set}; expected one of {known}")]
     UnknownSplit {
         /// The set.
         set: SetName,

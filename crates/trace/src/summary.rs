@@ -41,9 +41,9 @@ pub struct AgentSummary {
     pub base: String,
     /// Who it is.
     pub role: String,
-    /// The level of model.
+    /// The capacity.
     pub capacity: String,
-    /// That level's position, weakest first from 0.
+    /// That capacity's position, weakest first from 0.
     pub level: usize,
     /// The ids of the agents it reads.
     pub after: Vec<String>,

@@ -18,9 +18,9 @@ pub(crate) struct WorldItem {
     pub needs: Vec<&'static Skill>,
     /// From the features of its text.
     pub difficulty: f64,
-    /// What the features do not say, for all levels alike.
+    /// What the features do not say, for all capacities alike.
     shared: f64,
-    /// … and for each level.
+    /// … and for each capacity.
     own: Vec<f64>,
     /// The right answer as a reply states it: a number, a letter, a text, a program.
     pub right: String,
@@ -98,7 +98,7 @@ impl WorldItem {
         })
     }
 
-    /// The log-odds that one agent of this level, alone and with nothing special about it, is right.
+    /// The log-odds that one agent of this capacity, alone and with nothing special about it, is right.
     pub fn log_odds(&self, fit: &FamilyFit, choices: &Choices, level: usize) -> Option<f64> {
         let figures = fit.levels.get(level.min(fit.levels.len().saturating_sub(1)))?;
         let own = self.own.get(level.min(self.own.len().saturating_sub(1)))?;

@@ -1,4 +1,4 @@
-//! Levels that different workers serve: a model of this process for the small one, say, and an endpoint for the large.
+//! Capacities that different workers serve: a model of this process for the small one, say, and an endpoint for the large.
 
 use super::{AskError, Reply, Request, Worker};
 use async_trait::async_trait;
@@ -6,18 +6,18 @@ use lemon_trace::FailureKind;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A worker for each level, and what level it is to that worker.
+/// A worker for each capacity, with the position of that capacity among its own.
 pub struct ByLevel {
     levels: Vec<(Arc<dyn Worker>, usize)>,
 }
 
 impl ByLevel {
-    /// Workers by level, weakest first.
+    /// Workers by capacity, weakest first.
     pub fn new(levels: Vec<(Arc<dyn Worker>, usize)>) -> Self {
         ByLevel { levels }
     }
 
-    /// Who serves the level of a request, and the request as it is to them.
+    /// The worker of the capacity of a request, and the request as that worker sees it.
     fn at_its_level<'r>(&self, request: &'r Request) -> Option<(&Arc<dyn Worker>, Cow<'r, Request>)> {
         let (worker, level) = self.levels.get(request.level)?;
         let request = match request.level == *level {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::worker::{ChatMessage, Usage};
 
-    /// Says its name and the level that it was asked for.
+    /// Says its name and the capacity that it was asked for.
     struct Named(&'static str);
 
     #[async_trait]

@@ -33,7 +33,7 @@ impl ApiKey {
     }
 }
 
-/// Where one level of model is served.
+/// Where one capacity is served.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The address up to `/v1`.
@@ -52,11 +52,11 @@ pub struct Endpoint {
     pub send_seed: bool,
 }
 
-/// A worker for each level, over HTTP.
+/// A worker for each capacity, over HTTP.
 pub struct OpenAi {
     client: reqwest::Client,
     levels: Vec<EndpointState>,
-    /// The keys of all levels: an endpoint may get to know those of others.
+    /// The keys of all capacities: an endpoint may get to know those of others.
     secrets: Secrets,
 }
 
@@ -72,7 +72,7 @@ struct EndpointState {
 }
 
 impl OpenAi {
-    /// A worker for these endpoints, one per level of model. Nothing it returns has their keys or passwords in it.
+    /// A worker for these endpoints, one per capacity. Nothing it returns has their keys or passwords in it.
     ///
     /// # Errors
     /// The reason why no HTTP client can be had, or a key that cannot stand in a header.

@@ -37,7 +37,7 @@ pub struct Script {
 pub struct Rule {
     /// The agent's id, or its beginning and a `*`.
     pub agent: Option<String>,
-    /// The level of model.
+    /// The capacity.
     pub capacity: Option<String>,
     /// A text somewhere in the conversation.
     pub contains: Option<String>,

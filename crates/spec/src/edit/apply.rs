@@ -144,7 +144,7 @@ pub(super) fn has_own_duty(agent: &Agent, language: &Language) -> bool {
     agent.duty.is_some() && agent.duty.as_deref() != inherited
 }
 
-/// The capacity level above or below.
+/// The capacity above or below.
 pub(super) fn neighbour(capacity: &str, language: &Language, above: bool) -> Option<String> {
     let level = language.capacities.iter().position(|level| level == capacity)?;
     let level = if above { level.checked_add(1) } else { level.checked_sub(1) }?;
