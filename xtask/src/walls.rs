@@ -128,6 +128,11 @@ pub const WALLS: &[Wall] = &[
         ],
         tests_use: &[],
     },
+    Wall {
+        package: "lemon-fuzzing",
+        uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-model"],
+        tests_use: &[],
+    },
     Wall { package: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -97,6 +97,7 @@ impl Evaluator {
                 };
                 match writer.draft(&brief).await? {
                     Some(Draft::Text(text) | Draft::Guarded(text) | Draft::Learned { text, .. }) => Some(text),
+                    Some(Draft::Plan { plan, .. }) => Some(plan.source().to_owned()),
                     Some(Draft::Ask { level, messages, .. }) => {
                         let known = self.backend.levels.get(level);
                         let call = known.map(|known| forecast_call(ORCHESTRATOR, &messages, level, known));

@@ -34,8 +34,9 @@ impl Run<'_> {
             return Ok(CallEnd::Failed { error, attempts: 0, spend: Spend::default() });
         };
         let key = self.reuse_key(&request, level);
-        let mut place = match self.reusable(&request, level, key.as_ref()).await {
+        let mut place = match self.reusable(&request, level, key.as_ref()).await? {
             Known::Reply(reply) => {
+                // Not waited for: the end of the call is, and it comes after it.
                 drop(self.announce(&request, duty, 0));
                 let spend = Spend { seconds: self.seconds_since(began), ..Spend::default() };
                 return Ok(CallEnd::Replied { reply, attempts: 0, reused: true, spend });
@@ -47,7 +48,7 @@ impl Run<'_> {
         let mut waited_for_model = 0.0;
         let mut announced = false;
         loop {
-            // The gate comes first: whoever waits at it must not hold tokens that others could use.
+            // The gate comes first: a call that waits at it must not hold tokens that others could use.
             let Ok(_permit) = level.gate.acquire().await else {
                 let error = AskError::free(FailureKind::Cancelled, "the workers were closed");
                 return Ok(CallEnd::Failed { error, attempts: attempt, spend: Spend::default() });
@@ -96,6 +97,7 @@ impl Run<'_> {
                         }
                     };
                     let kind = EventKind::Retry { attempt, failure: error.failure, wait_s: wait.as_secs_f64() };
+                    // Not waited for: the end of the call is, and it comes after it.
                     drop(self.recorder.record(&request.agent, kind, spend));
                     drop(_permit);
                     waited_for_model += wait.as_secs_f64();
@@ -217,22 +219,25 @@ impl Run<'_> {
     }
 
     /// The reply to this very call, from the reply cache or the store; or the place in the cache where it is to be put.
-    async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Known {
-        let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
+    async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Result<Known, StoreError> {
         let mut place = None;
         if let Some(cache) = &self.runner.reply_cache
             && let Some(key) = self.cache_key(request, level, key)
         {
             match cache.ask(&key).await {
                 Known::Open(open) => place = open,
-                known => return known,
+                known => return Ok(known),
             }
         }
-        let Some(reply) = recalled() else { return Known::Open(place) };
+        let recalled = match (key, self.reusing_store()) {
+            (Some(key), Some(store)) => store.recall(key)?,
+            _ => None,
+        };
+        let Some(reply) = recalled else { return Ok(Known::Open(place)) };
         if let Some(place) = &mut place {
             **place = Some(reply.clone());
         }
-        Known::Reply(reply)
+        Ok(Known::Reply(reply))
     }
 
     /// The key of a call in the reply cache: the worker's own where it supplies one. The store uses full requests only, or
@@ -265,6 +270,7 @@ impl Run<'_> {
     }
 }
 
+/// `None` never comes: texts, numbers and JSON values always serialise. It would mean a call that is not reused.
 fn hash(parts: &impl serde::Serialize) -> Option<[u8; 32]> {
     Some(*blake3::hash(&serde_json::to_vec(parts).ok()?).as_bytes())
 }

@@ -2,77 +2,25 @@
 
 use crate::call::CallEnd;
 use crate::ledger::{Ledger, Reservation};
-use crate::orchestrator::Orchestrator;
-use crate::recorder::{Observer, Recorder};
-use crate::reply_cache::ReplyCache;
-use crate::resume::replay;
-use crate::settings::Settings;
+use crate::recorder::Recorder;
+use crate::runner::Runner;
 use crate::state::{Outcome, RunState, Standing, Step};
-use crate::store::{RunMeta, Store, StoreError};
-use crate::worker::{Backend, ChatMessage, Clock, Progress, Reply, Request, Usage};
+use crate::store::StoreError;
+use crate::worker::{ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
 use crate::{tokens, unix_ms};
+use crate::{draw, tokens};
 use futures::stream::{FuturesUnordered, StreamExt};
 use lemon_num::hashed_seed;
-use lemon_spec::{Language, Next, PLAIN};
+use lemon_spec::{Next, PLAIN};
 use lemon_trace::{
-    AgentStatus, Candidate, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR, Spend, StopReason, Trace,
-    VERSION,
+    AgentStatus, Candidate, EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend, StopReason,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-/// Runs teams: everything runs have in common.
-pub struct Runner {
-    /// Who works.
-    pub backend: Backend,
-    /// Who writes the team.
-    pub orchestrator: Arc<dyn Orchestrator>,
-    /// What a specification may say.
-    pub language: Arc<Language>,
-    /// Where everything is kept; without one, nothing is.
-    pub store: Option<Arc<Store>>,
-    /// Replies that these runs share, whatever the settings say about those on record.
-    pub reply_cache: Option<Arc<ReplyCache>>,
-    /// How runs are carried out.
-    pub settings: Settings,
-    /// Who is told each piece of a reply as it arrives.
-    pub on_delta: Option<OnDelta>,
-}
-
-/// Is told each piece of a reply as it arrives: the run, the agent that replies (or [`ORCHESTRATOR`]), the piece.
-///
-/// It must not block. A [`EventKind::Retry`] of the agent means that the pieces so far are void. See [`Progress`].
-pub type OnDelta = Arc<dyn Fn(&Header, &str, &str) + Send + Sync>;
-
-/// One task to run.
-#[derive(Debug, Clone, Default)]
-pub struct Job {
-    /// The name of the run.
-    pub run_id: String,
-    /// The name of the task.
-    pub task_id: String,
-    /// The task.
-    pub question: String,
-    /// The seed of every random choice.
-    pub seed: u64,
-    /// What is needed to take the run up again.
-    pub meta: RunMeta,
-}
-
-/// A run that could not go on. Whatever else goes wrong is part of the trace.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RunError {
-    /// Nothing may go on that cannot be recorded.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The role library has no `judge`, which aggregation needs.
-    #[error("the role library has no base role `judge`")]
-    NoJudge,
-}
 
 /// One run under way.
 pub(crate) struct Run<'a> {
@@ -90,100 +38,22 @@ pub(crate) struct Run<'a> {
 /// Why no more agents start.
 type Halt = Option<StopReason>;
 
-impl Runner {
-    /// Runs a task to its end, whatever that end is.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn run(
-        &self,
-        job: &Job,
-        cancel: &CancellationToken,
-        observer: Option<Observer>,
-    ) -> Result<Trace, RunError> {
-        let header = Header {
-            version: VERSION,
-            run_id: job.run_id.clone(),
-            task_id: job.task_id.clone(),
-            question: job.question.clone(),
-            started_at_ms: unix_ms(),
-            seed: job.seed,
-            workers: self.backend.name.clone(),
-        };
-        self.run_from(Trace { header, events: Vec::new() }, false, &job.meta, cancel, observer, None).await
-    }
-
-    /// Takes a run up where its events end. A run that has answered is left as it is.
-    ///
-    /// # Errors
-    /// The store failed, or another process has the run or went on with it since the trace was read.
-    pub async fn resume(
-        &self,
-        trace: Trace,
-        meta: &RunMeta,
-        cancel: &CancellationToken,
-        observer: Option<Observer>,
-    ) -> Result<Trace, RunError> {
-        let summary = trace.summary();
-        if summary.stop_reason == Some(StopReason::Answered) {
-            // The process may have died between the last event and this entry.
-            if let Some(store) = &self.store {
-                store.finish_run(&trace.header.run_id, &summary).wait().await?;
-            }
-            return Ok(trace);
-        }
-        self.run_from(trace, true, meta, cancel, observer, None).await
-    }
-
-    /// Takes a run up where its events end; `going_on` names the agent that goes on, where that is all that is left to do.
-    pub(crate) async fn run_from(
-        &self,
-        trace: Trace,
-        resumed: bool,
-        meta: &RunMeta,
-        cancel: &CancellationToken,
-        observer: Option<Observer>,
-        going_on: Option<&str>,
-    ) -> Result<Trace, RunError> {
-        let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
-        let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
-        if let Some(form) = meta.form {
-            state = state.with_form(form);
-        }
-        meta.withhold.iter().for_each(|(from, to)| state.withhold(from, to));
-        match &self.store {
-            // Waited for: another process may take it up at the same time, and only one of them may call anybody.
-            Some(store) if resumed => store.take_up(&trace, meta)?.wait().await?,
-            Some(store) => store.begin_run(&trace.header, meta)?,
-            None => {}
-        }
-        let replayed =
-            (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
-        let run = Run {
-            runner: self,
-            recorder: Recorder::new(trace, self.backend.clock, self.store.clone(), observer),
-            ledger_changed: self.settings.shared.as_ref().map(|shared| shared.changed()).unwrap_or_default(),
-            ledger: Mutex::new(Ledger::within(self.settings.budget, self.settings.shared.clone())),
+impl<'a> Run<'a> {
+    pub(crate) fn new(runner: &'a Runner, recorder: Recorder) -> Self {
+        let shared = &runner.settings.shared;
+        Run {
+            runner,
+            recorder,
+            ledger_changed: shared.as_ref().map(|shared| shared.changed()).unwrap_or_default(),
+            ledger: Mutex::new(Ledger::within(runner.settings.budget, shared.clone())),
             in_flight: Mutex::default(),
             recorded: Mutex::default(),
-        };
-        if let Some(replayed) = &replayed {
-            run.enter(replayed);
         }
-        match going_on {
-            None => run.drive(&mut state, cancel).await?,
-            Some(agent) => run.go_on(&mut state, agent, cancel).await?,
-        }
-        let trace = run.recorder.finish();
-        if let Some(store) = &self.store {
-            store.finish_run(&trace.header.run_id, &trace.summary()).wait().await?;
-        }
-        Ok(trace)
     }
 }
 
 impl Run<'_> {
-    async fn drive(&self, state: &mut RunState, cancel: &CancellationToken) -> Result<(), StoreError> {
+    pub(crate) async fn drive(&self, state: &mut RunState, cancel: &CancellationToken) -> Result<(), StoreError> {
         let mut write_next = state.round() == 0;
         let (reason, answer) = loop {
             if write_next {
@@ -238,7 +108,7 @@ impl Run<'_> {
                         state.halt();
                     }
                 }
-                // Waiting with nobody running cannot be: every waiting agent's parents end. Ending is safer than hanging.
+                // Waiting while no agent runs cannot be: every waiting agent's parents end. Ending is safer than hanging.
                 Ok(None) => break,
                 Err(reason) => {
                     halt = Some(reason);
@@ -291,7 +161,7 @@ impl Run<'_> {
         self.ask(index, request, duty, state.fence(&deliveries))
     }
 
-    /// Asks an agent; its end is durable before anyone acts on it.
+    /// Asks an agent; its end is durable before another agent acts on it.
     async fn ask(
         &self,
         index: usize,
@@ -434,7 +304,7 @@ impl Run<'_> {
         }
     }
 
-    /// Puts on record what became of those who were running or waiting when no more could start.
+    /// Puts on record what became of the agents that were running or waiting when no more could start.
     fn record_unfinished(&self, state: &mut RunState, reason: StopReason) {
         if reason == StopReason::TimeBudget {
             let needed = self.recorder.now();
@@ -442,7 +312,7 @@ impl Run<'_> {
             let kind = EventKind::Budget { limit: LimitKind::Seconds, needed, left };
             self.recorder.note(ORCHESTRATOR, kind, Spend::default());
         }
-        // Whoever waited for the store when the run was interrupted has ended all the same.
+        // An agent that waited for the store when the run was interrupted has ended all the same.
         self.recorded().drain().for_each(|(index, outcome)| state.end(index, outcome));
         for index in 0..state.members().len() {
             let Some(member) = state.members().get(index) else { continue };
@@ -460,7 +330,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a call cost whose end nobody will see: all that was reserved for it.
+    /// What an abandoned call cost: all that was reserved for it, because its end is never seen.
     pub(crate) fn forfeit(&self, agent: &str) -> Spend {
         let Some(reservation) = self.in_flight().remove(agent) else { return Spend::default() };
         self.ledger().settle(reservation, reservation.tokens_in, reservation.tokens_out);

@@ -28,7 +28,7 @@ pub struct Forecast {
 pub struct CallForecast {
     /// The agent.
     pub agent: String,
-    /// Its level of model.
+    /// Its capacity.
     pub level: usize,
     /// It was added to decide between the others.
     pub is_judge: bool,
@@ -38,7 +38,7 @@ pub struct CallForecast {
     pub tokens_out: u64,
     /// Prompt and completion tokens that are likely, with replies of [`LIKELY_REPLY`] tokens.
     pub likely: [u64; 2],
-    /// The price of the level.
+    /// The price of the capacity.
     pub price: Price,
 }
 

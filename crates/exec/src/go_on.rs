@@ -1,8 +1,9 @@
 //! Having an agent go on whose reply was cut off at `max_tokens`, where its reply became the answer.
 
 use crate::call::CallEnd;
-use crate::driver::{Run, RunError, Runner, returned};
+use crate::driver::{Run, returned};
 use crate::recorder::Observer;
+use crate::runner::{RunError, Runner};
 use crate::state::{Outcome, RunState, Standing};
 use crate::store::{RunMeta, StoreError};
 use crate::worker::ChatMessage;

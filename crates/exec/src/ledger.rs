@@ -155,7 +155,7 @@ impl Ledger {
         self.spend(tokens_in.saturating_add(tokens_out), reservation.price.usd(tokens_in, tokens_out));
     }
 
-    /// Counts another attempt at a call before the wait for it, so that nobody takes the last one meanwhile. `false`: none
+    /// Counts another attempt at a call before the wait for it, so that no other agent takes the last one meanwhile. `false`: none
     /// is left.
     pub fn count_retry(&mut self) -> bool {
         let left = self.call_left();

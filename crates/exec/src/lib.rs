@@ -16,6 +16,7 @@ mod prompt;
 mod recorder;
 mod reply_cache;
 mod resume;
+mod runner;
 mod settings;
 mod shared;
 mod state;
@@ -24,13 +25,13 @@ mod tokens;
 pub mod worker;
 mod write;
 
-pub use driver::{Job, OnDelta, RunError, Runner};
 pub use forecast::{CallForecast, Fit, Forecast, LIKELY_REPLY, forecast_call};
 pub use form::Form;
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
 pub use reply_cache::ReplyCache;
+pub use runner::{Job, OnDelta, RunError, Runner};
 pub use settings::{OnParentFailure, Retry, Settings};
 pub use shared::{BudgetMet, Commit, SharedBudget};
 pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
@@ -44,7 +45,7 @@ pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A name nobody else has: eight letters and digits, from the system's randomness. Names are the one thing a seed does not
+/// A unique name: eight letters and digits, from the system's randomness. Names are the one thing a seed does not
 /// determine, because two runs of the same seed are two runs.
 pub fn fresh_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";

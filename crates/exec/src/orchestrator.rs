@@ -1,4 +1,4 @@
-//! Orchestrators write the team. They decide what to say or ask; the driver does the asking.
+//! Orchestrators write the team. They decide what to write or which model to ask; the driver makes the call.
 
 mod guard;
 mod prompted;
@@ -139,10 +139,18 @@ pub fn percent(confidence: f64) -> u8 {
     (100.0 * confidence.clamp(0.0, 1.0)).round() as u8
 }
 
-/// A specification, or whom to ask for one.
+/// A specification, or the call that asks a model for one.
 pub enum Draft {
     /// It is written already.
     Text(String),
+    /// It is written and validated already. The driver checks it again only where it was validated for another language or
+    /// after other agents.
+    Plan {
+        /// The team.
+        plan: Arc<Plan>,
+        /// The policy that wrote it, where one did.
+        model: Option<String>,
+    },
     /// The guard decided on it without asking the orchestrator it guards.
     Guarded(String),
     /// A policy wrote it.
@@ -154,7 +162,7 @@ pub enum Draft {
     },
     /// A model has to be asked.
     Ask {
-        /// The level of model.
+        /// The capacity of the model: a position in [`Language::capacities`].
         level: usize,
         /// The conversation.
         messages: Vec<ChatMessage>,
@@ -175,7 +183,7 @@ pub struct Refused<'a> {
 pub struct Fixed {
     /// The specification.
     pub text: String,
-    /// Who writes the rounds after the first.
+    /// Writes the rounds after the first.
     pub reviewer: Option<Arc<dyn Orchestrator>>,
 }
 
@@ -199,6 +207,42 @@ impl Orchestrator for Fixed {
             Some(reviewer) if context.round > 1 => reviewer.repair(context, refused).await,
             _ => Ok(None),
         }
+    }
+}
+
+/// Teams that are validated already, one for each round.
+pub struct Planned {
+    /// The teams, the first round first.
+    pub rounds: Vec<Arc<Plan>>,
+    /// Writes the rounds after those.
+    pub reviewer: Option<Arc<dyn Orchestrator>>,
+}
+
+#[async_trait]
+impl Orchestrator for Planned {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        match (self.round(context.round), &self.reviewer) {
+            (Some(plan), _) => Ok(Some(Draft::Plan { plan: plan.clone(), model: None })),
+            (None, Some(reviewer)) => reviewer.draft(context).await,
+            (None, None) => Ok(None),
+        }
+    }
+
+    async fn repair(
+        &self,
+        context: &WriteContext<'_>,
+        refused: &Refused<'_>,
+    ) -> Result<Option<Draft>, OrchestratorError> {
+        match (self.round(context.round), &self.reviewer) {
+            (None, Some(reviewer)) => reviewer.repair(context, refused).await,
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Planned {
+    fn round(&self, round: u32) -> Option<&Arc<Plan>> {
+        self.rounds.get(round.checked_sub(1)? as usize)
     }
 }
 
@@ -295,7 +339,7 @@ fn end_of(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Whether the answers so far agree: a fact that whoever reads the replies need not find out. `None`: there are none.
+/// Whether the answers so far agree: a fact that the orchestrator need not work out from the replies. `None`: there are none.
 fn agreement(context: &WriteContext<'_>) -> Option<String> {
     let stated = context.stated();
     let distinct = answer::distinct(&stated);
@@ -310,7 +354,7 @@ fn agreement(context: &WriteContext<'_>) -> Option<String> {
     let weights = context.weights();
     let sure = |at: usize| weights.as_ref().and_then(|weights| weights.get(at)).map(|(_, weight)| weight);
     let show = |(at, answer): (usize, &&str)| match sure(at) {
-        // In tens: nobody's confidence is worth more digits.
+        // In tens: a confidence is not worth more digits.
         Some(sure) => format!("{} ({} % sure)", one_line(answer), sure / 10 * 10),
         None => one_line(answer),
     };

@@ -1,4 +1,4 @@
-//! Writes the trace as the run goes: numbers events, finds their causes, hands them to the store and to whoever watches.
+//! Writes the trace as the run goes: numbers events, finds their causes, hands them to the store and to the observer.
 
 use crate::store::{Durable, Store};
 use crate::worker::Clock;
@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 
-/// Somebody who watches a run.
+/// Receives every event of a run as it is recorded.
 pub type Observer = Arc<dyn Fn(&Header, &Event) + Send + Sync>;
 
 /// The trace of one run, growing.

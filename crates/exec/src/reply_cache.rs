@@ -14,19 +14,19 @@ pub struct ReplyCache {
     places: Mutex<HashMap<[u8; 32], Place>>,
 }
 
-/// Where a reply stands, or will. Whoever makes the call holds it; others who want the same wait.
+/// Where a reply is, or will be. The caller that makes the call holds the lock; callers of the same call wait.
 type Place = Arc<tokio::sync::Mutex<Option<Reply>>>;
 
 /// What is known of a call.
 pub(crate) enum Known {
     /// Its reply.
     Reply(Reply),
-    /// Nothing yet: to be filled in, if there is a place. Dropped without, the next who waits takes it.
+    /// Nothing yet: to be filled in, if there is a place. Dropped without, the next caller that waits takes it.
     Open(Option<OwnedMutexGuard<Option<Reply>>>),
 }
 
 impl ReplyCache {
-    /// The reply to this very call, or the place for it. Waits while somebody else is making the call.
+    /// The reply to this very call, or the place for it. Waits while another caller makes the call.
     pub(crate) async fn ask(&self, key: &[u8; 32]) -> Known {
         let place = self.places().entry(*key).or_default().clone();
         let held = place.lock_owned().await;

@@ -87,7 +87,7 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
 }
 
 /// The most a token of this agent can cost, as an input price: a reservation does not say how many it has of which kind.
-/// The orchestrator is no member, so its level is not known here.
+/// The orchestrator is no member, so its capacity is not known here.
 fn dearest(state: &RunState, agent: &str, levels: &[Level]) -> Price {
     let member = state.find(agent).and_then(|index| state.members().get(index));
     let own = levels.iter().enumerate().filter(|(level, _)| member.is_none_or(|member| member.agent.level == *level));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a run is carried out, whoever works in it.
+/// How a run is carried out, with any workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The limits.

@@ -140,7 +140,7 @@ impl SharedBudget {
         *self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever waits that something was given back.
+    /// Notified when something was given back.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         self.changed.clone()
     }
@@ -241,7 +241,7 @@ mod tests {
         let Verdict::Granted(second) = two.reserve(&want(50, 100)) else { panic!("now it fits") };
         two.settle(second, 50, 100);
         assert_eq!((shared.spent().0, two.spent().0), (250, 150));
-        // A reply is not cut short for the sake of the budget: whoever goes on has more of it.
+        // A reply is not cut short for the sake of the budget: a run that goes on has more of it.
         assert_eq!(one.reserve(&want(10, 100)), Verdict::Wait);
         assert!(cancel.is_cancelled());
         assert_eq!(shared.met(), Some(BudgetMet { limit: LimitKind::Tokens, needed: 110.0, left: 50.0 }));

@@ -84,7 +84,7 @@ pub fn count_conversation(messages: &[ChatMessage]) -> u64 {
     messages.iter().map(|message| count(&message.content) + 4).sum::<u64>() + 3
 }
 
-/// A quick guess at the length of a text: four bytes a token, as in English prose. For figures nobody is charged by.
+/// A quick guess at the length of a text: four bytes a token, as in English prose. For figures that nothing is charged by.
 pub fn estimate(text: &str) -> u64 {
     (text.len() as u64).div_ceil(4)
 }

@@ -8,6 +8,7 @@ use crate::store::StoreError;
 use lemon_num::hashed_seed;
 use lemon_spec::{Plan, Rejection, mend, validate_round};
 use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReason};
+use std::sync::Arc;
 
 impl Run<'_> {
     /// Has the next round written, checked, repaired once, or replaced.
@@ -19,9 +20,9 @@ impl Run<'_> {
             Err(error) => return self.orchestrator_failed(&error, context.round).await,
         };
         let name = match draft {
-            Draft::Text(_) => "fixed",
+            Draft::Text(_) | Draft::Plan { model: None, .. } => "fixed",
             Draft::Guarded(_) => "guard",
-            Draft::Learned { .. } => "policy",
+            Draft::Learned { .. } | Draft::Plan { model: Some(_), .. } => "policy",
             Draft::Ask { .. } => "prompted",
         };
         let refused = match self.try_draft(draft, name, &context, state).await? {
@@ -75,7 +76,12 @@ impl Run<'_> {
         let round = context.round;
         // A file is its author's word: a misspelt name in it is reported. What a model wrote is mended.
         let may_mend = matches!(draft, Draft::Ask { .. });
+        let planned = match &draft {
+            Draft::Plan { plan, .. } => Some(plan.clone()),
+            _ => None,
+        };
         let (text, model, spend) = match draft {
+            Draft::Plan { plan, model } => (plan.source().to_owned(), model, Spend::default()),
             Draft::Text(text) | Draft::Guarded(text) => (text, None, Spend::default()),
             Draft::Learned { text, model } => (text, Some(model), Spend::default()),
             Draft::Ask { level, messages, schema } => {
@@ -99,7 +105,7 @@ impl Run<'_> {
                 }
             }
         };
-        let checked = self.checked(&text, may_mend, context, state);
+        let checked = self.checked(&text, planned, may_mend, context, state);
         let run = checked.as_ref().map_or(&text, |plan| &plan.text);
         let amended = (*run != text).then(|| text.clone());
         let by = if checked.as_ref().is_ok_and(|plan| plan.by_guard) { "guard" } else { by };
@@ -116,25 +122,38 @@ impl Run<'_> {
         }
     }
 
-    /// The plan of a text, with misspelt names mended where that is allowed, or the team that the orchestrator puts in its
-    /// place.
+    /// The plan of a text, or the team that the orchestrator puts in its place. A text is validated here and nowhere else,
+    /// unless it comes as a plan. Misspelt names are mended where that is allowed.
     fn checked(
         &self,
         text: &str,
+        planned: Option<Arc<Plan>>,
         may_mend: bool,
         context: &WriteContext<'_>,
         state: &RunState,
     ) -> Result<Checked, Rejection> {
         let (language, earlier) = (&self.runner.language, state.ids());
-        let plan = match validate_round(text, language, &earlier) {
-            Err(rejection) if may_mend => mend(&rejection, language, &earlier).ok_or(rejection),
-            checked => checked,
-        }?;
-        let other = self.runner.orchestrator.amend(context, &plan);
-        // A team in its place that is not valid would be a defect; the drafted one is valid.
-        match other.and_then(|text| validate_round(&text, language, &earlier).ok()) {
-            Some(plan) => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: true }),
-            None => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: false }),
+        let plan = match planned.filter(|plan| plan.is_for(language, &earlier)) {
+            Some(plan) => Arc::unwrap_or_clone(plan),
+            None => match validate_round(text, language, &earlier) {
+                Err(rejection) if may_mend => mend(&rejection, language, &earlier).ok_or(rejection),
+                checked => checked,
+            }?,
+        };
+        let Some(other) = self.runner.orchestrator.amend(context, &plan) else {
+            return Ok(Checked { text: plan.source().to_owned(), plan, by_guard: false });
+        };
+        match validate_round(&other, language, &earlier) {
+            Ok(plan) => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: true }),
+            Err(rejection) => {
+                // A defect of the orchestrator, put on record; the drafted team is valid and runs.
+                let message = format!("the team in place of the drafted one is not valid: {rejection}");
+                let failure = Failure { kind: FailureKind::Orchestrator, message };
+                let diagnostics = rejection.diagnostics;
+                let kind = EventKind::Rejection { round: context.round, diagnostics, failure: Some(failure) };
+                self.recorder.note(ORCHESTRATOR, kind, Spend::default());
+                Ok(Checked { text: plan.source().to_owned(), plan, by_guard: false })
+            }
         }
     }
 

@@ -79,7 +79,7 @@ pub enum FakeReply {
     NoChoices,
     /// A reply whose content is `null`.
     NullContent,
-    /// A reply that calls a tool nobody offered; its content is `null`.
+    /// A reply that calls a tool that was not offered; its content is `null`.
     ToolCallsInsteadOfText,
     /// An HTTP status with a body, and perhaps a `Retry-After` header.
     Status {

@@ -58,7 +58,7 @@ impl Clock {
             {
                 alarms.due.pop();
                 if let Some(ring) = alarms.rings.remove(&number) {
-                    // A call that was given up on has nobody waiting.
+                    // A call that was given up on has no caller waiting.
                     let _ = ring.send(());
                 }
             }

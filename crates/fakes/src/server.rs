@@ -36,7 +36,7 @@ impl Server {
     /// Closes every connection and the port.
     pub(crate) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // The server may have ended by itself; then nobody listens.
+            // The server may have ended by itself; then nothing listens.
             let _ = stop.send(());
         }
         self.wait();

@@ -1,4 +1,4 @@
-//! What can be seen wrong with a solution by somebody who can reckon, but does not know the answer.
+//! Faults of a solution that arithmetic shows without the answer.
 
 use crate::problem::{Op, Step};
 use crate::wording;

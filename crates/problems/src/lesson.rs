@@ -116,7 +116,7 @@ impl Lesson {
             Form::Plan => plan(&problem.steps, &problem.numbers),
             Form::Extract => extract(&problem.steps, &problem.numbers),
             Form::Step => {
-                // The first step that nobody has done.
+                // The first step that is not done yet.
                 let done = |step: &Step| {
                     replies.iter().flat_map(|reply| reply.lines()).any(|line| line.trim() == step.to_string())
                 };

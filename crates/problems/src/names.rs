@@ -5,7 +5,7 @@ use crate::person;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// What people are called instead, in the order in which they appear; names of anybody.
+/// What people are called instead, in the order in which they appear; names of any person.
 const INSTEAD: [&str; 8] = ["alex", "kim", "sam", "lee", "robin", "jo", "max", "pat"];
 
 /// The text with every name replaced by one of a few, the same by the same. More than these keep their own.
@@ -124,7 +124,7 @@ mod tests {
         #[test]
         fn everything_but_names_stays(text in "([A-Z]?[a-z]{1,5}|[0-9]{1,3}|é|Él)([ .,?]([A-Z]?[a-z]{1,5}|[0-9]{1,2})){0,12}") {
             let plain = made_alike(&text);
-            // Whoever kept a name for want of another would get one the next time.
+            // A person that kept a name for want of another would get one the next time.
             let capitalised: HashSet<_> = words(&text).map(|it| it.word).filter(|word| may_be_name(word)).collect();
             if capitalised.len() <= INSTEAD.len() {
                 prop_assert_eq!(made_alike(&plain), plain.clone());

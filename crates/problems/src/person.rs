@@ -4,7 +4,7 @@ use lemon_num::Random;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Somebody in a story.
+/// A person in a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Person {
     pub name: &'static str,
@@ -50,7 +50,7 @@ impl Person {
     }
 }
 
-/// Whether somebody here has this name, of any case.
+/// Whether a person here has this name, of any case.
 pub(crate) fn is_name(word: &str) -> bool {
     static NAMES: LazyLock<HashSet<String>> =
         LazyLock::new(|| SHE.iter().chain(HE).map(|name| name.to_ascii_lowercase()).collect());

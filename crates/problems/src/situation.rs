@@ -141,7 +141,7 @@ impl Situation {
     /// Numbers from ranges that are `scale` times as wide, if they fit.
     fn try_draw(&self, question: &Question, scale: (i64, i64), random: &mut Random) -> Option<Drawn> {
         let mut draw = |number: &Number| {
-            // Spare numbers keep to what makes sense: nobody is 180 years old.
+            // Spare numbers keep to what makes sense: no person is 180 years old.
             let (times, parts) = if uses(question, number.name) { scale } else { (1, 1) };
             let high = (number.high * times / parts).clamp(number.low, 999);
             let least = (number.low + number.multiple - 1) / number.multiple;

@@ -1,4 +1,4 @@
-//! Stories put together from parts: a beginning, events, a question, over the number of things that somebody has.
+//! Stories put together from parts: a beginning, events, a question, over the number of things that a person has.
 
 pub(crate) mod ask;
 pub(crate) mod event;

@@ -214,7 +214,7 @@ impl Check<'_, '_> {
         let hint = match did_you_mean(&item.value, candidates.iter().copied()) {
             Some(hint) => hint,
             None if item.value == "task" => "every agent sees the task; leave it out".to_owned(),
-            None if candidates.is_empty() => "the first agent reads nobody: `after: []`".to_owned(),
+            None if candidates.is_empty() => "the first agent has no agent to read: write `after: []`".to_owned(),
             None if candidates.len() > 12 => "name one of the agents before it".to_owned(),
             None => format!("known here: {}", list(candidates)),
         };
@@ -289,7 +289,7 @@ impl Check<'_, '_> {
         let Some(items) = &from.items else { return self.default_answer(sinks().collect()) };
         if items.is_empty() {
             let hint = "name at least one agent, or leave `from` out".to_owned();
-            self.faults.error(Code::EmptyAnswer, from.span, "the answer comes from nobody", Some(hint));
+            self.faults.error(Code::EmptyAnswer, from.span, "the answer names no agent", Some(hint));
         }
         let targets = self.resolve(from, "answer.from", None);
         // Where something is wrong, the missing reader may well be a part of it.
@@ -301,11 +301,12 @@ impl Check<'_, '_> {
         targets.iter().map(|(target, _)| target.number(self.earlier.len())).collect()
     }
 
-    /// Without `answer.from`, the agents that nobody reads. They have to fit in a list, as if they were written.
+    /// Without `answer.from`, the agents that no other agent reads. They have to fit in a list, as if they were written.
     fn default_answer(&mut self, sinks: Vec<usize>) -> Vec<usize> {
         let limit = self.language.limits.parents;
         if sinks.len() > limit && !self.draft.cut {
-            let fact = format!("nobody reads {} of the agents; at most {limit} can make the answer", sinks.len());
+            let fact =
+                format!("{} agents are read by no other agent; at most {limit} can make the answer", sinks.len());
             let hint = "name those the answer comes from in `answer.from`".to_owned();
             self.faults.error(Code::TooManyParents, self.draft.agents_span, fact, Some(hint));
         }
@@ -315,7 +316,7 @@ impl Check<'_, '_> {
     fn unread(&mut self, position: usize) {
         let Some(agent) = self.draft.agents.get(position) else { return };
         let span = agent.id.as_ref().map_or(agent.entry, |id| id.span);
-        let fact = format!("nobody reads {}, and it is not part of the answer", quote(self.draft.id(position)));
+        let fact = format!("no agent reads {}, and it is not part of the answer", quote(self.draft.id(position)));
         let hint = "let another agent read it, add it to `answer.from`, or remove it".to_owned();
         self.faults.warning(Code::UnreadAgent, span, fact, Some(hint));
     }

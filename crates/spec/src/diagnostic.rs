@@ -100,7 +100,7 @@ codes! {
     IdTooLong = "id_too_long",
     /// A base role the library does not have.
     UnknownBase = "unknown_base",
-    /// A capacity level that does not exist.
+    /// A capacity that does not exist.
     UnknownCapacity = "unknown_capacity",
     /// A `share` that does not exist.
     UnknownShare = "unknown_share",
@@ -130,9 +130,9 @@ codes! {
     TooManyParents = "too_many_parents",
     /// A longer path than allowed.
     TooDeep = "too_deep",
-    /// An answer from nobody.
+    /// An answer that names no agent.
     EmptyAnswer = "empty_answer",
-    /// An agent that nobody reads and that is not part of the answer.
+    /// An agent that no other agent reads and that is not part of the answer.
     UnreadAgent = "unread_agent",
 }
 

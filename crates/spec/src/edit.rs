@@ -23,7 +23,7 @@ pub enum Family {
     Role,
     /// Roll the duty back to the base role.
     Duty,
-    /// One level down or up.
+    /// One capacity down or up.
     Capacity,
     /// Remove an agent; its children read its parents instead.
     Agent,
@@ -79,9 +79,9 @@ impl fmt::Display for Family {
 pub enum Decision {
     /// O1: that an agent exists.
     Spawn,
-    /// O2: who does what, on which level of model.
+    /// O2: the role, the duty and the capacity of each agent.
     Delegate,
-    /// O3: who reads whom, and how much.
+    /// O3: which agent reads which, and how much.
     Communicate,
     /// O4: how one answer is made.
     Aggregate,
@@ -133,12 +133,12 @@ pub enum Change {
         /// Whose duty.
         agent: String,
     },
-    /// `agent` is served one level weaker.
+    /// `agent` is served one capacity weaker.
     LowerCapacity {
         /// Whose capacity.
         agent: String,
     },
-    /// `agent` is served one level stronger.
+    /// `agent` is served one capacity stronger.
     RaiseCapacity {
         /// Whose capacity.
         agent: String,
@@ -148,7 +148,7 @@ pub enum Change {
         /// Which.
         agent: String,
     },
-    /// The team ends before `agent`: neither it nor any agent after it exists. Those that nobody reads then answer, and those of
+    /// The team ends before `agent`: neither it nor any agent after it exists. Those that no agent reads then answer, and those of
     /// earlier rounds that had a part in the answer.
     EndBefore {
         /// The first that there is not.

@@ -1,4 +1,4 @@
-//! The canonical texts of this language as a grammar: whoever writes under it writes teams and nothing else.
+//! The canonical texts of this language as a grammar: a model that writes under it writes teams and nothing else.
 
 use crate::render::{WORDS_WITH_A_MEANING, render, scalar};
 use crate::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
@@ -140,7 +140,7 @@ impl<'l> Outline<'l> {
     }
 
     /// How many agents the one after `before` others may read. One that stands `depth`th or later may end a path as long as
-    /// is allowed, so nobody reads it.
+    /// is allowed, so no agent reads it.
     fn readable(&self, before: usize) -> usize {
         before.min(self.earlier + self.language.limits.depth.saturating_sub(1))
     }

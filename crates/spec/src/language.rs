@@ -1,4 +1,4 @@
-//! What a specification may say here: the roles, the capacity levels and the limits of this installation.
+//! What a specification may say here: the roles, the capacities and the limits of this installation.
 
 use crate::RoleLibrary;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Language {
     /// The base roles an agent may inherit from.
     pub roles: RoleLibrary,
-    /// The capacity levels, weakest first.
+    /// The capacities, weakest first.
     pub capacities: Vec<String>,
     /// The bounds on what a text may ask for.
     pub limits: Limits,

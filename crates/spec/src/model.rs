@@ -26,7 +26,7 @@ pub struct Agent {
     pub role: Option<String>,
     /// What it must do. `None` (written `~` or left out) inherits the base role's duty.
     pub duty: Option<String>,
-    /// The level of model that serves it.
+    /// The capacity that serves it.
     pub capacity: String,
     /// The earlier agents whose output it reads.
     #[serde(default)]

@@ -19,6 +19,8 @@ pub struct Plan {
     answer_from: Vec<usize>,
     earlier: Arc<[String]>,
     warnings: Vec<Diagnostic>,
+    /// Those it was checked against.
+    limits: Limits,
 }
 
 /// One agent with everything inherited filled in and every reference resolved.
@@ -28,13 +30,13 @@ pub struct PlannedAgent {
     pub id: String,
     /// The base role it inherits from.
     pub base: Arc<BaseRole>,
-    /// Who it is: its own role, or the base role's title.
+    /// Its own role, or the base role's title.
     pub role: String,
     /// What it must do: its own duty, or the base role's.
     pub duty: String,
-    /// The level of model that serves it: a position in [`Language::capacities`].
+    /// The capacity that serves it: a position in [`Language::capacities`].
     pub level: usize,
-    /// The name of that level.
+    /// The name of that capacity.
     pub capacity: String,
     /// The agents it reads, numbered through all rounds of the run: earlier rounds' agents come first.
     pub parents: Vec<usize>,
@@ -130,7 +132,8 @@ impl Plan {
             spans.next = Some(next.span);
         }
         let (source, earlier) = (text.into(), earlier.into());
-        Some(Plan { source, spec, spans, agents, answer_from: resolved.answer_from, earlier, warnings: Vec::new() })
+        let (answer_from, limits) = (resolved.answer_from, language.limits.clone());
+        Some(Plan { source, spec, spans, agents, answer_from, earlier, warnings: Vec::new(), limits })
     }
 }
 
@@ -231,6 +234,16 @@ impl Plan {
         &self.earlier
     }
 
+    /// Whether [`validate_round`] with this language and these earlier agents made it, or would have made the same of its
+    /// source: then it need not be checked again.
+    pub fn is_for(&self, language: &Language, earlier: &[String]) -> bool {
+        let known = |agent: &PlannedAgent| {
+            language.capacities.get(agent.level) == Some(&agent.capacity)
+                && language.roles.get(&agent.base.name).is_some_and(|role| *role == agent.base)
+        };
+        self.limits == language.limits && *self.earlier == *earlier && self.agents.iter().all(known)
+    }
+
     /// The id of an agent by its number in the run, whichever round it is of.
     pub fn id(&self, number: usize) -> Option<&str> {
         match number.checked_sub(self.earlier.len()) {
@@ -254,7 +267,7 @@ impl Plan {
         self.spec.next
     }
 
-    /// Remarks that do not make the text invalid, such as an agent nobody reads.
+    /// Remarks that do not make the text invalid, such as an agent that no other agent reads.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }

@@ -375,3 +375,17 @@ fn every_code_is_named_once_and_serialised_by_its_name() {
         assert_eq!(serde_json::from_str::<Code>(&written).unwrap(), *code);
     }
 }
+
+#[test]
+fn a_plan_is_for_the_language_and_the_agents_it_was_checked_with() {
+    let (language, earlier) = (Language::default(), ["first".to_owned()]);
+    let text = "agents: [{id: a, base: solver, capacity: small, after: [first]}]";
+    let plan = validate_round(text, &language, &earlier).unwrap();
+    assert!(plan.is_for(&language, &earlier));
+    assert!(!plan.is_for(&language, &[]), "it reads an agent that is not there");
+    let reversed = language.capacities.iter().rev().cloned().collect();
+    assert!(!plan.is_for(&Language { capacities: reversed, ..language.clone() }, &earlier), "another model serves it");
+    assert!(!plan.is_for(&Language { roles: language.roles.without("solver"), ..language.clone() }, &earlier));
+    let limits = Limits { agents: 0, ..language.limits.clone() };
+    assert!(!plan.is_for(&Language { limits, ..language }, &earlier), "it would be too large");
+}

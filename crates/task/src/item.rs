@@ -56,7 +56,7 @@ pub enum Key<'a> {
 }
 
 impl Item {
-    /// A question of somebody's own that asks for a number.
+    /// A user's own question that asks for a number.
     pub fn of_number(id: String, question: String, answer: i64) -> Self {
         let gold = Gold::Number(Quantity::from(answer));
         Item { task: Task { id, question, subject: None }, position: 0, set: SetName::Custom, gold }

@@ -83,15 +83,24 @@ pub fn load_jsonl(path: impl AsRef<Path>) -> Result<TaskSet, TaskError> {
     let path = path.as_ref();
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(custom(&Source::Folder(folder).read(&name)?))
+}
+
+/// The same from the bytes of such a file; `name` is its name in faults.
+pub fn read_jsonl(name: &str, bytes: &[u8]) -> TaskSet {
+    custom(&RawFile { path: name.to_owned(), sha256: read::sha256(bytes), bytes: bytes.to_vec() })
+}
+
+fn custom(file: &RawFile) -> TaskSet {
     let mut read = Reading::default();
-    read.json_file(SetName::Custom, &Source::Folder(folder).read(&name)?);
-    Ok(TaskSet {
+    read.json_file(SetName::Custom, file);
+    TaskSet {
         name: SetName::Custom,
         split: "all".to_owned(),
         items: read.slots.into_iter().flatten().collect(),
         faults: read.faults,
         files: read.files,
-    })
+    }
 }
 
 /// Reads everything in a folder and says what is there.

@@ -25,7 +25,7 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// No set has this name.
-    #[error("there is no task set `{name}`: known are {known}")]
+    #[error("unknown task set `{name}`; expected one of {known}")]
     UnknownSet {
         /// The name asked for.
         name: String,
@@ -33,7 +33,7 @@ pub enum TaskError {
         known: String,
     },
     /// The set has no split of this name.
-    #[error("{set} has no split `{split}`: it has {known}")]
+    #[error("unknown split `{split}` of {set}; expected one of {known}")]
     UnknownSplit {
         /// The set.
         set: SetName,
@@ -114,7 +114,7 @@ impl Source {
         if bytes.len() as u64 > MAX_BYTES {
             return Err(TaskError::TooLarge { path: self.describe(path) });
         }
-        let sha256 = hex(&Sha256::digest(&bytes));
+        let sha256 = sha256(&bytes);
         let bytes = if path.ends_with(".gz") { self.unpack(path, &bytes)? } else { bytes };
         Ok(RawFile { path: path.to_owned(), sha256, bytes })
     }
@@ -122,10 +122,12 @@ impl Source {
     /// The names of the files of a folder of the layout, sorted by name.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<String>, TaskError> {
         let mut names = match self {
-            Source::Folder(root) => fs::read_dir(root.join(folder))
-                .map_err(|error| self.unreadable(folder, error))?
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-                .collect(),
+            Source::Folder(root) => {
+                let entries = fs::read_dir(root.join(folder)).and_then(Iterator::collect);
+                let entries: Vec<fs::DirEntry> = entries.map_err(|error| self.unreadable(folder, error))?;
+                // A name that is no UTF-8 is none of the layout's.
+                entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            }
             Source::Sample => sample::names(folder),
         };
         names.sort_unstable();
@@ -173,6 +175,11 @@ fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The checksum of a file, in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -31,9 +31,11 @@ pub(crate) fn from_json(set: SetName, position: usize, content: &[u8]) -> Result
 /// Reads a row of MMLU: question, four options, letter.
 pub(crate) fn from_mmlu_row(subject: &str, position: usize, row: Vec<String>) -> Result<Item, String> {
     let count = row.len();
-    let [question, options @ .., answer] = row.as_slice() else { return Err(format!("{count} fields, 6 expected")) };
+    let [question, options @ .., answer] = row.as_slice() else {
+        return Err(format!("expected 6 fields, found {count}"));
+    };
     if count != 6 {
-        return Err(format!("{count} fields, 6 expected"));
+        return Err(format!("expected 6 fields, found {count}"));
     }
     let (question, gold) = multiple_choice(question, options.to_vec(), answer_letter(answer, options.len())?)?;
     let task = Task { id: position.to_string(), question, subject: Some(subject.to_owned()) };
@@ -152,7 +154,7 @@ fn answer_letter(text: &str, options: usize) -> Result<usize, String> {
 
 fn multiple_choice(question: &str, options: Vec<String>, answer: usize) -> Read {
     if options.len() < 2 || options.len() > 26 {
-        return Err(format!("{} options, 2 to 26 expected", options.len()));
+        return Err(format!("expected 2 to 26 options, found {}", options.len()));
     }
     if question.trim().is_empty() {
         return Err("the question is empty".to_owned());

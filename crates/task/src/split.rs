@@ -158,6 +158,6 @@ mod tests {
     #[test]
     fn an_unknown_split_names_the_known_ones() {
         let error = find(SetName::Aqua, "train").unwrap_err().to_string();
-        assert_eq!(error, "aqua has no split `train`: it has dev, test, paper-train, arg-designer");
+        assert_eq!(error, "unknown split `train` of aqua; expected one of dev, test, paper-train, arg-designer");
     }
 }

@@ -91,16 +91,16 @@ fn a_broken_choice_is_skipped_and_named() {
         (2, "`C` is not the letter of one of the 2 options"),
         (3, "`options` is not a list"),
         (4, "`options` holds something that is not a text"),
-        (5, "1 options, 2 to 26 expected"),
+        (5, "expected 2 to 26 options, found 1"),
     ];
     check_faults(SetName::Aqua, "aqua/test.jsonl", text, 1, &expected);
     let text =
         b"q,1,2,3,4,B\r\n\"two\nlines\",1,2,3,4,E\r\n\r\nq,1,2,3,B\r\n\xff,1,2,3,4,A\r\nq,1,2,3,4,D\n\"open,1,2,3,4,D";
     let expected = [
         (2, "`E` is not the letter of one of the 4 options"),
-        (5, "5 fields, 6 expected"),
+        (5, "expected 6 fields, found 5"),
         (6, "not UTF-8"),
-        (8, "1 fields, 6 expected"),
+        (8, "expected 6 fields, found 1"),
     ];
     check_faults(SetName::Mmlu, "mmlu/test/anatomy_test.csv", text, 2, &expected);
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Everything measured of a run, the latest of each.
 #[derive(Debug, Default)]
 pub(crate) struct Credit<'a> {
-    /// Whether its answer is right, where somebody looked.
+    /// Whether its answer is right, where it was graded.
     pub right: Option<bool>,
     /// Reward channels by name.
     pub rewards: BTreeMap<&'a str, f64>,

@@ -52,7 +52,7 @@ pub struct AgentDiff {
     /// Which runs have it.
     pub presence: Presence,
     /// Fields of the specification that differ: base, role, capacity, after, duty, share. Those an agent never lived to
-    /// show (the duty of one that was not asked, the share of one nobody read) are not compared.
+    /// show (the duty of one that was not asked, the share of one that no agent read) are not compared.
     pub spec: Vec<Change>,
     /// What came of it: status, answer, reply, failure, model, attempts, reused, truncated.
     pub result: Vec<Change>,

@@ -46,7 +46,7 @@ pub struct Event {
     pub id: u32,
     /// Seconds since the run began (time the process was down between a crash and a resume not counted).
     pub t: f64,
-    /// Who did it: an agent's id, or [`ORCHESTRATOR`].
+    /// The actor: an agent's id, or [`ORCHESTRATOR`].
     pub agent: String,
     /// What it was.
     #[serde(flatten)]
@@ -110,7 +110,7 @@ pub enum EventKind {
     Decision {
         /// The round it is for, from 1.
         round: u32,
-        /// Who wrote it: `fixed`, `policy`, `prompted`, `repair`, `fallback`, `guard`.
+        /// Its author: `fixed`, `policy`, `prompted`, `repair`, `fallback`, `guard`.
         by: String,
         /// The model that wrote it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,11 +139,11 @@ pub enum EventKind {
         round: u32,
         /// The base role.
         base: String,
-        /// Who it is.
+        /// Its role.
         role: String,
-        /// The level of model.
+        /// The capacity.
         capacity: String,
-        /// That level's position, weakest first from 0.
+        /// That capacity's position, weakest first from 0.
         level: usize,
         /// The ids of the agents it reads.
         after: Vec<String>,
@@ -267,7 +267,7 @@ pub enum EventKind {
         /// Tokens reserved by calls whose end was never seen; they count as spent.
         lost_tokens: u64,
     },
-    /// Somebody who knows the right answer looked at the run, after its end.
+    /// The run was graded after its end.
     Score {
         /// Whether its answer is right.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -402,7 +402,7 @@ pub enum StopReason {
     AnswerAgentsFailed,
     /// No agent succeeded.
     AllAgentsFailed,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
     /// There was no valid specification.
     Rejected,

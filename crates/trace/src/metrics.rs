@@ -41,7 +41,7 @@ pub struct Metrics {
     pub protocol_overhead: Option<f64>,
     /// How much likelier an agent is wrong for having read something wrong:
     /// `P(wrong | some parent it read is wrong) / P(wrong | none is)`, over the graded agents all of whose read parents
-    /// are graded. Absent without grades, where one of the groups is empty, or where nobody errs in the second.
+    /// are graded. Absent without grades, where one of the groups is empty, or where no agent errs in the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_amplification: Option<f64>,
     /// The length of the run, in events; what was measured after its end is no part of it.
@@ -51,7 +51,7 @@ pub struct Metrics {
 }
 
 impl Trace {
-    /// The metrics of the run. `grades` says which agents' answers are right, by id, where somebody knows.
+    /// The metrics of the run. `grades` says which agents' answers are right, by id, where they are graded.
     pub fn metrics(&self, grades: Option<&BTreeMap<String, bool>>) -> Metrics {
         let summary = self.summary();
         let calls = calls(&self.events);
@@ -102,7 +102,7 @@ fn union_length(mut spans: Vec<(f64, f64)>) -> f64 {
     length
 }
 
-/// Walks back from the event that made the answer, along everything but messages nobody read.
+/// Walks back from the event that made the answer, along everything but messages that were not delivered.
 fn useful_agents(events: &[Event], summary: &Summary) -> Option<f64> {
     let has_answer = |event: &&Event| matches!(&event.kind, EventKind::Aggregate { answer: Some(_), .. });
     let answer = events.iter().rfind(has_answer)?;

@@ -41,9 +41,9 @@ pub struct AgentSummary {
     pub base: String,
     /// Who it is.
     pub role: String,
-    /// The level of model.
+    /// The capacity.
     pub capacity: String,
-    /// That level's position, weakest first from 0.
+    /// That capacity's position, weakest first from 0.
     pub level: usize,
     /// The ids of the agents it reads.
     pub after: Vec<String>,
@@ -243,7 +243,7 @@ impl<'a> Tally<'a> {
     }
 
     /// A run that is taken up again has not ended, whatever an earlier stop said. Who was running waits again, and after
-    /// a stop whoever is not done.
+    /// a stop every agent that is not done.
     fn resume(&mut self, lost_tokens: u64) {
         let stopped = self.stop_reason.take().is_some();
         (self.answer, self.answered_by) = (None, None);

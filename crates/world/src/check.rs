@@ -25,7 +25,7 @@ pub struct Figure {
     pub set: &'static str,
     /// What is compared: `accuracy`, `accuracy, easiest third`, `large right where small is wrong`, …
     pub what: String,
-    /// The level, for accuracies.
+    /// The capacity, for accuracies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<&'static str>,
     /// On record.
@@ -143,8 +143,8 @@ fn revision(
         };
         let own = f64::from(debate.own_round1_correct);
         let support = support(share, f64::from(debate.n_agents.saturating_sub(1)));
-        let nobody = own == 0.0 && debate.share_of_peers_correct == "<1/3";
-        let chance = match nobody {
+        let none_right = own == 0.0 && debate.share_of_peers_correct == "<1/3";
+        let chance = match none_right {
             true => revision.second_look * left,
             false => logistic(revision.log_odds(own, support, *ability)),
         };
@@ -175,7 +175,7 @@ impl crate::preset::Revision {
     }
 }
 
-/// The log-odds of a level's accuracy on record.
+/// The log-odds of a capacity's accuracy on record.
 pub(crate) fn ability(accuracy: f64) -> f64 {
     logit(accuracy.clamp(0.03, 0.97))
 }

@@ -1,4 +1,4 @@
-//! Fits a world to recorded outcomes. In order: difficulty from features, each level's curve, the spread of residuals,
+//! Fits a world to recorded outcomes. In order: difficulty from features, each capacity's curve, the spread of residuals,
 //! favourite wrong answers, revision, and the salt under which the recorded items' residuals come out closest.
 
 mod solve;
@@ -25,7 +25,7 @@ const CODING_CHARACTERS: [f64; 3] = [700.0, 750.0, 800.0];
 const SPREAD: f64 = 0.35;
 /// The widest spread of residuals looked at, in log-odds: beyond it, items are as good as certain.
 const WIDEST: f64 = 6.0;
-/// The spread of a level's own residuals where one sample an item cannot tell: about the least of the other record.
+/// The spread of a capacity's own residuals where one sample an item cannot tell: about the least of the other record.
 const OWN: f64 = 1.0;
 
 /// Fits everything to the record under `data/outcomes`, with the tasks it is about beside it.
@@ -90,7 +90,7 @@ impl Record {
         fit
     }
 
-    /// Difficulty: what the features take off the log-odds, all levels together, levels and fields apart.
+    /// Difficulty: what the features take off the log-odds, all capacities together, capacities and fields apart.
     fn difficulty(&self) -> Difficulty {
         let rows: Vec<[f64; COUNT]> = self.items.iter().map(|item| features(&item.question)).collect();
         let column = |at: usize| rows.iter().map(move |row| row[at]);
@@ -116,7 +116,7 @@ impl Record {
         Difficulty { mean: rounded(means), deviation: rounded(deviations), weight }
     }
 
-    /// A level's log-odds as a curve of difficulty, given the spread of the residuals around it.
+    /// A capacity's log-odds as a curve of difficulty, given the spread of the residuals around it.
     fn curve(&self, level: usize, d: &[f64], spread: f64) -> LevelFit {
         let fields = self.field_names();
         let equation = |((item, d), field): ((&Observed, &f64), &Option<&'static str>)| {
@@ -143,8 +143,8 @@ impl Record {
         }
     }
 
-    /// By level: the spread of the residuals that all levels share, and of all residuals. Two samples of one level that are
-    /// both right measure the second; samples of two levels, the first. One sample an item says nothing about what a level
+    /// By capacity: the spread of the residuals that all capacities share, and of all residuals. Two samples of one capacity that are
+    /// both right measure the second; samples of two capacities, the first. One sample an item says nothing about what a capacity
     /// has of its own, which then is [`OWN`].
     fn spreads(&self, d: &[f64]) -> Vec<(f64, f64)> {
         let whole: Vec<Option<f64>> = (0..LEVELS.len()).map(|level| self.whole_spread(level, d)).collect();
@@ -183,7 +183,7 @@ impl Record {
         }))
     }
 
-    /// How far the joint successes of this level with the others are from the record.
+    /// How far the joint successes of this capacity with the others are from the record.
     fn joint_misfit(&self, d: &[f64], shared: &[f64], spreads: &[f64], level: usize) -> f64 {
         let normal = Normal::new(15);
         let odds = |at: usize| -> Vec<f64> { self.bare_odds(&self.curve(at, d, spreads[at]), d).collect() };
@@ -236,7 +236,7 @@ impl Record {
                         let g = if other == level { f } else { found[other] };
                         Some((f * g + (1.0 - f) * (1.0 - g) / others - agreed[level][other]?).powi(2))
                     };
-                    // Where one level was sampled often, that says it; else the levels among each other.
+                    // Where one capacity was sampled often, that says it; else the capacities among each other.
                     let among = || (0..3).filter(|other| *other != level).filter_map(misfit).sum::<f64>();
                     misfit(level).unwrap_or_else(|| among() + 0.02 * (f - 0.5).powi(2))
                 });
@@ -293,7 +293,7 @@ impl Record {
         (0..salts).fold((f64::INFINITY, 0), better).1
     }
 
-    /// By item and level: the probability of a right answer under this salt.
+    /// By item and capacity: the probability of a right answer under this salt.
     fn chances(&self, fit: &FamilyFit, salt: u64, d: &[f64]) -> Vec<[f64; 3]> {
         let items = self.items.iter().zip(d).zip(&self.fields);
         items.map(|((item, d), field)| chances(fit, salt, &item.question, *d, *field)).collect()
@@ -307,7 +307,7 @@ impl Record {
     }
 }
 
-/// By level: the probability that one agent is right alone, under this salt.
+/// By capacity: the probability that one agent is right alone, under this salt.
 fn chances(fit: &FamilyFit, salt: u64, question: &str, d: f64, field: Option<&str>) -> [f64; 3] {
     let mut draws = draws::draws(salt, &[question, "residual"]);
     let shared = draws.normal();

@@ -1,4 +1,4 @@
-//! An item of a world: how hard it is for whom, its right answer and the wrong ones people give.
+//! An item of a world: how hard it is for each capacity, its right answer and the wrong ones people give.
 
 use crate::draws;
 use crate::preset::{Choices, FamilyFit, Fitted};
@@ -19,9 +19,9 @@ pub(crate) struct WorldItem {
     pub needs: Vec<&'static Skill>,
     /// From the features of its text.
     pub difficulty: f64,
-    /// What the features do not say, for all levels alike.
+    /// What the features do not say, for all capacities alike.
     shared: f64,
-    /// … and for each level.
+    /// … and for each capacity.
     own: Vec<f64>,
     /// The right answer as a reply states it: a number, a letter, a text, a program.
     pub right: String,
@@ -34,7 +34,7 @@ pub(crate) struct WorldItem {
 /// What the items of a world know of each other.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Right texts: a wrong text is somebody else's right one.
+    /// Right texts: a wrong text is the right one of another task.
     texts: Vec<String>,
     /// What completes a program, by problem: one variant of a set publishes it, another does not.
     solutions: HashMap<(String, String), String>,
@@ -67,7 +67,7 @@ fn problem(item: &Item, entry_point: &str) -> (String, String) {
     (number.unwrap_or_default().to_owned(), entry_point.to_owned())
 }
 
-/// What somebody proposes as the answer.
+/// An answer that an agent proposes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Proposal {
     Right,
@@ -99,7 +99,7 @@ impl WorldItem {
         })
     }
 
-    /// The log-odds that one agent of this level, alone and with nothing special about it, is right.
+    /// The log-odds that one agent of this capacity, alone and with nothing special about it, is right.
     pub fn log_odds(&self, fit: &FamilyFit, choices: &Choices, level: usize) -> Option<f64> {
         let figures = fit.levels.get(level.min(fit.levels.len().saturating_sub(1)))?;
         let own = self.own.get(level.min(self.own.len().saturating_sub(1)))?;

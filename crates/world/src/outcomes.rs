@@ -18,9 +18,9 @@ pub struct Observed {
     pub question: String,
     /// The subject, where it has one.
     pub subject: Option<String>,
-    /// By level: how many of how many samples were right.
+    /// By capacity: how many of how many samples were right.
     pub levels: [Tally; 3],
-    /// By level: the wrong answers given.
+    /// By capacity: the wrong answers given.
     pub wrong: [Vec<String>; 3],
 }
 
@@ -55,7 +55,7 @@ pub struct Debate {
 /// A recorded reply to an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedReply {
-    /// The position of the level, weakest first.
+    /// The position of the capacity, weakest first.
     pub level: usize,
     /// The model.
     pub model: String,
@@ -100,7 +100,7 @@ struct MmluRow {
     answers: String,
 }
 
-/// GSM8K test: one reply an item and level.
+/// GSM8K test: one reply an item and capacity.
 ///
 /// # Errors
 /// The record or the set cannot be read.
@@ -119,7 +119,7 @@ pub fn gsm8k(data: &Path) -> Result<Vec<Observed>, OutcomesError> {
     Ok(in_order(by_item))
 }
 
-/// MMLU test: ten letters an item, level and seed.
+/// MMLU test: ten letters an item, capacity and seed.
 ///
 /// # Errors
 /// The record or the set cannot be read.
@@ -204,13 +204,13 @@ impl Observed {
     }
 
     fn add(&mut self, level: usize, right: u32, samples: u32) {
-        // Levels come from a table of three.
+        // Capacities come from a table of three.
         let tally = &mut self.levels[level];
         tally.right += right;
         tally.samples += samples;
     }
 
-    /// The share of right samples at a level.
+    /// The share of right samples at a capacity.
     pub fn share(&self, level: usize) -> Option<f64> {
         let tally = self.levels.get(level)?;
         (tally.samples > 0).then(|| f64::from(tally.right) / f64::from(tally.samples))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The levels of model the record knows, weakest first.
+/// The capacities the record knows, weakest first.
 pub const LEVELS: [&str; 3] = ["small", "medium", "large"];
 
 /// What was fitted; see `docs/world.md` for the equations.
@@ -32,7 +32,7 @@ pub struct FamilyFit {
     pub difficulty: Difficulty,
     /// How an agent revises after reading answers.
     pub revision: Revision,
-    /// The levels, weakest first.
+    /// The capacities, weakest first.
     pub levels: Vec<LevelFit>,
 }
 
@@ -48,14 +48,14 @@ pub struct Revision {
     pub support: f64,
     /// Both at once.
     pub own_support: f64,
-    /// The level's ability: the log-odds of its accuracy.
+    /// The capacity's ability: the log-odds of its accuracy.
     pub ability: f64,
-    /// Where nobody in the room has the right answer, a second look finds it with so much of the probability that a first
+    /// Where no agent has the right answer, a second look finds it with so much of the probability that a first
     /// one would have: what is hard stays hard, however often it is looked at.
     pub second_look: f64,
 }
 
-/// What was fitted for one level of model.
+/// What was fitted for one capacity.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelFit {
@@ -69,13 +69,13 @@ pub struct LevelFit {
     pub slope: f64,
     /// What a unit above 0 takes off besides.
     pub bend: f64,
-    /// Spread of the items' residuals that all levels share.
+    /// Spread of the items' residuals that all capacities share.
     pub shared: f64,
-    /// Spread of those of this level alone.
+    /// Spread of those of this capacity alone.
     pub own: f64,
     /// How often a wrong answer is the item's favourite wrong one.
     pub favourite: f64,
-    /// Added to the level, by field of knowledge.
+    /// Added to the capacity, by field of knowledge.
     #[serde(default)]
     pub fields: BTreeMap<String, f64>,
     /// Mean length of a reply, in characters.
@@ -95,7 +95,7 @@ impl LevelFit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choices {
-    /// Added to every level.
+    /// Added to every capacity.
     pub level_shift: f64,
     /// A duty or role that names what the task needs adds this, one that names something else takes it off.
     pub duty: f64,
@@ -118,7 +118,7 @@ pub struct Choices {
     /// Every log-odds of an own attempt is multiplied by this before it becomes a probability. 1: as on record; more: an agent
     /// gives the same answer to the same question more often, right or wrong; less: it is noisier.
     pub steadiness: f64,
-    /// Tokens a second, by level.
+    /// Tokens a second, by capacity.
     pub speed: [f64; 3],
 }
 

@@ -1,6 +1,6 @@
 //! Recorded models as workers: what real models replied to these very questions.
 //!
-//! The record holds plain questions to single models, so it serves agents that read nobody; whatever else is asked is a
+//! The record holds plain questions to single models, so it serves agents that read no other agent; every other call is a
 //! miss, or goes to a simulated world where one was given.
 
 use crate::outcomes::RecordedReply;

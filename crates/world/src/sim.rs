@@ -77,7 +77,7 @@ impl World {
         self.skipped
     }
 
-    /// The probability that one agent of a level is right alone; `None` for a question the world does not know.
+    /// The probability that one agent of a capacity is right alone; `None` for a question the world does not know.
     pub fn solo(&self, question: &str, level: usize) -> Option<f64> {
         let item = self.items.get(question.trim())?;
         item.log_odds(self.fit(item), &self.choices, level).map(|odds| self.choices.chance(odds))

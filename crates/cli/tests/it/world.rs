@@ -34,7 +34,7 @@ fn bad_prices_and_sets() {
     for (arg, fact) in [
         ("--price=-1", "error: a price of -1 is none"),
         ("--price=nan", "error: a price of NaN is none"),
-        ("--set=sums", "error: there is no task set `sums`"),
+        ("--set=sums", "error: unknown task set `sums`"),
     ] {
         let ran = Folder::new().lemon(&["world", "teams", arg]).code(2);
         assert!(ran.stdout.is_empty() && ran.stderr.contains(fact), "{}", ran.stderr);

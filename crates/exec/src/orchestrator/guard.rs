@@ -22,11 +22,11 @@ const PLAIN_ID: &str = "plain";
 /// - a team that votes is joined by a plain agent, which wins every tie: it is overruled only where two others agree;
 /// - a team that the token budget cannot hold at full length is replaced by one plain call.
 pub struct Guard {
-    /// Who writes teams where they may help.
+    /// Writes teams where they may help.
     pub inner: Arc<dyn Orchestrator>,
     /// Forms for which measurements show that a team helps, with that team.
     pub proven: BTreeMap<Form, String>,
-    /// Completion tokens of a reply at most, by level: what a team has to be able to pay.
+    /// Completion tokens of a reply at most, by capacity: what a team has to be able to pay.
     pub reply_tokens: Vec<u64>,
     /// Whether it costs tokens to have a team written.
     pub writing_costs: bool,

@@ -23,7 +23,7 @@ pub struct ModelNote {
 
 /// A team written by an endpoint's model.
 pub struct Prompted {
-    /// The level of model that writes.
+    /// The capacity that writes: a position in [`Language::capacities`].
     pub level: usize,
     /// Whether to ask for output that obeys the JSON Schema; an endpoint that refuses is asked without.
     pub structured: bool,

@@ -1,5 +1,5 @@
 //! Moves the write-ahead log into the file, on a thread and a connection of its own: moving flushes the disk, which takes
-//! milliseconds, and whoever waits for a commit must not wait for that.
+//! milliseconds, and a run that waits for a commit must not wait for that.
 
 use super::StoreError;
 use rusqlite::Connection;

@@ -68,7 +68,7 @@ pub fn check(path: &Path) -> Result<(), StoreError> {
     if !metadata.is_file() {
         return refused("it is not a plain file");
     }
-    // Empty: nothing of anybody is lost.
+    // Empty: nothing is lost.
     if metadata.len() == 0 {
         return Ok(());
     }
@@ -115,7 +115,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens a file that nobody writes: without locks, logs, or anything else beside it.
+/// Opens a file that no process writes: without locks, logs, or anything else beside it.
 fn connect_as_it_is(path: &Path) -> Result<Connection, StoreError> {
     let mut address = String::from("file:");
     for byte in std::path::absolute(path)?.as_os_str().as_encoded_bytes() {

@@ -22,7 +22,7 @@ use file::{APPLICATION, connect};
 use lemon_trace::{Event, EventKind, Header, ORCHESTRATOR, Spend, Summary, Trace};
 use owner::Owner;
 use replies::KnownReplies;
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -64,7 +64,7 @@ pub enum StoreError {
         /// What it is.
         why: &'static str,
     },
-    /// It is somebody else's.
+    /// It belongs to another program.
     #[error("{0} is a database of another program")]
     Foreign(PathBuf),
     /// No run goes by this name.
@@ -90,7 +90,7 @@ pub enum StoreError {
     #[error("run `{0}` went on in another process since this one read it")]
     WentOn(String),
     /// It was written by a newer version of the program.
-    #[error("{path} has version {found}, this program knows {known}")]
+    #[error("{path}: expected a store of version {known} or older, found version {found}")]
     Newer {
         /// The file.
         path: PathBuf,
@@ -337,21 +337,24 @@ impl Store {
         &self.path
     }
 
-    /// Keeps a reply for whoever makes the same call.
+    /// Keeps a reply for the next run that makes the same call.
     pub fn remember(&self, key: [u8; 32], reply: &Reply) {
         self.replies.add(&key);
         self.writer.send_and_forget(Op::Reply { key, reply: to_json(reply) });
     }
 
     /// The reply to this very call, if one is on record.
-    pub fn recall(&self, key: &[u8; 32]) -> Option<Reply> {
+    ///
+    /// # Errors
+    /// The database says no, or the record cannot be read. A call that would be paid twice is not made in its place.
+    pub fn recall(&self, key: &[u8; 32]) -> Result<Option<Reply>, StoreError> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.replies.may_have(key, &reader) {
-            return None;
+            return Ok(None);
         }
-        let mut statement = reader.prepare_cached("SELECT reply FROM replies WHERE key = ?1").ok()?;
-        let reply: String = statement.query_row([&key[..]], |row| row.get(0)).ok()?;
-        serde_json::from_str(&reply).ok()
+        let mut statement = reader.prepare_cached("SELECT reply FROM replies WHERE key = ?1")?;
+        let reply: Option<String> = statement.query_row([&key[..]], |row| row.get(0)).optional()?;
+        reply.map(|reply| read::from_json(&reply)).transpose()
     }
 
     /// Takes a batch over. Of several processes that try, one succeeds, and keeps it as long as it lives.

@@ -64,7 +64,7 @@ pub fn alive(store: &Path, id: &str) -> Option<Alive> {
         return None;
     }
     let mut text = String::new();
-    // Some systems let nobody read a locked file.
+    // Some systems do not let other processes read a locked file.
     let process = (&file).take(32).read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
     Some(Alive { process })
 }
@@ -99,7 +99,7 @@ fn claim(folder: &Path) -> std::io::Result<File> {
         return Err(refused(folder, "it is not a folder"));
     }
     let marker = folder.join(MARKER);
-    // The marker is written before anything else: whoever sees a lock file of ours sees the marker after it.
+    // The marker is written before anything else: a process that sees a lock file of ours sees the marker after it.
     let is_empty = std::fs::read_dir(folder).map_err(|error| at(folder, &error))?.next().is_none();
     if !is_empty && std::fs::symlink_metadata(&marker).is_err() {
         return Err(refused(folder, &format!("there is no file `{MARKER}` in it")));

@@ -2,6 +2,7 @@
 
 use super::{RunMeta, Store, StoreError, owner};
 use lemon_trace::{Event, Header, Trace};
+use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 use std::sync::PoisonError;
@@ -182,15 +183,16 @@ impl Store {
     }
 
     fn run_row(&self, row: &Row<'_>) -> rusqlite::Result<RunRow> {
-        let header: Option<Header> = serde_json::from_str(&row.get::<_, String>(1)?).ok();
+        let header: Header = serde_json::from_str(&row.get::<_, String>(1)?)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
         let owner: String = row.get(9)?;
         let stop_reason: Option<String> = row.get(3)?;
         Ok(RunRow {
             run_id: row.get(0)?,
-            task_id: header.as_ref().map(|header| header.task_id.clone()).unwrap_or_default(),
-            question: header.as_ref().map(|header| header.question.clone()).unwrap_or_default(),
-            workers: header.as_ref().map(|header| header.workers.clone()).unwrap_or_default(),
-            seed: header.as_ref().map(|header| header.seed).unwrap_or_default(),
+            task_id: header.task_id,
+            question: header.question,
+            workers: header.workers,
+            seed: header.seed,
             started_at_ms: row.get::<_, i64>(2)?.max(0) as u64,
             running: stop_reason.is_none() && (self.owns(&owner) || owner::alive(&self.path, &owner).is_some()),
             stop_reason,
@@ -204,6 +206,6 @@ impl Store {
     }
 }
 
-fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Database(format!("a record cannot be read: {error}")))
 }

@@ -42,7 +42,7 @@ impl KnownReplies {
     }
 }
 
-/// All keys, or `None` if there are too many or they cannot be read.
+/// All keys, or `None` if there are too many or they cannot be read: then every call asks the database, which reports why.
 fn read(database: &Connection) -> Option<HashSet<u64>> {
     let mut statement = database.prepare("SELECT key FROM replies LIMIT ?1").ok()?;
     let keys = statement.query_map([MOST_KEPT as i64 + 1], |row| row.get::<_, [u8; 32]>(0)).ok()?;

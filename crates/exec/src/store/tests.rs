@@ -51,7 +51,7 @@ fn after_a_gap_nothing_more_of_a_run_is_written() {
     let (store, _folder) = open();
     enter(&store, "run1");
     store.append("run1", event(1)).wait_blocking().unwrap();
-    // Nobody waits for this one, which cannot be written; whoever waits for the next is told.
+    // Nothing waits for this one, which cannot be written; a wait for the next one reports it.
     drop(store.append("run1", event(1)));
     let error = store.append("run1", event(3)).wait_blocking().unwrap_err().to_string();
     assert!(error.contains("UNIQUE"), "the cause, and not its consequence: {error}");

@@ -131,7 +131,7 @@ impl Writer {
         Ok(Writer { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// One that writes nothing: whoever waits is told so.
+    /// One that writes nothing: every wait returns an error.
     pub fn none() -> Self {
         Writer { sender: None, thread: None }
     }
@@ -142,7 +142,7 @@ impl Writer {
         Durable(Some(receiver))
     }
 
-    /// For what nobody waits for by itself: whatever is sent after it is not durable before it.
+    /// For what no run waits for by itself: whatever is sent after it is not durable before it.
     pub fn send_and_forget(&self, op: Op) {
         self.post(op, None);
     }
@@ -169,7 +169,7 @@ fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>, mut che
     let mut numbers = HashMap::new();
     while let Ok((first, ack)) = receiver.recv() {
         if busy {
-            // Many runs write at once: a moment's wait saves most of the commits, and nobody notices it.
+            // Many runs write at once: a moment's wait saves most of the commits, and no run notices it.
             std::thread::sleep(LINGER);
         }
         let mut ops = vec![first];
@@ -187,7 +187,7 @@ fn write_all(mut connection: Connection, receiver: &Receiver<(Op, Ack)>, mut che
             let result = together.clone().or_else(|_| commit(&mut connection, std::slice::from_ref(op), &mut numbers));
             settle(op, &result, &mut numbers);
             if let Some(ack) = ack {
-                // Nobody may be waiting.
+                // A receiver that was dropped waits for nothing.
                 let _ = ack.send(result);
             }
         }

@@ -1,4 +1,4 @@
-//! Levels that different workers serve: a model of this process for the small one, say, and an endpoint for the large.
+//! Capacities that different workers serve: a model of this process for the small one, say, and an endpoint for the large.
 
 use super::{AskError, Reply, Request, Worker};
 use async_trait::async_trait;
@@ -6,18 +6,18 @@ use lemon_trace::FailureKind;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A worker for each level, and what level it is to that worker.
+/// A worker for each capacity, with the position of that capacity among its own.
 pub struct ByLevel {
     levels: Vec<(Arc<dyn Worker>, usize)>,
 }
 
 impl ByLevel {
-    /// Workers by level, weakest first.
+    /// Workers by capacity, weakest first.
     pub fn new(levels: Vec<(Arc<dyn Worker>, usize)>) -> Self {
         ByLevel { levels }
     }
 
-    /// Who serves the level of a request, and the request as it is to them.
+    /// The worker of the capacity of a request, and the request as that worker sees it.
     fn at_its_level<'r>(&self, request: &'r Request) -> Option<(&Arc<dyn Worker>, Cow<'r, Request>)> {
         let (worker, level) = self.levels.get(request.level)?;
         let request = match request.level == *level {
@@ -32,7 +32,7 @@ impl ByLevel {
 impl Worker for ByLevel {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
         let Some((worker, request)) = self.at_its_level(request) else {
-            let message = format!("nobody serves `{}`", request.capacity);
+            let message = format!("no worker serves the capacity `{}`", request.capacity);
             return Err(AskError::free(FailureKind::Refused, message));
         };
         worker.ask(&request).await
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::worker::{ChatMessage, Usage};
 
-    /// Says its name and the level that it was asked for.
+    /// Says its name and the capacity that it was asked for.
     struct Named(&'static str);
 
     #[async_trait]
@@ -91,6 +91,6 @@ mod tests {
             assert_eq!(workers.ask(&request(level)).await.unwrap().text, expected);
         }
         let error = workers.ask(&request(3)).await.unwrap_err();
-        assert_eq!(error.failure.message, "nobody serves `huge`");
+        assert_eq!(error.failure.message, "no worker serves the capacity `huge`");
     }
 }

@@ -22,7 +22,7 @@ const LONGEST_HEADER: u64 = 4096;
 #[derive(Serialize, Deserialize)]
 struct CassetteHeader {
     cassette: u32,
-    /// What kind of workers was recorded, in the words of whoever did.
+    /// What kind of workers was recorded: [`super::Backend::name`].
     #[serde(default)]
     workers: String,
 }
@@ -63,7 +63,7 @@ pub enum CassetteError {
 /// What determines a reply, as a key.
 fn key(request: &Request) -> String {
     let parts = (&request.capacity, &request.messages, request.temperature, request.seed, &request.schema);
-    // Plain values always serialise; an empty text would only be a miss.
+    // Texts, numbers and a JSON value always serialise.
     blake3::hash(serde_json::to_string(&parts).unwrap_or_default().as_bytes()).to_hex().to_string()
 }
 
@@ -133,18 +133,22 @@ impl Replay {
     /// # Errors
     /// The file cannot be read, or is no cassette.
     pub fn open(path: &Path) -> Result<Self, CassetteError> {
-        let io = |source| CassetteError::Io { path: path.to_owned(), source };
+        let bytes = std::fs::read(path).map_err(|source| CassetteError::Io { path: path.to_owned(), source })?;
+        Replay::read(path, &bytes)
+    }
+
+    /// The same from the bytes of a cassette; `path` is its name in errors.
+    ///
+    /// # Errors
+    /// The bytes are no cassette.
+    pub fn read(path: &Path, bytes: &[u8]) -> Result<Self, CassetteError> {
         let malformed = |line, fact: String| CassetteError::Malformed { path: path.to_owned(), line, fact };
         // Bytes and not text: a line cut short may end within a character.
-        let bytes = std::fs::read(path).map_err(io)?;
-        let lines: Vec<&[u8]> = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n').collect();
-        let header = lines.first().and_then(|line| serde_json::from_slice::<CassetteHeader>(line).ok());
-        match header {
-            None => return Err(malformed(1, "this is not a cassette".into())),
-            Some(header) if header.cassette > VERSION => {
-                return Err(malformed(1, format!("a cassette of version {}, newer than {VERSION}", header.cassette)));
-            }
-            Some(_) => {}
+        let lines: Vec<&[u8]> = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').collect();
+        let header: CassetteHeader = serde_json::from_slice(lines.first().copied().unwrap_or(bytes))
+            .map_err(|_| malformed(1, "this is not a cassette".into()))?;
+        if header.cassette > VERSION {
+            return Err(malformed(1, format!("a cassette of version {}, newer than {VERSION}", header.cassette)));
         }
         let mut takes: HashMap<_, VecDeque<_>> = HashMap::new();
         for (at, line) in lines.iter().enumerate().skip(1) {
@@ -155,6 +159,11 @@ impl Replay {
             }
         }
         Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes) })
+    }
+
+    /// How many calls are on it.
+    pub fn calls(&self) -> usize {
+        self.takes.lock().unwrap_or_else(PoisonError::into_inner).values().map(VecDeque::len).sum()
     }
 
     fn next_take(&self, request: &Request) -> Option<Result<Reply, AskError>> {
@@ -184,7 +193,7 @@ impl Worker for Replay {
                 Err(AskError::free(FailureKind::Truncated, message))
             }
             Some(Ok(reply)) => Ok(reply),
-            // Nobody needs to be left alone any more.
+            // A replay has no endpoint that could ask to wait.
             Some(Err(error)) => Err(AskError { retry_after: Some(Duration::ZERO), ..error }),
         }
     }

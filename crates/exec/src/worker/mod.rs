@@ -1,4 +1,4 @@
-//! Workers: whatever answers a conversation. One trait; endpoints, scripts and cassettes behind it.
+//! Workers answer conversations: one trait, with endpoints, scripts and cassettes behind it.
 
 mod by_level;
 mod cassette;
@@ -9,7 +9,7 @@ mod sse;
 
 pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
-pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error};
+pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error, streamed_text};
 pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 
@@ -44,11 +44,11 @@ pub trait Worker: Send + Sync {
 /// One call.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Who asks. Not sent to an endpoint.
+    /// The agent that asks. Not sent to an endpoint.
     pub agent: String,
-    /// The level of model: a position in [`Backend::levels`].
+    /// The capacity of the model: a position in [`Backend::levels`].
     pub level: usize,
-    /// The name of that level.
+    /// The name of that capacity.
     pub capacity: String,
     /// The conversation.
     pub messages: Vec<ChatMessage>,
@@ -63,11 +63,11 @@ pub struct Request {
     /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
     /// sent to an endpoint.
     pub agent_prompt: Option<Arc<AgentPrompt>>,
-    /// Who is told each piece of the reply as it arrives. Neither sent, hashed nor recorded.
+    /// Receives each piece of the reply as it arrives. Neither sent, hashed nor recorded.
     pub progress: Option<Progress>,
 }
 
-/// Is told a reply piece by piece while it is being written.
+/// Receives a reply piece by piece while it is being written.
 ///
 /// The pieces of one attempt, joined, are the text of its reply. A failed attempt leaves pieces without a reply; the next
 /// attempt begins anew. A reply from a cassette or the reuse cache has no pieces.
@@ -101,7 +101,7 @@ pub struct AgentPrompt {
     pub question: Arc<str>,
     /// The base role.
     pub base: String,
-    /// Who the agent is.
+    /// The agent's role.
     pub role: String,
     /// What it must do.
     pub duty: String,
@@ -122,19 +122,19 @@ impl AgentPrompt {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// Who speaks.
+    /// The speaker.
     pub role: Speaker,
-    /// What.
+    /// The text.
     pub content: String,
 }
 
-/// Who speaks in a conversation.
+/// The speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
     /// Standing instructions.
     System,
-    /// The one who asks.
+    /// The question.
     User,
     /// The model.
     Assistant,
@@ -212,7 +212,7 @@ pub enum FailedCost {
     Nothing,
     /// This much.
     Known(Usage),
-    /// Nobody knows: it counts as all that was reserved.
+    /// Unknown: it counts as all that was reserved.
     Unknown,
 }
 
@@ -257,30 +257,30 @@ impl AskError {
     }
 }
 
-/// The workers of an installation and what is known of each level of model.
+/// The workers of an installation and what is known of each capacity.
 #[derive(Clone)]
 pub struct Backend {
-    /// Who answers.
+    /// Answers the calls.
     pub worker: Arc<dyn Worker>,
     /// What kind of worker that is: `endpoints`, `scripted`, `replay`.
     pub name: String,
-    /// The levels, weakest first, as in [`lemon_spec::Language::capacities`].
+    /// The capacities, weakest first, as in [`lemon_spec::Language::capacities`].
     pub levels: Vec<Level>,
-    /// Whose time passes in a run.
+    /// The clock of a run.
     pub clock: Clock,
 }
 
-/// Whose time passes in a run.
+/// The clock of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
-    /// Ours.
+    /// That of this machine.
     #[default]
     Real,
     /// That of a simulated world: an event comes as soon as its causes allow, and a reply takes the time it says.
     Simulated,
 }
 
-/// One level of model.
+/// One capacity: the model behind it.
 #[derive(Debug, Clone)]
 pub struct Level {
     /// Its name in specifications.
@@ -298,7 +298,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// A level without price or temperature, with the defaults of a configuration that says nothing.
+    /// A capacity without price or temperature, with the defaults of a configuration that says nothing.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
         Level {

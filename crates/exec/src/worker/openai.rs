@@ -8,6 +8,7 @@ use super::{AskError, ChatMessage, Reply, Request, Worker};
 use async_trait::async_trait;
 use completion::{Bounds, Completion};
 use lemon_trace::FailureKind;
+pub use read::streamed_text;
 use read::{read_stream, read_whole, refusal};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
@@ -32,7 +33,7 @@ impl ApiKey {
     }
 }
 
-/// Where one level of model is served.
+/// Where one capacity is served.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The address up to `/v1`.
@@ -51,11 +52,11 @@ pub struct Endpoint {
     pub send_seed: bool,
 }
 
-/// A worker for each level, over HTTP.
+/// A worker for each capacity, over HTTP.
 pub struct OpenAi {
     client: reqwest::Client,
     levels: Vec<EndpointState>,
-    /// The keys of all levels: an endpoint may get to know those of others.
+    /// The keys of all capacities: an endpoint may get to know those of others.
     secrets: Secrets,
 }
 
@@ -71,7 +72,7 @@ struct EndpointState {
 }
 
 impl OpenAi {
-    /// A worker for these endpoints, one per level of model. Nothing it returns has their keys or passwords in it.
+    /// A worker for these endpoints, one per capacity. Nothing it returns has their keys or passwords in it.
     ///
     /// # Errors
     /// The reason why no HTTP client can be had, or a key that cannot stand in a header.
@@ -102,7 +103,7 @@ impl OpenAi {
         })?;
         // Only where no connection came about is it certain that no model was at work.
         sent.map_err(|error| {
-            // No more than the origin: a path or a user may be nobody's business.
+            // No more than the origin: a path or a user name may be private.
             let message = format!("{}, at {}", http_error(&error), state.url.origin().ascii_serialization());
             match error.is_connect() {
                 true => AskError::free(FailureKind::Unreachable, message),
@@ -136,7 +137,7 @@ impl OpenAi {
         self.presentable(completion, told, request)
     }
 
-    /// A reply without secrets; whoever listens is told the rest of it.
+    /// A reply without secrets; the request's progress receives the rest of it.
     fn presentable(&self, completion: Completion, told: usize, request: &Request) -> Result<Reply, AskError> {
         if let (Some(progress), Some(rest)) = (&request.progress, completion.text.get(told..)) {
             progress.tell(&self.secrets.hide(rest.to_owned()));
@@ -236,7 +237,7 @@ pub fn http_client() -> Result<reqwest::Client, String> {
         reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .tcp_nodelay(true)
-            // A redirected request would carry its key to somebody else.
+            // A redirected request would carry its key to another server.
             .redirect(reqwest::redirect::Policy::none())
             // Trying again is the driver's to decide: every request counts.
             .retry(reqwest::retry::never())
@@ -295,7 +296,7 @@ pub fn http_error(error: &reqwest::Error) -> String {
         text = error.to_string();
     }
     if text.contains("UnknownIssuer") {
-        text.push_str(" (this machine trusts nobody who vouches for it; SSL_CERT_FILE names whom to trust)");
+        text.push_str(" (this machine trusts no authority that signed its certificate; hint: SSL_CERT_FILE names a file of trusted ones)");
     }
     text
 }

@@ -7,7 +7,7 @@ use lemon_trace::FailureKind;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What is said to whom: rules in order, the first that fits answers.
+/// Rules in order: the first that fits a request answers it.
 ///
 /// ```
 /// use lemon_exec::worker::Script;
@@ -37,7 +37,7 @@ pub struct Script {
 pub struct Rule {
     /// The agent's id, or its beginning and a `*`.
     pub agent: Option<String>,
-    /// The level of model.
+    /// The capacity.
     pub capacity: Option<String>,
     /// A text somewhere in the conversation.
     pub contains: Option<String>,

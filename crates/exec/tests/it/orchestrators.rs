@@ -2,7 +2,9 @@
 
 use crate::common::*;
 use async_trait::async_trait;
-use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, Prompted, Refused, WriteContext};
+use lemon_exec::orchestrator::{
+    Draft, Fixed, Orchestrator, OrchestratorError, Planned, Prompted, Refused, WriteContext,
+};
 use lemon_exec::worker::Speaker;
 use lemon_exec::{Budget, Runner, Settings};
 use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply};
@@ -295,6 +297,23 @@ async fn an_orchestrator_that_fails_later_leaves_the_answer_there_is() {
     let trace = run(&runner_by(http(&fake, true), Arc::new(Fails { in_round: 2, in_repair: false }))).await;
     check_end(&trace, StopReason::OrchestratorFailed, Some("68"));
     assert_eq!(history(&trace), ["fixed 1", "no text"]);
+}
+
+#[tokio::test]
+async fn a_plan_runs_as_its_text_does_and_one_for_another_language_is_checked() {
+    let worker = || scripted("[[reply]]\ntext = \"Answer: 68\"\n");
+    let language = lemon_spec::Language::default();
+    let planned = |plan| Arc::new(Planned { rounds: vec![Arc::new(plan)], reviewer: None });
+    let plan = lemon_spec::validate(REVIEWED, &language).unwrap();
+    let fixed = run(&runner(worker(), REVIEWED)).await;
+    let by_plan = run(&runner_by(worker(), planned(plan))).await;
+    let kinds = |trace: &Trace| trace.events.iter().map(|event| event.kind.clone()).collect::<Vec<_>>();
+    assert_eq!(kinds(&by_plan), kinds(&fixed));
+    let huge = lemon_spec::Language { capacities: vec!["huge".into()], ..lemon_spec::Language::default() };
+    let foreign = lemon_spec::validate("agents: [{id: a, base: solver, capacity: huge}]", &huge).unwrap();
+    let trace = run(&runner_by(worker(), planned(foreign))).await;
+    check_end(&trace, StopReason::Rejected, None);
+    assert_eq!(history(&trace), ["fixed 1", "refused"]);
 }
 
 /// What `reader` is told when `parent` replied this.

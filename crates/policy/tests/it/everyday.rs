@@ -56,7 +56,7 @@ fn see(questions: &str) -> Seen {
     for Everyday { question, kind } in &questions {
         let text = match draft(&writer, question) {
             Draft::Learned { text, .. } | Draft::Guarded(text) => text,
-            Draft::Text(_) | Draft::Ask { .. } => panic!("the policy wrote nothing"),
+            Draft::Text(_) | Draft::Plan { .. } | Draft::Ask { .. } => panic!("the policy wrote nothing"),
         };
         let plan = validate(&text, &language).unwrap();
         let agent = &plan.spec().agents[0];

@@ -1,4 +1,4 @@
-//! Things with prices, and somebody who buys.
+//! Things with prices, and a buyer.
 
 use crate::person::Person;
 use crate::problem::{Draft, Op, Step};

@@ -1,6 +1,6 @@
 //! What happens in stories.
 //!
-//! Keys: `S` whom it happens to, `O` the same as an object, `H` as an owner; `Q`, `R` and `V` other persons (`V` only in questions); `n` and `m` numbers; `t`,
+//! Keys: `S` the person it happens to, `O` the same as an object, `H` as an owner; `Q`, `R` and `V` other persons (`V` only in questions); `n` and `m` numbers; `t`,
 //! `one`, `packs`, `pack`, `got`, `lost`, `place` of the theme.
 
 use crate::problem::Op;

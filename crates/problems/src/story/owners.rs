@@ -57,7 +57,7 @@ struct Scene {
     things: [&'static str; 2],
     verb: [&'static str; 4],
     worded: bool,
-    /// For each person but the first: to whom, and how it compares. `None`: the number is told.
+    /// For each person but the first: the other person, and how it compares. `None`: the number is told.
     relations: Vec<Option<(usize, Op, i64)>>,
     values: Vec<i64>,
     done: Vec<bool>,
@@ -171,7 +171,7 @@ impl Scene {
         }
     }
 
-    /// Writes the steps that lead to somebody's number.
+    /// Writes the steps that lead to a person's number.
     fn find(&mut self, person: usize) -> Option<()> {
         if let Some((to, op, n)) = self.relations[person].filter(|_| !self.done[person]) {
             self.find(to)?;

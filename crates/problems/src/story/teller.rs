@@ -23,7 +23,7 @@ const ROLES: [(&str, Pronouns); 10] = [
 
 pub(crate) struct Teller {
     owner: Person,
-    /// The owner's name is what somebody does: `a baker`, later `the baker`.
+    /// The owner's name is an occupation: `a baker`, later `the baker`.
     has_role: bool,
     mentioned: bool,
     /// A pronoun would be understood as the owner.

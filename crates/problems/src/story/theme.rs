@@ -7,9 +7,9 @@ pub(crate) struct Theme {
     pub one: &'static str,
     pub packs: &'static str,
     pub pack: &'static str,
-    /// How somebody comes to have more of it.
+    /// How the owner comes to have more of it.
     pub got: [&'static str; 3],
-    /// How somebody comes to have less of it.
+    /// How the owner comes to have less of it.
     pub lost: [&'static str; 3],
     /// Where it is kept.
     pub place: &'static str,

@@ -141,7 +141,7 @@ impl Report {
         };
         let ([a, b, c, d], [e, f, g, h]) = (tag.to_ne_bytes(), value.to_ne_bytes());
         let bytes = [a, b, c, d, e, f, g, h];
-        // SAFETY: the array lives. So short a write to a pipe is whole, or nobody is there to read it.
+        // SAFETY: the array lives. So short a write to a pipe is whole, or the reader is gone.
         unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     }
 }

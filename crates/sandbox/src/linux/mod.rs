@@ -167,7 +167,7 @@ fn clone(plan: &Plan<'_>) -> Result<(i32, OwnedFd), SandboxError> {
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
     }
     // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack. It runs only `init::run`,
-    // which never returns and neither allocates nor takes a lock. No exit signal: nobody who waits for children of
+    // which never returns and neither allocates nor takes a lock. No exit signal: no thread that waits for children of
     // another kind reaps this one.
     let pid = unsafe { raw_clone(flags, &mut pidfd) };
     if pid == 0 {
@@ -179,7 +179,7 @@ fn clone(plan: &Plan<'_>) -> Result<(i32, OwnedFd), SandboxError> {
     if pid < 0 {
         return Err(missing_namespace(errno));
     }
-    // SAFETY: the kernel has just stored a new descriptor there, that nobody else knows.
+    // SAFETY: the kernel has just stored a new descriptor there, that no other code knows.
     Ok((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 

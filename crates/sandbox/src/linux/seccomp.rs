@@ -28,7 +28,7 @@ fn filter(rules: Rules, matched: SeccompAction, other: SeccompAction) -> Result<
 
 fn killed(may_fork: bool) -> Result<Rules, BackendError> {
     let mut rules = always(KILLED);
-    // The program is the first child of its namespace's init; it may signal itself and nobody else.
+    // The program is the first child of its namespace's init; it may signal itself and no other process.
     for call in [libc::SYS_kill, libc::SYS_tgkill] {
         rules.insert(call, vec![when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, PROGRAM_PID)?]);
     }

@@ -101,7 +101,7 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String])
         Change::EndBefore { agent } => {
             find(spec, agent)?;
             let Some((ended, changed)) = ended(spec, agent, earlier) else {
-                return refuse("nobody would be left");
+                return refuse("no agent would be left");
             };
             *spec = ended;
             return Ok(changed);
@@ -144,7 +144,7 @@ pub(super) fn has_own_duty(agent: &Agent, language: &Language) -> bool {
     agent.duty.is_some() && agent.duty.as_deref() != inherited
 }
 
-/// The capacity level above or below.
+/// The capacity above or below.
 pub(super) fn neighbour(capacity: &str, language: &Language, above: bool) -> Option<String> {
     let level = language.capacities.iter().position(|level| level == capacity)?;
     let level = if above { level.checked_add(1) } else { level.checked_sub(1) }?;
@@ -152,7 +152,7 @@ pub(super) fn neighbour(capacity: &str, language: &Language, above: bool) -> Opt
 }
 
 /// The team without an agent, and the lists that named it: in each, its parents stand in its place. `None` if it is the
-/// only agent, or if nobody would be left to answer.
+/// only agent, or if no agent would be left to answer.
 pub(super) fn without(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
     let position = spec.agents.iter().position(|agent| agent.id == id)?;
     if spec.agents.len() < 2 {
@@ -173,7 +173,7 @@ pub(super) fn without(spec: &Spec, id: &str) -> Option<(Spec, Vec<Field>)> {
 }
 
 /// The team up to an agent, and the list that changed. Agents of earlier rounds that have a part in the answer keep it. `None` if
-/// nobody would be left to answer.
+/// no agent would be left to answer.
 pub(super) fn ended(spec: &Spec, id: &str, earlier: &[String]) -> Option<(Spec, Vec<Field>)> {
     let position = spec.agents.iter().position(|agent| agent.id == id)?;
     let mut spec = spec.clone();

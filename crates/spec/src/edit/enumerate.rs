@@ -68,7 +68,7 @@ fn delegation(plan: &Plan, position: usize, language: &Language, changes: &mut V
     });
 }
 
-/// Whom it reads, and each message it gets.
+/// The agents it reads, and each message it gets.
 fn references(plan: &Plan, position: usize, language: &Language, heights: &[usize], changes: &mut Vec<Change>) {
     let (Some(agent), Some(planned)) = (plan.spec().agents.get(position), plan.agents().get(position)) else { return };
     let id = || agent.id.clone();

@@ -88,7 +88,7 @@ fn close(a: f64, gold: f64) -> bool {
 
 impl From<i64> for Quantity {
     fn from(whole: i64) -> Self {
-        // What a float cannot hold exactly is no answer that anybody reckons with.
+        // What a float cannot hold exactly is no answer that a task can have.
         Quantity { value: whole as f64, percent: false, scaled: None }
     }
 }

@@ -25,7 +25,7 @@ pub enum JsonlError {
         /// How.
         source: serde_json::Error,
     },
-    /// The last line ends in the middle: whoever wrote it was interrupted.
+    /// The last line ends in the middle: its writer was interrupted.
     #[error("line {line}: the last line is cut off; the {events} events before it are whole")]
     CutShort {
         /// Which, from 1.

@@ -228,7 +228,7 @@ impl<'a> Exporter<'a> {
         }
         let chats = failed.into_iter().map(|chat| named(chat, model.as_deref()));
         self.spans.extend(chats);
-        // Whoever was cut off while waiting for another attempt had none under way.
+        // An agent that was cut off while waiting for another attempt had none under way.
         let under_way = |began: &f64| !reused && (*began < event.t || event.spend.tokens() > 0);
         if let Some(began) = attempt_began.filter(under_way) {
             let mut chat = self.chat(event, ROOT, began.min(event.t), model.as_deref());

@@ -104,7 +104,7 @@ fn role<'a>(event: &Event, summary: &'a Summary) -> Option<&'a str> {
     summary.agent(id).map(|agent| agent.base.as_str())
 }
 
-/// From whom, to whom, by which tool.
+/// The sender, the receiver, the tool.
 fn ends(event: &Event) -> (Option<&str>, Option<&str>, Option<&str>) {
     match &event.kind {
         EventKind::Spawn { to, .. } => (None, Some(to), None),
@@ -172,9 +172,9 @@ fn metrics(metrics: &Metrics) -> Map<String, Value> {
 ///
 /// - `unknown`: there are no agents;
 /// - `centralized`: no agent reads another, only the orchestrator brings their results together;
-/// - `planner_executor_critic`: there is a planner, a critic and somebody else;
+/// - `planner_executor_critic`: there is a planner, a critic and a third agent;
 /// - `debate`: at least two agents read the same two or more others;
-/// - `hierarchical`: a tree, either way up: nobody reads more than one, or nobody is read by more than one;
+/// - `hierarchical`: a tree, either way up: no agent reads more than one, or no agent is read by more than one;
 /// - `mixed`: anything else.
 ///
 /// Judges are part of how answers are brought together and do not count.

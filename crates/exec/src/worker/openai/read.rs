@@ -11,6 +11,8 @@ use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
 
+/// The payload that ends a stream.
+const DONE: &[u8] = b"[DONE]";
 /// How much of a refusal is read.
 const MOST_OF_REFUSAL: usize = 64 * 1024;
 
@@ -41,47 +43,94 @@ pub(super) async fn read_stream(
     silence: Duration,
 ) -> Result<(Completion, usize), AskError> {
     let mut body = Body { response, left: bounds.wire, most: bounds.wire, silence };
-    let mut events = SseReader::default();
-    let mut completion = Completion::default();
+    let mut stream = Stream::new(bounds);
     let mut teller = Teller { request, secrets, told: 0 };
     loop {
         let chunk = match body.chunk().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break,
             // The reply has ended; only what it cost is still to come.
-            Err(_) if completion.finish_reason.is_some() => {
-                completion.broke_off = true;
-                return Ok((completion, teller.told));
+            Err(_) if stream.completion.finish_reason.is_some() => {
+                stream.completion.broke_off = true;
+                return Ok((stream.completion, teller.told));
             }
-            Err(error) => return Err(with_partial(error, completion)),
+            Err(error) => return Err(with_partial(error, stream.completion)),
         };
-        events.push(&chunk);
-        while let Some(data) = events.next_data() {
-            if data == b"[DONE]" {
-                return Ok((completion, teller.told));
+        match stream.push(&chunk, |text| teller.tell(text)) {
+            Ok(false) => {}
+            Ok(true) => return Ok((stream.completion, teller.told)),
+            Err(error) => return Err(with_partial(error, stream.completion)),
+        }
+    }
+    match stream.close() {
+        Ok(()) => Ok((stream.completion, teller.told)),
+        Err(error) => Err(with_partial(error, stream.completion)),
+    }
+}
+
+/// The text of a streamed reply from the pieces in which its bytes arrived: what an endpoint's stream says, without the
+/// endpoint.
+///
+/// # Errors
+/// The bytes are no complete stream; [`AskError::partial`] holds the text before the fault.
+pub fn streamed_text<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, max_tokens: u64) -> Result<String, AskError> {
+    let bounds = Bounds::of(max_tokens);
+    let mut stream = Stream::new(&bounds);
+    for piece in pieces {
+        match stream.push(piece, |_| ()) {
+            Ok(false) => {}
+            Ok(true) => return Ok(stream.completion.text),
+            Err(error) => return Err(with_partial(error, stream.completion)),
+        }
+    }
+    match stream.close() {
+        Ok(()) => Ok(stream.completion.text),
+        Err(error) => Err(with_partial(error, stream.completion)),
+    }
+}
+
+/// A streamed reply as it grows. It does no IO.
+struct Stream<'b> {
+    events: SseReader,
+    completion: Completion,
+    bounds: &'b Bounds,
+}
+
+impl<'b> Stream<'b> {
+    fn new(bounds: &'b Bounds) -> Self {
+        Stream { events: SseReader::default(), completion: Completion::default(), bounds }
+    }
+
+    /// Reads bytes as they came and passes the text so far on after each event. `true`: the endpoint ended the stream.
+    fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(&str)) -> Result<bool, AskError> {
+        self.events.push(bytes);
+        while let Some(data) = self.events.next_data() {
+            if data == DONE {
+                return Ok(true);
             }
-            if let Err(error) = read_event(data, &mut completion, bounds) {
-                return Err(with_partial(error, completion));
-            }
-            teller.tell(&completion.text);
+            read_event(data, &mut self.completion, self.bounds)?;
+            tell(&self.completion.text);
         }
-        if events.held() > bounds.held {
-            return Err(with_partial(too_long(bounds.held, "one event"), completion));
+        if self.events.held() > self.bounds.held {
+            return Err(too_long(self.bounds.held, "one event"));
+        }
+        Ok(false)
+    }
+
+    /// Reads what is left when the connection has ended: a last event without its line end.
+    fn close(&mut self) -> Result<(), AskError> {
+        let last = self.events.rest().filter(|_| self.completion.finish_reason.is_none());
+        match last.map(|data| (data == DONE, serde_json::from_slice::<ChatBody>(data))) {
+            Some((true, _)) => return Ok(()),
+            Some((false, Ok(body))) => self.completion.add(body, self.bounds)?,
+            // An event that does not parse is a reply cut short, which is reported below.
+            Some((false, Err(_))) | None => {}
+        }
+        match self.completion.finish_reason {
+            Some(_) => Ok(()),
+            None => Err(AskError::unknown_cost(FailureKind::CutShort, "the stream ended before the reply did")),
         }
     }
-    match events.rest() {
-        Some(b"[DONE]") => return Ok((completion, teller.told)),
-        Some(data) if completion.finish_reason.is_none() => {
-            // A last event without its line end; one that does not parse is a cut reply, reported below.
-            let _ = read_event(data, &mut completion, bounds);
-        }
-        _ => {}
-    }
-    if completion.finish_reason.is_none() {
-        let error = AskError::unknown_cost(FailureKind::CutShort, "the stream ended before the reply did");
-        return Err(with_partial(error, completion));
-    }
-    Ok((completion, teller.told))
 }
 
 fn read_event(data: &[u8], completion: &mut Completion, bounds: &Bounds) -> Result<(), AskError> {
@@ -91,13 +140,13 @@ fn read_event(data: &[u8], completion: &mut Completion, bounds: &Bounds) -> Resu
     completion.add(parsed, bounds)
 }
 
-/// A stream that broke off: what came of it is kept. What it cost nobody said: a server may have written more than arrived,
-/// and may write on.
+/// A stream that broke off: what came of it is kept. Its cost is unknown: a server may have written more than arrived, and
+/// may write on.
 fn with_partial(error: AskError, completion: Completion) -> AskError {
     AskError { partial: (!completion.text.is_empty()).then_some(completion.text), ..error }
 }
 
-/// Tells whoever listens what a stream says, without secrets.
+/// Passes the text of a stream on to the request's progress, without secrets.
 struct Teller<'a> {
     request: &'a Request,
     secrets: &'a Secrets,
