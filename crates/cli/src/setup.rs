@@ -6,8 +6,11 @@ use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::fault::{Fault, read_file};
 use crate::workers::Chosen;
 use crate::{evidence, in_the_box, workers};
+use async_trait::async_trait;
 use lemon_eval::Case;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Guard, ModelNote, Orchestrator, Prompted, Refused};
+use lemon_exec::orchestrator::{
+    Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
+};
 use lemon_exec::store::Store;
 use lemon_exec::worker::{ApiKey, Endpoint, Recording, Replay, Script, Scripted, Worker};
 use lemon_exec::{Backend, Budget, Clock, Level, Settings};
@@ -15,9 +18,9 @@ use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder as Desk, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// Where the store is unless somebody says otherwise.
 const STORE: &str = ".lemon/lemon.db";
@@ -288,32 +291,34 @@ struct InTheBox {
     /// Whether it was taught tasks of all kinds.
     is_general: bool,
     language: Arc<Language>,
-    writer: OnceLock<Option<Writer>>,
+    writer: OnceCell<Writer>,
 }
 
 impl InTheBox {
-    fn writer(&self) -> Option<&Writer> {
-        let read = || {
-            let policy = LanguagePolicy::load_packed(self.files, DeviceChoice::Cpu, Learning::Nothing).ok()?;
-            let desk = desk(&policy, as_in_the_box(&self.language));
-            let writer = greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&self.language.capacities);
-            Some(careful(writer, self.is_general))
+    async fn writer(&self) -> Result<&Writer, OrchestratorError> {
+        let (files, language, is_general) = (self.files, self.language.clone(), self.is_general);
+        let failed = |reason| OrchestratorError::Load { model: IN_THE_BOX_NAME.to_owned(), reason };
+        let read = move || {
+            let policy = LanguagePolicy::load_packed(files, DeviceChoice::Cpu, Learning::Nothing);
+            let policy = policy.map_err(|error| failed(error.to_string()))?;
+            let desk = desk(&policy, as_in_the_box(&language));
+            let writer = greedy(policy, desk, IN_THE_BOX_NAME.to_owned()).for_levels(&language.capacities);
+            Ok(careful(writer, is_general))
         };
-        self.writer.get_or_init(read).as_ref()
+        let read = || async { tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))? };
+        self.writer.get_or_try_init(read).await
     }
 }
 
+#[async_trait]
 impl Orchestrator for InTheBox {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        self.writer()?.draft(brief)
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        self.writer().await?.draft(context).await
     }
 
-    fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
-        self.writer()?.repair(brief, refused)
-    }
-
-    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
-        self.writer()?.fallback(brief)
+    fn fallback(&self, context: &WriteContext<'_>) -> Option<String> {
+        // Asked only after a draft, which has read the model.
+        self.writer.get()?.fallback(context)
     }
 }
 
@@ -342,7 +347,7 @@ pub fn orchestrator(
             None => {
                 let files = in_the_box::orchestrator(&config.capacity);
                 let is_general = in_the_box::is_general(&config.capacity);
-                Ok(Arc::new(InTheBox { files, is_general, language: language.clone(), writer: OnceLock::new() }))
+                Ok(Arc::new(InTheBox { files, is_general, language: language.clone(), writer: OnceCell::new() }))
             }
         }
     };

@@ -3,7 +3,7 @@
 use crate::evaluate::{Contestant, Evaluator, Work};
 use crate::method::Ask;
 use crate::stats::seed_of;
-use lemon_exec::orchestrator::{Brief, Draft};
+use lemon_exec::orchestrator::{Draft, OrchestratorError, WriteContext};
 use lemon_exec::{Forecast, Form, forecast_call};
 use lemon_spec::{Next, validate};
 use lemon_trace::ORCHESTRATOR;
@@ -52,21 +52,30 @@ impl Estimate {
 }
 
 impl Evaluator {
-    /// What this work may spend. Nobody is asked; teams that a model would have to write are not known.
-    pub fn estimate(&self, work: &Work) -> Estimate {
+    /// What this work may spend. No worker is called; teams that a model would have to write are not known.
+    ///
+    /// # Errors
+    /// An orchestrator failed.
+    pub async fn estimate(&self, work: &Work) -> Result<Estimate, OrchestratorError> {
         let mut sum = Estimate::default();
         let every = work.cases.len().div_ceil(MOST_ITEMS).max(1);
         for contestant in &work.contestants {
             for case in (0..work.cases.len()).step_by(every) {
-                self.estimate_run(work, contestant, case, &mut sum);
+                self.estimate_run(work, contestant, case, &mut sum).await?;
             }
         }
         let looked_at = (work.cases.len().div_ceil(every) * work.contestants.len()).max(1);
-        sum.times(work.runs() as f64 / looked_at as f64)
+        Ok(sum.times(work.runs() as f64 / looked_at as f64))
     }
 
-    fn estimate_run(&self, work: &Work, contestant: &Contestant, case: usize, sum: &mut Estimate) {
-        let Some(case) = work.cases.get(case) else { return };
+    async fn estimate_run(
+        &self,
+        work: &Work,
+        contestant: &Contestant,
+        case: usize,
+        sum: &mut Estimate,
+    ) -> Result<(), OrchestratorError> {
+        let Some(case) = work.cases.get(case) else { return Ok(()) };
         let seed = work.seeds.first().copied().unwrap_or(0);
         let question = &case.item.task.question;
         let text = match &contestant.writer {
@@ -77,7 +86,7 @@ impl Evaluator {
             }
             Some(writer) => {
                 let tokens_left = self.settings.budget.tokens;
-                let brief = Brief {
+                let brief = WriteContext {
                     question,
                     round: 1,
                     results: Vec::new(),
@@ -86,14 +95,14 @@ impl Evaluator {
                     tokens_left,
                     seed,
                 };
-                match writer.draft(&brief) {
+                match writer.draft(&brief).await? {
                     Some(Draft::Text(text) | Draft::Guarded(text) | Draft::Learned { text, .. }) => Some(text),
                     Some(Draft::Ask { level, messages, .. }) => {
                         let known = self.backend.levels.get(level);
                         let call = known.map(|known| forecast_call(ORCHESTRATOR, &messages, level, known));
                         sum.add(&Forecast { calls: call.into_iter().collect() });
                         sum.more = true;
-                        return;
+                        return Ok(());
                     }
                     None => None,
                 }
@@ -102,8 +111,12 @@ impl Evaluator {
         let plan = text.and_then(|text| validate(&text, &self.language).ok());
         let judge = self.language.roles.get("judge");
         // A team that is none costs nothing.
-        let (Some(plan), Some(judge)) = (plan, judge) else { return sum.add(&Forecast { calls: Vec::new() }) };
+        let (Some(plan), Some(judge)) = (plan, judge) else {
+            sum.add(&Forecast { calls: Vec::new() });
+            return Ok(());
+        };
         sum.more |= plan.next() == Next::Review && contestant.writer.is_some();
         sum.add(&Forecast::new(&plan, question, &self.backend.levels, judge.clone()));
+        Ok(())
     }
 }

@@ -197,7 +197,7 @@ impl Evaluator {
             orchestrator: writer,
             language: self.language.clone(),
             store: self.store.clone(),
-            memory: None,
+            reply_cache: None,
             settings: self.settings.clone(),
             on_delta: None,
         }

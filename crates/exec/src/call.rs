@@ -2,7 +2,7 @@
 
 use crate::driver::Run;
 use crate::ledger::{Reservation, Verdict, Want};
-use crate::memory::Known;
+use crate::reply_cache::Known;
 use crate::store::{Store, StoreError};
 use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
 use crate::{draw, tokens};
@@ -215,14 +215,14 @@ impl Run<'_> {
         }
     }
 
-    /// The reply to this very call, from memory or the store; or the place in memory where it is to be put.
+    /// The reply to this very call, from the reply cache or the store; or the place in the cache where it is to be put.
     async fn reusable(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Known {
         let recalled = || key.and_then(|key| self.reusing_store()?.recall(key));
         let mut place = None;
-        if let Some(memory) = &self.runner.memory
-            && let Some(key) = self.memory_key(request, level, key)
+        if let Some(cache) = &self.runner.reply_cache
+            && let Some(key) = self.cache_key(request, level, key)
         {
-            match memory.ask(&key).await {
+            match cache.ask(&key).await {
                 Known::Open(open) => place = open,
                 known => return known,
             }
@@ -234,11 +234,11 @@ impl Run<'_> {
         Known::Reply(reply)
     }
 
-    /// What memory knows a call by: it takes calls for one that hang on the same. The store does not: what a run costs would hang on
-    /// the runs before it.
-    fn memory_key(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Option<[u8; 32]> {
-        match self.runner.backend.worker.gist(request) {
-            Some(gist) => hash(&(&level.identity, gist)),
+    /// The key of a call in the reply cache: the worker's own where it supplies one. The store uses full requests only, or
+    /// the cost of a run would depend on the runs before it.
+    fn cache_key(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Option<[u8; 32]> {
+        match self.runner.backend.worker.cache_key(request) {
+            Some(narrow) => hash(&(&level.identity, narrow)),
             None => key.copied(),
         }
     }
@@ -249,7 +249,7 @@ impl Run<'_> {
 
     /// Everything that determines a reply, as a key; `None` where replies are not reused.
     fn reuse_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
-        if self.reusing_store().is_none() && self.runner.memory.is_none() {
+        if self.reusing_store().is_none() && self.runner.reply_cache.is_none() {
             return None;
         }
         let parts = (

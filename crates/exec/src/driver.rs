@@ -2,9 +2,9 @@
 
 use crate::call::CallEnd;
 use crate::ledger::{Ledger, Reservation};
-use crate::memory::Memory;
 use crate::orchestrator::Orchestrator;
 use crate::recorder::{Observer, Recorder};
+use crate::reply_cache::ReplyCache;
 use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::{Outcome, RunState, Standing, Step};
@@ -35,7 +35,7 @@ pub struct Runner {
     /// Where everything is kept; without one, nothing is.
     pub store: Option<Arc<Store>>,
     /// Replies that these runs share, whatever the settings say about those on record.
-    pub memory: Option<Arc<Memory>>,
+    pub reply_cache: Option<Arc<ReplyCache>>,
     /// How runs are carried out.
     pub settings: Settings,
     /// Who is told each piece of a reply as it arrives.
@@ -189,8 +189,8 @@ impl Run<'_> {
                 match self.interruptible(cancel, self.write_round(state)).await {
                     Ok(written) => match written? {
                         Written::Plan(plan) => state.add_round(*plan),
-                        Written::Nobody if state.round() > 0 => break self.conclude(state, None),
-                        Written::Nobody => break (StopReason::Rejected, None),
+                        Written::Nothing if state.round() > 0 => break self.conclude(state, None),
+                        Written::Nothing => break (StopReason::Rejected, None),
                         Written::Halt(reason) => break self.conclude(state, Some(reason)),
                     },
                     Err(reason) => {
@@ -286,7 +286,7 @@ impl Run<'_> {
         if agent.is_some_and(|agent| agent.base.name == PLAIN) {
             request.temperature = request.temperature.or(Some(0.0));
         }
-        request.brief = state.brief(index, &deliveries).map(Arc::new);
+        request.agent_prompt = state.agent_prompt(index, &deliveries).map(Arc::new);
         self.ask(index, request, duty, state.fence(&deliveries))
     }
 
@@ -340,7 +340,7 @@ impl Run<'_> {
             temperature: known.and_then(|level| level.temperature),
             seed,
             schema,
-            brief: None,
+            agent_prompt: None,
             progress: self.progress_of(agent),
         }
     }

@@ -1,7 +1,7 @@
 //! Here is a plan: run it.
 //!
 //! Deciding stands apart from doing. [`RunState`] knows what comes next and what an agent is told, without IO, clock or
-//! randomness; [`Ledger`] knows what may be spent; an [`Orchestrator`] knows what to write or whom to ask. [`Runner`] does
+//! randomness; [`Ledger`] knows what may be spent; an [`Orchestrator`] decides what to write or which model to ask. [`Runner`] does
 //! what they say: it asks [workers](worker), retries, keeps the [store], and records everything as a trace.
 
 pub mod answer;
@@ -11,10 +11,10 @@ mod forecast;
 pub mod form;
 mod go_on;
 mod ledger;
-mod memory;
 pub mod orchestrator;
 mod prompt;
 mod recorder;
+mod reply_cache;
 mod resume;
 mod settings;
 mod shared;
@@ -28,9 +28,9 @@ pub use driver::{Job, OnDelta, RunError, Runner};
 pub use forecast::{CallForecast, Fit, Forecast, LIKELY_REPLY, forecast_call};
 pub use form::Form;
 pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
-pub use memory::Memory;
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
+pub use reply_cache::ReplyCache;
 pub use settings::{OnParentFailure, Retry, Settings};
 pub use shared::{BudgetMet, Commit, SharedBudget};
 pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};

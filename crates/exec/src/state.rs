@@ -4,7 +4,7 @@ use crate::answer::{answer_of, ballot};
 use crate::form::Form;
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
-use crate::worker::{Brief, ChatMessage};
+use crate::worker::{AgentPrompt, ChatMessage};
 use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use std::sync::Arc;
@@ -222,10 +222,10 @@ impl RunState {
     }
 
     /// What that conversation is made of.
-    pub fn brief(&self, index: usize, deliveries: &[Delivery]) -> Option<Brief> {
+    pub fn agent_prompt(&self, index: usize, deliveries: &[Delivery]) -> Option<AgentPrompt> {
         let agent = &self.members.get(index)?.agent;
         let seen = deliveries.iter().filter(|delivery| delivery.delivered);
-        Some(Brief {
+        Some(AgentPrompt {
             question: self.question.clone(),
             base: agent.base.name.clone(),
             role: agent.role.clone(),

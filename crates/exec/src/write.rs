@@ -3,7 +3,7 @@
 use crate::call::CallEnd;
 use crate::draw;
 use crate::driver::{Run, stop_reason};
-use crate::orchestrator::{Brief, Draft, Refused, RoundResult, percent, specification_in};
+use crate::orchestrator::{Draft, OrchestratorError, Refused, RoundResult, WriteContext, percent, specification_in};
 use crate::state::{Member, RunState, Standing};
 use crate::store::StoreError;
 use lemon_spec::{Plan, Rejection, mend, validate_round};
@@ -12,48 +12,67 @@ use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReas
 impl Run<'_> {
     /// Has the next round written, checked, repaired once, or replaced.
     pub(crate) async fn write_round(&self, state: &RunState) -> Result<Written, StoreError> {
-        let brief = self.brief(state);
-        let Some(draft) = self.runner.orchestrator.draft(&brief) else { return Ok(Written::Nobody) };
+        let context = self.write_context(state);
+        let draft = match self.runner.orchestrator.draft(&context).await {
+            Ok(Some(draft)) => draft,
+            Ok(None) => return Ok(Written::Nothing),
+            Err(error) => return self.orchestrator_failed(&error, context.round).await,
+        };
         let name = match draft {
             Draft::Text(_) => "fixed",
             Draft::Guarded(_) => "guard",
             Draft::Learned { .. } => "policy",
             Draft::Ask { .. } => "prompted",
         };
-        let refused = match self.try_draft(draft, name, &brief, state).await? {
+        let refused = match self.try_draft(draft, name, &context, state).await? {
             Tried::Plan(plan) => return Ok(Written::Plan(plan)),
             Tried::Halt(reason) => return Ok(Written::Halt(reason)),
             Tried::Refused(rejection) => Some(rejection),
             Tried::NoText => None,
         };
-        let repair = refused.as_ref().and_then(|rejection| {
-            let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
-            self.runner.orchestrator.repair(&brief, &refused)
-        });
+        let repair = match &refused {
+            None => Ok(None),
+            Some(rejection) => {
+                let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
+                self.runner.orchestrator.repair(&context, &refused).await
+            }
+        };
+        let repair = match repair {
+            Ok(repair) => repair,
+            Err(error) => return self.orchestrator_failed(&error, context.round).await,
+        };
         if let Some(draft) = repair {
-            match self.try_draft(draft, "repair", &brief, state).await? {
+            match self.try_draft(draft, "repair", &context, state).await? {
                 Tried::Plan(plan) => return Ok(Written::Plan(plan)),
                 Tried::Halt(reason) => return Ok(Written::Halt(reason)),
                 Tried::Refused(_) | Tried::NoText => {}
             }
         }
-        let Some(text) = self.runner.orchestrator.fallback(&brief) else { return Ok(Written::Nobody) };
-        match self.try_draft(Draft::Text(text), "fallback", &brief, state).await? {
+        let Some(text) = self.runner.orchestrator.fallback(&context) else { return Ok(Written::Nothing) };
+        match self.try_draft(Draft::Text(text), "fallback", &context, state).await? {
             Tried::Plan(plan) => Ok(Written::Plan(plan)),
             Tried::Halt(reason) => Ok(Written::Halt(reason)),
-            Tried::Refused(_) | Tried::NoText => Ok(Written::Nobody),
+            Tried::Refused(_) | Tried::NoText => Ok(Written::Nothing),
         }
     }
 
-    /// Gets a text, by asking if need be, and checks it. The decision is durable before anyone acts on it.
+    /// Puts on record why the orchestrator could not write; the run ends with that.
+    async fn orchestrator_failed(&self, error: &OrchestratorError, round: u32) -> Result<Written, StoreError> {
+        let failure = Failure { kind: FailureKind::Orchestrator, message: error.to_string() };
+        let kind = EventKind::Rejection { round, diagnostics: Vec::new(), failure: Some(failure) };
+        self.recorder.record(ORCHESTRATOR, kind, Spend::default()).wait().await?;
+        Ok(Written::Halt(StopReason::OrchestratorFailed))
+    }
+
+    /// Gets a text, by asking if need be, and checks it. The decision is durable before an agent acts on it.
     async fn try_draft(
         &self,
         draft: Draft,
         by: &str,
-        brief: &Brief<'_>,
+        context: &WriteContext<'_>,
         state: &RunState,
     ) -> Result<Tried, StoreError> {
-        let round = brief.round;
+        let round = context.round;
         // A file is its author's word: a misspelt name in it is reported. What a model wrote is mended.
         let may_mend = matches!(draft, Draft::Ask { .. });
         let (text, model, spend) = match draft {
@@ -80,7 +99,7 @@ impl Run<'_> {
                 }
             }
         };
-        let checked = self.checked(&text, may_mend, brief, state);
+        let checked = self.checked(&text, may_mend, context, state);
         let run = checked.as_ref().map_or(&text, |plan| &plan.text);
         let amended = (*run != text).then(|| text.clone());
         let by = if checked.as_ref().is_ok_and(|plan| plan.by_guard) { "guard" } else { by };
@@ -99,13 +118,19 @@ impl Run<'_> {
 
     /// The plan of a text, with misspelt names mended where that is allowed, or the team that the orchestrator puts in its
     /// place.
-    fn checked(&self, text: &str, may_mend: bool, brief: &Brief<'_>, state: &RunState) -> Result<Checked, Rejection> {
+    fn checked(
+        &self,
+        text: &str,
+        may_mend: bool,
+        context: &WriteContext<'_>,
+        state: &RunState,
+    ) -> Result<Checked, Rejection> {
         let (language, earlier) = (&self.runner.language, state.ids());
         let plan = match validate_round(text, language, &earlier) {
             Err(rejection) if may_mend => mend(&rejection, language, &earlier).ok_or(rejection),
             checked => checked,
         }?;
-        let other = self.runner.orchestrator.amend(brief, &plan);
+        let other = self.runner.orchestrator.amend(context, &plan);
         // A team in its place that is not valid would be a defect; the drafted one is valid.
         match other.and_then(|text| validate_round(&text, language, &earlier).ok()) {
             Some(plan) => Ok(Checked { text: plan.source().to_owned(), plan, by_guard: true }),
@@ -113,7 +138,7 @@ impl Run<'_> {
         }
     }
 
-    /// Puts on record that nobody will see the end of what was being written.
+    /// Puts on record that a draft was abandoned: its end is never seen.
     pub(crate) fn abandon_writing(&self, reason: StopReason, round: u32) {
         let message = match reason {
             StopReason::TimeBudget => "the time was up while the team was being written",
@@ -125,7 +150,7 @@ impl Run<'_> {
         self.recorder.note(ORCHESTRATOR, kind, spend);
     }
 
-    fn brief<'s>(&'s self, state: &'s RunState) -> Brief<'s> {
+    fn write_context<'s>(&'s self, state: &'s RunState) -> WriteContext<'s> {
         let result = |member: &'s Member| match &member.standing {
             Standing::Ended(outcome) => Some(RoundResult {
                 agent: &member.agent.id,
@@ -136,7 +161,7 @@ impl Run<'_> {
             }),
             Standing::Waiting | Standing::Running => None,
         };
-        Brief {
+        WriteContext {
             question: state.question(),
             round: state.round() + 1,
             results: state.members().iter().filter_map(result).collect(),
@@ -151,8 +176,8 @@ impl Run<'_> {
 /// What came of having a round written.
 pub(crate) enum Written {
     Plan(Box<Plan>),
-    /// Nobody writes such a round, or nothing valid came of it.
-    Nobody,
+    /// The orchestrator does not write such a round, or nothing valid came of it.
+    Nothing,
     Halt(StopReason),
 }
 

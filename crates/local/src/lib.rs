@@ -12,7 +12,7 @@ pub use model::{CARD, Card, LocalError, LocalModel, PromptForm};
 pub use short::{OUT_OF_REACH, is_word_problem};
 
 use async_trait::async_trait;
-use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
+use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_model::serve::{self, Finish, ServeError, Tell};
 use lemon_model::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
@@ -102,13 +102,13 @@ impl Worker for Local {
     }
 
     /// Where nothing is drawn by chance: the prompt, and what the calibration looks at.
-    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+    fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
         let level = self.levels.get(request.level).filter(|level| temperature(level, request) == 0.0)?;
         let prompt = prompt(level, request).ok()?;
         serde_json::to_vec(&(prompt, most_tokens(request), &brief(request).question)).ok()
     }
 
-    fn has_gists(&self) -> bool {
+    fn has_cache_keys(&self) -> bool {
         self.levels.iter().any(|level| level.form == PromptForm::Short)
     }
 }
@@ -122,13 +122,13 @@ fn most_tokens(request: &Request) -> usize {
 }
 
 /// What an agent was told; of somebody who only asks a question, what was said last.
-fn brief(request: &Request) -> Cow<'_, Brief> {
-    match &request.brief {
+fn brief(request: &Request) -> Cow<'_, AgentPrompt> {
+    match &request.agent_prompt {
         Some(brief) => Cow::Borrowed(brief.as_ref()),
         None => {
             let said = request.messages.iter().rfind(|message| message.role == Speaker::User);
             let question = said.map_or("", |message| message.content.as_str());
-            Cow::Owned(Brief { question: question.into(), ..Brief::default() })
+            Cow::Owned(AgentPrompt { question: question.into(), ..AgentPrompt::default() })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What an agent of a team is told, in the short form that small models of our own were taught.
 
-use lemon_exec::worker::Brief;
+use lemon_exec::worker::AgentPrompt;
 use lemon_problems::{Form, in_other_words, prompt};
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ pub fn is_word_problem(question: &str) -> bool {
 
 /// The prompt: the task, what was read of others, and one word for what is wanted. Whose duty is to read the task in other words
 /// gets it so, in words that the seed draws.
-pub fn short_prompt(brief: &Brief, seed: u64) -> String {
+pub fn short_prompt(brief: &AgentPrompt, seed: u64) -> String {
     let readings: Vec<String> = brief.readings.iter().map(|reading| marked(reading)).collect();
     let form = form(brief, &readings);
     let question = match mentions(&brief.duty, REWORDING) {
@@ -78,7 +78,7 @@ fn marked(reading: &str) -> String {
 }
 
 /// What is wanted, by the base role, what there is to read, and what the duty asks for.
-fn form(brief: &Brief, readings: &[String]) -> Form {
+fn form(brief: &AgentPrompt, readings: &[String]) -> Form {
     let answers = readings.iter().filter(|reading| reading.contains("####")).count();
     match (brief.base.as_str(), answers) {
         ("planner" | "decomposer", _) => plan_or_numbers(&brief.duty),
@@ -106,12 +106,12 @@ mod tests {
     use super::*;
 
     fn check(base: &str, duty: &str, readings: &[&str], expected: &str) {
-        let brief = Brief {
+        let brief = AgentPrompt {
             question: "Ana has 3 pens and buys 4. How many?".into(),
             base: base.into(),
             duty: duty.into(),
             readings: readings.iter().map(|it| (*it).into()).collect(),
-            ..Brief::default()
+            ..AgentPrompt::default()
         };
         let text = short_prompt(&brief, 0);
         // What becomes of the question itself is a matter of `lemon_problems`.
@@ -124,7 +124,7 @@ mod tests {
     fn a_duty_may_ask_for_other_words() {
         let asked = |duty: &str, seed| {
             let question = "The florist had 12 tulips, 3 daffodils and 40 lilies. How many flowers had the florist?";
-            short_prompt(&Brief { question: question.into(), duty: duty.into(), ..Brief::default() }, seed)
+            short_prompt(&AgentPrompt { question: question.into(), duty: duty.into(), ..AgentPrompt::default() }, seed)
         };
         let plain = asked("Solve it.", 1);
         assert!(plain.contains("florist had 12 tulips") && plain == asked("Solve it.", 2));

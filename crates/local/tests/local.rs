@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
+use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use lemon_model::serve::{Crew, Engine, EngineSettings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
@@ -39,7 +39,7 @@ fn request(text: &str, max_tokens: u64) -> Request {
         temperature: Some(1.0),
         seed: 1,
         schema: None,
-        brief: None,
+        agent_prompt: None,
         progress: None,
     }
 }
@@ -181,8 +181,8 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     assert_eq!(tiny.form, PromptForm::Short);
     assert!(tiny.identity().starts_with(&format!("local {} ", tiny.name)));
     let local = Local::new(vec![tiny]);
-    let brief = Brief { question: "1 + 1?".into(), duty: "solve".into(), ..Brief::default() };
-    let told = Request { brief: Some(Arc::new(brief)), ..request("never read", 1) };
+    let brief = AgentPrompt { question: "1 + 1?".into(), duty: "solve".into(), ..AgentPrompt::default() };
+    let told = Request { agent_prompt: Some(Arc::new(brief)), ..request("never read", 1) };
     let cost = |result: Result<_, AskError>| match result {
         Ok(reply) => Some(lemon_exec::worker::Reply::clone(&reply).usage.tokens_in),
         Err(AskError { cost: FailedCost::Known(usage), .. }) => Some(usage.tokens_in),
@@ -193,17 +193,23 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     // Without a brief, what was asked last is the question.
     assert_eq!(cost(local.ask(&request("1 + 1?", 1)).await), Some(prompt.len() as u64));
     // Who asks is nothing to it; how the task is worded is, and chance would be.
-    let gist = |duty: &str, agent: &str, seed: u64, temperature: f64| {
+    let key = |duty: &str, agent: &str, seed: u64, temperature: f64| {
         let (question, duty) = ("The florist had 12 tulips and 3 lilies. How many?".into(), duty.to_owned());
-        let brief = Some(Arc::new(Brief { question, duty, role: agent.to_owned(), ..Brief::default() }));
-        local.gist(&Request { brief, agent: agent.into(), seed, temperature: Some(temperature), ..told.clone() })
+        let brief = Some(Arc::new(AgentPrompt { question, duty, role: agent.to_owned(), ..AgentPrompt::default() }));
+        local.cache_key(&Request {
+            agent_prompt: brief,
+            agent: agent.into(),
+            seed,
+            temperature: Some(temperature),
+            ..told.clone()
+        })
     };
-    assert!(local.has_gists() && gist("solve", "a", 1, 0.0).is_some());
-    assert_eq!(gist("solve", "a", 1, 0.0), gist("work it out", "b", 2, 0.0));
-    assert_ne!(gist("solve", "a", 1, 0.0), gist("give only the answer", "a", 1, 0.0));
-    assert_ne!(gist("reword it", "a", 1, 0.0), gist("reword it", "a", 2, 0.0));
-    assert_eq!(gist("reword it", "a", 1, 0.0), gist("rephrase it", "b", 1, 0.0));
-    assert_eq!(gist("solve", "a", 1, 1.0), None);
+    assert!(local.has_cache_keys() && key("solve", "a", 1, 0.0).is_some());
+    assert_eq!(key("solve", "a", 1, 0.0), key("work it out", "b", 2, 0.0));
+    assert_ne!(key("solve", "a", 1, 0.0), key("give only the answer", "a", 1, 0.0));
+    assert_ne!(key("reword it", "a", 1, 0.0), key("reword it", "a", 2, 0.0));
+    assert_eq!(key("reword it", "a", 1, 0.0), key("rephrase it", "b", 1, 0.0));
+    assert_eq!(key("solve", "a", 1, 1.0), None);
     let name = folder.path().file_name().unwrap().to_string_lossy();
     check(&local, &request("Who?", 5), FailureKind::Refused, &format!("{name}: it solves {OUT_OF_REACH}")).await;
 

@@ -1,7 +1,7 @@
 //! Who can be trained: somebody who writes teams, and the desk at which briefs become requests and texts become tokens.
 
 use crate::writer::LanguagePromptEncoder;
-use lemon_exec::orchestrator::Brief;
+use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub trait PromptEncoder: Send + Sync {
     ///
     /// # Errors
     /// The brief cannot be told.
-    fn request(&self, brief: &Brief<'_>) -> Result<Request, PolicyError>;
+    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError>;
 
     /// The tokens by which the policy would write a text in answer to a request. Where it begins as the text of the tokens
     /// `like` does, its tokens are those. `None`: the policy cannot write it.
@@ -69,7 +69,7 @@ impl TrainablePolicy for LanguagePolicy {
 }
 
 impl PromptEncoder for LanguagePromptEncoder {
-    fn request(&self, brief: &Brief<'_>) -> Result<Request, PolicyError> {
+    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
         LanguagePromptEncoder::request(self, brief, true)
     }
 

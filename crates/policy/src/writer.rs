@@ -1,9 +1,10 @@
 //! A policy as an orchestrator: from a brief to tokens, and from tokens to a team.
 
 use crate::pair::{Pair, Told};
+use async_trait::async_trait;
 use lemon_exec::Form;
 use lemon_exec::orchestrator::{
-    Brief, Draft, Orchestrator, Refused, RoundResult, assignment_within, instructions, plain_team,
+    Draft, Orchestrator, OrchestratorError, RoundResult, WriteContext, assignment_within, instructions, plain_team,
 };
 use lemon_model::tokenizer::{Message, Role};
 use lemon_model::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, Tokenizer};
@@ -11,15 +12,16 @@ use lemon_spec::{Language, PLAIN, Shape, grammar, render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Somebody who writes teams with a policy.
+/// An orchestrator that writes teams with a policy: cheap to clone.
+#[derive(Clone)]
 pub struct Writer {
-    policy: Mutex<Box<dyn Policy>>,
+    policy: Arc<Mutex<Box<dyn Policy>>>,
     encoder: LanguagePromptEncoder,
     settings: SampleSettings,
     /// What it is called in traces.
     name: String,
     /// First rounds that were written ahead, many at a time, by question.
-    ahead: Mutex<HashMap<String, Team>>,
+    ahead: Arc<Mutex<HashMap<String, Team>>>,
     /// A first round that the policy is less sure of is replaced by one plain call.
     least_confidence: Option<f32>,
     /// What the levels are called where its teams run, weakest first, if not as at its desk.
@@ -27,7 +29,7 @@ pub struct Writer {
 }
 
 /// A team that was written, and how sure the policy was of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Team {
     text: String,
     /// How sure, as [`Writer::confidences`] says; measured only where something depends on it.
@@ -82,12 +84,13 @@ impl LanguagePromptEncoder {
     ///
     /// # Errors
     /// The model's chat template cannot be used.
-    pub fn prompt(&self, brief: &Brief<'_>) -> Result<Vec<u32>, PolicyError> {
+    pub fn prompt(&self, brief: &WriteContext<'_>) -> Result<Vec<u32>, PolicyError> {
         let reply_chars = self.longest_prompt / REPLY_SHARE;
         let mut kept = brief.question.chars().count();
         loop {
             let question = shortened(brief.question, kept);
-            let shorter = Brief { question: &question, tokens_left: None, results: brief.results.clone(), ..*brief };
+            let shorter =
+                WriteContext { question: &question, tokens_left: None, results: brief.results.clone(), ..*brief };
             let messages = [
                 Message { role: Role::System, content: instructions(&self.language) },
                 Message { role: Role::User, content: assignment_within(&shorter, reply_chars) },
@@ -126,7 +129,7 @@ impl LanguagePromptEncoder {
     ///
     /// # Errors
     /// As [`Self::prompt`] and [`Self::grammar`].
-    pub fn request(&self, brief: &Brief<'_>, constrained: bool) -> Result<Request, PolicyError> {
+    pub fn request(&self, brief: &WriteContext<'_>, constrained: bool) -> Result<Request, PolicyError> {
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         let another = brief.round < self.rounds;
         let grammar = if constrained { Some(self.grammar_of(&earlier, another)?) } else { None };
@@ -134,8 +137,8 @@ impl LanguagePromptEncoder {
     }
 
     /// The brief of a first round.
-    pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> Brief<'b> {
-        Brief {
+    pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> WriteContext<'b> {
+        WriteContext {
             question,
             round: 1,
             results: Vec::new(),
@@ -148,7 +151,7 @@ impl LanguagePromptEncoder {
 }
 
 /// What whoever wrote a pair was told.
-pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
+pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> WriteContext<'b> {
     let result = |told: &'b Told| RoundResult {
         agent: &told.agent,
         role: &told.role,
@@ -156,7 +159,7 @@ pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> Brief<'b> {
         reply: told.reply.as_deref(),
         sure: told.sure,
     };
-    Brief {
+    WriteContext {
         question: &pair.task.question,
         round: pair.round,
         results: pair.results.iter().map(result).collect(),
@@ -197,11 +200,11 @@ impl Writer {
         name: impl Into<String>,
     ) -> Self {
         Writer {
-            policy: Mutex::new(policy),
+            policy: Arc::new(Mutex::new(policy)),
             encoder,
             settings,
             name: name.into(),
-            ahead: Mutex::default(),
+            ahead: Arc::default(),
             least_confidence: None,
             levels: None,
         }
@@ -314,14 +317,19 @@ impl Writer {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).sample(requests, &self.settings)
     }
 
-    fn write(&self, brief: &Brief<'_>) -> Result<Team, PolicyError> {
-        if brief.round == 1
-            && let Some(team) = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).get(brief.question)
+    /// The team that was written ahead, or a new one. The policy runs on a thread for blocking work.
+    async fn write(&self, context: &WriteContext<'_>) -> Result<Team, OrchestratorError> {
+        if context.round == 1
+            && let Some(team) = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).get(context.question)
         {
             return Ok(team.clone());
         }
-        let request = self.encoder.request(brief, true)?;
-        Ok(self.teams(&[request])?.pop().unwrap_or_default())
+        let failed = |reason: String| OrchestratorError::Policy { model: self.name.clone(), reason };
+        let request = self.encoder.request(context, true).map_err(|error| failed(error.to_string()))?;
+        let writer = self.clone();
+        let teams = tokio::task::spawn_blocking(move || writer.teams(&[request])).await;
+        let teams = teams.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+        teams.into_iter().next().ok_or_else(|| failed("expected one team, got none".to_owned()))
     }
 
     /// Whether the policy is too unsure of a team for it to run.
@@ -330,23 +338,19 @@ impl Writer {
     }
 }
 
+#[async_trait]
 impl Orchestrator for Writer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        // What a policy cannot write is a rejected text like any other; the fallback follows.
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let team = self.write(brief).unwrap_or_default();
-        if brief.round == 1 && self.doubts(&team) {
-            return Some(Draft::Guarded(plain_team(brief.language)?));
+    // No `repair`: the policy would write the same again.
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let team = self.write(context).await?;
+        if context.round == 1 && self.doubts(&team) {
+            return Ok(plain_team(context.language).map(Draft::Guarded));
         }
-        Some(Draft::Learned { text: self.renamed(team.text, &earlier), model: self.name.clone() })
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        Ok(Some(Draft::Learned { text: self.renamed(team.text, &earlier), model: self.name.clone() }))
     }
 
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        // It would write the same again.
-        None
-    }
-
-    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
+    fn fallback(&self, brief: &WriteContext<'_>) -> Option<String> {
         let capacity = brief.language.capacities.last()?;
         (brief.round == 1).then(|| format!("agents:\n  - {{id: a1, base: solver, capacity: {capacity}}}\n"))
     }
@@ -355,7 +359,7 @@ impl Orchestrator for Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_model::TablePolicy;
+    use lemon_model::{Example, StepReport, StepSettings, TablePolicy};
     use lemon_spec::validate;
     use lemon_trace::AgentStatus;
 
@@ -365,6 +369,27 @@ mod tests {
         let shape = Shape { agents: 4, role_chars: 6, duty_chars: 8, ..Shape::default() };
         let encoder = LanguagePromptEncoder::new(tokenizer.clone(), Arc::new(Language::default()), shape, 4_096);
         Writer::new(Box::new(TablePolicy::new(tokenizer, 2, 1)), encoder, settings, "table")
+    }
+
+    struct FailingPolicy;
+
+    impl Policy for FailingPolicy {
+        fn sample(&self, _: &[Request], _: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+            Err(PolicyError::Request("out of memory".to_owned()))
+        }
+
+        fn score(&self, _: &[Sequence], _: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
+            unreachable!("nothing was sampled")
+        }
+
+        fn update(&mut self, _: &[Example], _: &StepSettings) -> Result<StepReport, PolicyError> {
+            unreachable!("a writer does not learn")
+        }
+    }
+
+    /// What the writer drafts.
+    fn draft(writer: &Writer, context: &WriteContext<'_>) -> Option<Draft> {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(writer.draft(context)).unwrap()
     }
 
     fn text(draft: Option<Draft>) -> String {
@@ -384,11 +409,11 @@ mod tests {
             let language = language(names);
             let writer = writer(SampleSettings::default()).for_levels(&language.capacities);
             for seed in 0..30 {
-                let brief = Brief { language: &language, ..writer.encoder.first("A task.", seed) };
-                let text = text(writer.draft(&brief));
+                let brief = WriteContext { language: &language, ..writer.encoder.first("A task.", seed) };
+                let text = text(draft(&writer, &brief));
                 let plan = validate(&text, &language).unwrap_or_else(|_| panic!("{text}"));
                 // By rank: what was the weakest is the weakest, what was the strongest the strongest.
-                let own = self::text(self::writer(SampleSettings::default()).draft(&brief));
+                let own = self::text(draft(&self::writer(SampleSettings::default()), &brief));
                 let own = validate(&own, &Language::default()).unwrap();
                 for (there, here) in plan.agents().iter().zip(own.agents()) {
                     match here.capacity.as_str() {
@@ -409,7 +434,7 @@ mod tests {
         assert_eq!(ahead.ahead.lock().unwrap().len(), 2);
         for question in ["One?", "Two?", "Three?"] {
             let brief = ahead.encoder.first(question, 0);
-            assert_eq!(text(ahead.draft(&brief)), text(later.draft(&brief)));
+            assert_eq!(text(draft(&ahead, &brief)), text(draft(&later, &brief)));
         }
         let drawn = writer(SampleSettings::default());
         drawn.write_ahead(&["One?"]).unwrap();
@@ -422,18 +447,27 @@ mod tests {
         // Nothing is surer than 1, and nothing less sure than 0.
         let (unsure, sure) = (writer(settings).or_plain_below(1.1), writer(settings).or_plain_below(0.0));
         let brief = unsure.encoder.first("One?", 0);
-        match unsure.draft(&brief) {
+        match draft(&unsure, &brief) {
             Some(Draft::Guarded(text)) => assert_eq!(Some(text), plain_team(brief.language)),
             _ => panic!("the team was written all the same"),
         }
-        assert_eq!(text(sure.draft(&brief)), text(writer(settings).draft(&brief)));
+        assert_eq!(text(draft(&sure, &brief)), text(draft(&writer(settings), &brief)));
         // The same where it was written ahead.
         unsure.write_ahead(&["One?"]).unwrap();
-        assert!(matches!(unsure.draft(&brief), Some(Draft::Guarded(_))));
+        assert!(matches!(draft(&unsure, &brief), Some(Draft::Guarded(_))));
         let requests = [unsure.encoder.request(&brief, true).unwrap()];
         let samples = unsure.sample(&requests).unwrap();
         let confidence = unsure.confidences(&requests, &samples).unwrap()[0];
         assert!(confidence > 0.0 && confidence <= 1.0, "{confidence}");
+    }
+
+    #[test]
+    fn a_policy_that_fails_is_an_error_and_no_empty_team() {
+        let encoder = writer(SampleSettings::default()).encoder;
+        let failing = Writer::new(Box::new(FailingPolicy), encoder.clone(), SampleSettings::default(), "failing");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let error = runtime.block_on(failing.draft(&encoder.first("One?", 0))).err().unwrap();
+        assert_eq!(error.to_string(), "the orchestrator's policy `failing` failed: out of memory");
     }
 
     #[test]
@@ -456,7 +490,7 @@ mod tests {
         let told = |reply: &str| {
             let result =
                 RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply), sure: None };
-            let brief = Brief { round: 2, results: vec![result], ..writer.encoder.first("A task?", 0) };
+            let brief = WriteContext { round: 2, results: vec![result], ..writer.encoder.first("A task?", 0) };
             let prompt = writer.encoder.prompt(&brief).unwrap();
             assert!(prompt.len() <= writer.encoder.longest_prompt, "{}", prompt.len());
             writer.encoder.tokenizer.decode(&prompt)

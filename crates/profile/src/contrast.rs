@@ -10,7 +10,7 @@ use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
 use lemon_eval::{Case, EvalError, Evaluator, Grader};
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::store::RunMeta;
-use lemon_exec::{Job, Memory, Outcome, Price, RunState, fresh_id};
+use lemon_exec::{Job, Outcome, Price, ReplyCache, RunState, fresh_id};
 use lemon_spec::edit::{Change, Edit, Edited};
 use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent};
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -37,7 +37,7 @@ pub struct Original {
     /// What it came to.
     pub score: Score,
     seed: u64,
-    memory: Arc<Memory>,
+    memory: Arc<ReplyCache>,
 }
 
 /// What a run came to.
@@ -95,7 +95,7 @@ impl Contrasts<'_> {
         seed: u64,
         cancel: &CancellationToken,
     ) -> Result<Original, EvalError> {
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(ReplyCache::default());
         let budget = self.most(case, plan);
         let trace = self.run(case, plan.source(), None, seed, (&memory, budget), cancel).await?;
         let score = self.score(case, &trace)?;
@@ -173,12 +173,12 @@ impl Contrasts<'_> {
         text: &str,
         withhold: Option<(String, String)>,
         seed: u64,
-        (memory, most): (&Arc<Memory>, Cost),
+        (memory, most): (&Arc<ReplyCache>, Cost),
         cancel: &CancellationToken,
     ) -> Result<Trace, EvalError> {
         let writer = Arc::new(Fixed { text: text.to_owned(), reviewer: self.reviewer.clone() });
         let mut runner = self.evaluator.runner(writer);
-        runner.memory = Some(memory.clone());
+        runner.reply_cache = Some(memory.clone());
         // Counterfactuals are many and made again from the seed; what is kept is what they showed.
         runner.store = None;
         let budget = self.evaluator.settings.budget;

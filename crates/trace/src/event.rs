@@ -366,6 +366,8 @@ pub enum FailureKind {
     Budget,
     /// The run was cancelled, or its time was up.
     Cancelled,
+    /// The orchestrator itself failed: its model could not be loaded, or its policy failed.
+    Orchestrator,
 }
 
 /// The limits a run can meet.
@@ -404,6 +406,8 @@ pub enum StopReason {
     Cancelled,
     /// There was no valid specification.
     Rejected,
+    /// The orchestrator itself failed; the answer, if any, is made of what existed.
+    OrchestratorFailed,
 }
 
 impl Spend {

@@ -43,6 +43,7 @@ names!(FailureKind:
     ParentFailed => "parent_failed",
     Budget => "budget",
     Cancelled => "cancelled",
+    Orchestrator => "orchestrator",
 );
 names!(StopReason:
     Answered => "answered",
@@ -54,6 +55,7 @@ names!(StopReason:
     AllAgentsFailed => "all_agents_failed",
     Cancelled => "cancelled",
     Rejected => "rejected",
+    OrchestratorFailed => "orchestrator_failed",
 );
 
 impl EventKind {
@@ -99,9 +101,9 @@ mod tests {
         check::<LimitKind>(&["tokens", "usd", "calls", "seconds"]);
         check::<FailureKind>(&["unreachable", "timeout", "rate_limited", "server_error", "unauthorized", "refused"]);
         check::<FailureKind>(&["cut_short", "malformed", "empty", "truncated", "not_recorded", "parent_failed"]);
-        check::<FailureKind>(&["budget", "cancelled"]);
+        check::<FailureKind>(&["budget", "cancelled", "loading", "schema_refused", "orchestrator"]);
         check::<StopReason>(&["answered", "token_budget", "time_budget", "cost_budget", "call_budget", "cancelled"]);
-        check::<StopReason>(&["answer_agents_failed", "all_agents_failed", "rejected"]);
+        check::<StopReason>(&["answer_agents_failed", "all_agents_failed", "rejected", "orchestrator_failed"]);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use lemon_credit::reward::nominal_tokens;
 use lemon_eval::{Case, EvalError};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::store::RunMeta;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
-use lemon_exec::{Job, Memory, fresh_id};
+use lemon_exec::{Job, ReplyCache, fresh_id};
 use lemon_sft::trial::Trials;
 use lemon_trace::{AgentSummary, EventKind, Failure, FailureKind, StopReason, Summary, Trace};
 use std::sync::Arc;
@@ -67,11 +67,11 @@ impl Arena {
         case: &Case,
         texts: &[String],
         seed: u64,
-        memory: &Arc<Memory>,
+        memory: &Arc<ReplyCache>,
         pay: Pay,
     ) -> Result<Run, EvalError> {
         let mut runner = self.trials.evaluator.runner(Arc::new(Rounds { texts: texts.to_vec() }));
-        runner.memory = Some(memory.clone());
+        runner.reply_cache = Some(memory.clone());
         if pay == Pay::Nobody {
             runner.backend.worker = Arc::new(NobodyThere(runner.backend.worker));
             runner.store = None;
@@ -124,7 +124,8 @@ fn is_absence(kind: FailureKind) -> bool {
         | FailureKind::Unauthorized
         | FailureKind::CutShort
         | FailureKind::NotRecorded
-        | FailureKind::Cancelled => true,
+        | FailureKind::Cancelled
+        | FailureKind::Orchestrator => true,
         FailureKind::Refused
         | FailureKind::SchemaRefused
         | FailureKind::Malformed
@@ -140,18 +141,11 @@ struct Rounds {
     texts: Vec<String>,
 }
 
+#[async_trait]
 impl Orchestrator for Rounds {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let text = self.texts.get(brief.round.checked_sub(1)? as usize)?.clone();
-        Some(Draft::Learned { text, model: "student".to_owned() })
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let text = brief.round.checked_sub(1).and_then(|at| self.texts.get(at as usize)).cloned();
+        Ok(text.map(|text| Draft::Learned { text, model: "student".to_owned() }))
     }
 }
 
@@ -164,7 +158,7 @@ impl Worker for NobodyThere {
         Err(AskError::free(FailureKind::NotRecorded, "memory does not hold this call"))
     }
 
-    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
-        self.0.gist(request)
+    fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
+        self.0.cache_key(request)
     }
 }

@@ -9,7 +9,7 @@ use super::episode::{Episode, Job, Stage};
 use super::recipe::CreditSettings;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
 use lemon_eval::EvalError;
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy as Student;
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
 use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
@@ -97,7 +97,7 @@ impl Candidate {
 /// Every edit of every episode of a group that was measured and can be changed.
 fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &CreditSettings) -> Vec<Candidate> {
     let asked: HashSet<Ask> = episodes.iter().flat_map(asks_of).collect();
-    let has_gists = settings.common_noise && stage.arena.trials.evaluator.backend.worker.has_gists();
+    let has_cache_keys = settings.common_noise && stage.arena.trials.evaluator.backend.worker.has_cache_keys();
     let mut candidates = Vec::new();
     for (at, episode) in episodes.iter().enumerate() {
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
@@ -117,7 +117,7 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
                     continue;
                 }
                 let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
-                let may_be_free = known || (has_gists && may_have_the_same_gist(&edit.change));
+                let may_be_free = known || (has_cache_keys && may_have_the_same_gist(&edit.change));
                 let (verdict, spent) = (Verdict::Free, 0);
                 // What nobody reads changes nothing; no run has to show it.
                 let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
@@ -343,7 +343,7 @@ async fn buy(
             if settings.common_noise {
                 job
             } else {
-                Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(Memory::default()), ..job }
+                Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(ReplyCache::default()), ..job }
             }
         });
         let runs = stage.run_all(jobs.collect(), Pay::Workers).await?;

@@ -7,8 +7,8 @@ use super::TrainError;
 use super::arena::{Arena, Pay, Run};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::Memory;
-use lemon_exec::orchestrator::{Brief, RoundResult, percent};
+use lemon_exec::ReplyCache;
+use lemon_exec::orchestrator::{RoundResult, WriteContext, percent};
 use lemon_model::{Request, Sample, SampleSettings};
 use lemon_policy::{PromptEncoder as Scribe, TrainablePolicy as Student};
 use lemon_spec::{Language, Next, Plan, validate_round};
@@ -26,7 +26,7 @@ pub(crate) struct Episode {
     /// The seed of its writer.
     pub writer_seed: u64,
     /// What its workers, and those of others it shares their luck with, were asked.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<ReplyCache>,
     /// What was written, round by round.
     pub rounds: Vec<Round>,
     /// What came of it; `None` before the first round.
@@ -53,11 +53,11 @@ pub(crate) struct Job {
     /// The seed of its workers.
     pub seed: u64,
     /// What they and others were asked.
-    pub memory: Arc<Memory>,
+    pub memory: Arc<ReplyCache>,
 }
 
 impl Episode {
-    pub fn new(case: usize, seed: u64, writer_seed: u64, memory: Arc<Memory>) -> Self {
+    pub fn new(case: usize, seed: u64, writer_seed: u64, memory: Arc<ReplyCache>) -> Self {
         Episode { case, seed, writer_seed, memory, rounds: Vec::new(), run: None }
     }
 
@@ -198,7 +198,7 @@ impl Stage<'_> {
             sure: *sure,
         });
         let round = episode.rounds.len() as u32 + 1;
-        let brief = Brief {
+        let brief = WriteContext {
             question: self.cases.get(episode.case).map_or("", |case| case.item.task.question.as_str()),
             round,
             results: results.collect(),

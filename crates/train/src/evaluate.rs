@@ -6,7 +6,7 @@ use crate::metrics::Means;
 use crate::recipe::Recipe;
 use crate::state::shown;
 use crate::{TrainContext, TrainError};
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
 use lemon_sft::teach::draw;
 use lemon_spec::Next;
@@ -24,7 +24,7 @@ pub(crate) async fn evaluate(
     for seed in 0..seeds.max(1) {
         for case in 0..context.held_out.len() {
             let noise_seed = draw(recipe.seed, &["look", &seed.to_string(), &case.to_string()]);
-            episodes.push(Episode::new(case, noise_seed, noise_seed, Arc::new(Memory::default())));
+            episodes.push(Episode::new(case, noise_seed, noise_seed, Arc::new(ReplyCache::default())));
         }
     }
     stage.play(policy, &mut episodes, recipe.eval.temperature).await?;

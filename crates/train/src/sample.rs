@@ -3,7 +3,7 @@
 use crate::episode::Episode;
 use crate::recipe::Recipe;
 use lemon_eval::Case;
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_sft::sft::order;
 use lemon_sft::teach::draw;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episod
         }
         let chosen = pass.as_ref().and_then(|(_, order)| order.get(place % cases.len())).copied();
         let Some(case) = chosen else { continue };
-        let memory = Arc::new(Memory::default());
+        let memory = Arc::new(ReplyCache::default());
         for member in 0..group {
             let drawn = |purpose: &str| {
                 draw(recipe.seed, &[purpose, &step.to_string(), &task.to_string(), &member.to_string()])
@@ -32,7 +32,7 @@ pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episod
             let (seed, memory) = if settings.shared_noise {
                 (draw(recipe.seed, &["luck", &step.to_string(), &task.to_string()]), memory.clone())
             } else {
-                (drawn("luck"), Arc::new(Memory::default()))
+                (drawn("luck"), Arc::new(ReplyCache::default()))
             };
             episodes.push(Episode::new(case, seed, drawn("writer"), memory));
         }

@@ -7,7 +7,7 @@ use crate::evaluate::means;
 use crate::metrics::Means;
 use crate::recipe::Recipe;
 use lemon_eval::Case;
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_sft::teach::draw;
 use lemon_spec::{Next, render, validate};
@@ -60,7 +60,7 @@ pub async fn stop_rows(
     for seed in 0..recipe.eval.final_seeds.max(1) {
         for case in 0..cases.len() {
             let luck = draw(recipe.seed, &["stop", &seed.to_string(), &case.to_string()]);
-            first.push(Episode::new(case, luck, 0, Arc::new(Memory::default())));
+            first.push(Episode::new(case, luck, 0, Arc::new(ReplyCache::default())));
         }
     }
     stage.first_rounds(policy, &mut first, 0.0)?;

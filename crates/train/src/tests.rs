@@ -13,7 +13,7 @@ use lemon_credit::economy::{Economy, Paid};
 use lemon_credit::reward::Weight;
 use lemon_eval::Grader;
 use lemon_exec::worker::{AskError, Reply, Request as Call, Worker};
-use lemon_exec::{Memory, Settings};
+use lemon_exec::{ReplyCache, Settings};
 use lemon_model::{
     Example, Objective, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
     StepSettings,

@@ -46,7 +46,7 @@ impl Recorded {
 
     /// The recorded reply; where there are several samples, the seed of the call chooses.
     fn find(&self, request: &Request) -> Result<&RecordedReply, String> {
-        let Some(brief) = &request.brief else { return Err("no recorded model wrote a specification".into()) };
+        let Some(brief) = &request.agent_prompt else { return Err("no recorded model wrote a specification".into()) };
         if !brief.readings.is_empty() {
             return Err(format!("`{}` reads others, and the record holds single models only", request.agent));
         }

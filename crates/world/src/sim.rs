@@ -7,7 +7,7 @@ use crate::preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset};
 use crate::skill::{Family, Fit, fit};
 use crate::text::{self, Manner};
 use async_trait::async_trait;
-use lemon_exec::worker::{AskError, Brief, FailedCost, Reply, Request, Usage};
+use lemon_exec::worker::{AgentPrompt, AskError, FailedCost, Reply, Request, Usage};
 use lemon_exec::{Backend, Clock, Level, Worker};
 use lemon_task::Item;
 use lemon_trace::FailureKind;
@@ -117,7 +117,8 @@ impl World {
 impl Worker for World {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
         let unknown = |fact: &str| AskError::free(FailureKind::NotRecorded, fact);
-        let brief = request.brief.as_ref().ok_or_else(|| unknown("a simulated worker cannot write specifications"))?;
+        let brief =
+            request.agent_prompt.as_ref().ok_or_else(|| unknown("a simulated worker cannot write specifications"))?;
         let item = self.items.get(brief.question.trim());
         let item = item.ok_or_else(|| unknown("the simulated world does not know this task"))?;
         let agent = Asked::new(self, item, brief, request);
@@ -157,7 +158,7 @@ struct Asked<'a> {
     fit: &'a FamilyFit,
     figures: &'a LevelFit,
     choices: &'a Choices,
-    brief: &'a Brief,
+    brief: &'a AgentPrompt,
     /// Log-odds of its own attempt.
     odds: f64,
     proposals: Vec<(Proposal, f64)>,
@@ -167,7 +168,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(world: &'a World, item: &'a WorldItem, brief: &'a Brief, request: &'a Request) -> Option<Self> {
+    fn new(world: &'a World, item: &'a WorldItem, brief: &'a AgentPrompt, request: &'a Request) -> Option<Self> {
         let fit = world.fit(item);
         let choices = &world.choices;
         let weight = |text: &str| if text.len() > 80 { 1.0 } else { choices.bare_answer };
@@ -189,7 +190,7 @@ impl<'a> Asked<'a> {
     /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless luck is kept, by everything it is
     /// told and reads.
     fn draws(&self, purpose: &str) -> Draws {
-        let Brief { question, base, role, duty, readings } = self.brief;
+        let AgentPrompt { question, base, role, duty, readings } = self.brief;
         let mut parts = vec![purpose, question.as_ref()];
         if self.luck == Luck::Fresh {
             parts.extend([self.capacity, base, role, duty]);
@@ -229,7 +230,7 @@ impl<'a> Asked<'a> {
             Fit::Neutral => 0.0,
             Fit::Misses => -weight,
         };
-        let Brief { base, role, duty, readings, .. } = self.brief;
+        let AgentPrompt { base, role, duty, readings, .. } = self.brief;
         let notes = readings.iter().filter(|text| self.item.proposal(text).is_none());
         let notes: f64 = notes.map(|text| bears(text, choices.plan)).sum();
         let role_bonus = match base.as_str() {

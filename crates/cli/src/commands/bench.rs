@@ -171,7 +171,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,
         store: Some(store),
-        memory: None,
+        reply_cache: None,
         settings: Settings::default(),
         on_delta: None,
     })

@@ -10,11 +10,12 @@ use crate::fault::{Fault, read_file};
 use crate::setup::Staff;
 use crate::spending::Together;
 use crate::{println, setup, to_json};
+use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_credit::choose::Policy;
 use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
 use lemon_eval::{Case, Evaluator, Grader};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::store::Store;
 use lemon_profile::{Contrasts, Profile, ProfileWork, Score, SpendingLimits, estimate, improve, picture, profile};
 use lemon_spec::{Plan, diagnostic, validate};
@@ -321,10 +322,11 @@ struct Reviewer {
     text: Option<String>,
 }
 
+#[async_trait]
 impl Orchestrator for Reviewer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         if brief.round != 2 {
-            return None;
+            return Ok(None);
         }
         let text = self.text.clone().or_else(|| {
             let capacity = brief.language.capacities.last()?;
@@ -333,16 +335,8 @@ impl Orchestrator for Reviewer {
                 "agents:\n  - id: review\n    base: verifier\n    capacity: {capacity}\n    after: [{}]\n",
                 read.join(", ")
             ))
-        })?;
-        Some(Draft::Text(text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        });
+        Ok(text.map(Draft::Text))
     }
 }
 

@@ -144,7 +144,7 @@ fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> R
         temperature: None,
         seed: 0,
         schema,
-        brief: None,
+        agent_prompt: None,
         progress: None,
     }
 }

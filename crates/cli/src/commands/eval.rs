@@ -155,7 +155,8 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         let together = prepared.request.together;
         match (&shared, &args.resume) {
             (_, None) => {
-                let estimate = prepared.evaluator.estimate(&work);
+                let estimate = prepared.evaluator.estimate(&work).await;
+                let estimate = estimate.map_err(|error| Fault::new(error.to_string()))?;
                 progress.say(&together.estimate(&estimate, &prepared.config.capacity));
             }
             (Some(shared), _) => {

@@ -131,7 +131,11 @@ fn no_team(trace: &Trace, args: &RunArgs) -> Fault {
         return Fault::new(fact).hint(format!("give more with {flag}")).code(1);
     }
     let reason = trace.summary().stop_reason;
-    let fault = Fault::new(format!("no team was written: {}", reason.map_or("no end", StopReason::as_str))).code(1);
+    let mut fact = format!("no team was written: {}", reason.map_or("no end", StopReason::as_str));
+    if let (Some(StopReason::OrchestratorFailed), Some(failure)) = (reason, run::writing_failure(trace)) {
+        fact.push_str(&format!("; {}", failure.message));
+    }
+    let fault = Fault::new(fact).code(1);
     match reason {
         Some(StopReason::Rejected) => fault.hint("mend the specification; `lemon validate FILE` checks it"),
         _ => fault,

@@ -12,7 +12,7 @@ use lemon_exec::store::{RunMeta, StartedWith, Store};
 use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::{Language, diagnostic};
-use lemon_trace::{EventKind, StopReason, Trace};
+use lemon_trace::{EventKind, Failure, StopReason, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &
     let started_with = Some(started_with);
     let form = args.form;
     let meta = RunMeta { spec, budget: settings.budget, worker_file, started_with, form, ..RunMeta::default() };
-    let runner = Runner { backend, orchestrator, language, store: None, memory: None, settings, on_delta: None };
+    let runner = Runner { backend, orchestrator, language, store: None, reply_cache: None, settings, on_delta: None };
     match &meta.started_with {
         Some(with) if recorded.is_some() && !quiet => {
             eprintln!("it goes on with what it was started with: {}", started::told(&with.capacities));
@@ -265,9 +265,20 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         if let (Some(StopReason::AllAgentsFailed), Some((agent, why))) = (summary.stop_reason, failures.next()) {
             fact.push_str(&format!("; {agent}: {why}"));
         }
+        if let (Some(StopReason::OrchestratorFailed), Some(failure)) = (summary.stop_reason, writing_failure(trace)) {
+            fact.push_str(&format!("; {}", failure.message));
+        }
         Fault::new(fact).hint(hint).print();
     }
     Ok(u8::from(!result.answered()))
+}
+
+/// Why the last draft brought no text.
+pub(super) fn writing_failure(trace: &Trace) -> Option<&Failure> {
+    trace.events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Rejection { failure, .. } => failure.as_ref(),
+        _ => None,
+    })
 }
 
 /// Shows why no team could be had, as `lemon validate` would.
@@ -309,6 +320,7 @@ fn advice(reason: StopReason) -> Option<&'static str> {
         }
         StopReason::Cancelled => "nothing is lost; go on with --resume RUN",
         StopReason::Rejected => "mend the specification; `lemon validate FILE` checks it",
+        StopReason::OrchestratorFailed => "`lemon trace show` says why; give a team with --spec FILE to run without it",
     })
 }
 

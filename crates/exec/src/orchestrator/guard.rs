@@ -1,7 +1,8 @@
 //! The guard: no team that is likely to answer worse than one plain call, and none that costs more without a reason.
 
-use super::{Brief, Draft, Orchestrator, Refused};
+use super::{Draft, Orchestrator, OrchestratorError, Refused, WriteContext};
 use crate::form::Form;
+use async_trait::async_trait;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, PLAIN, Plan, Share, Spec, render};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,58 +32,63 @@ pub struct Guard {
     pub writing_costs: bool,
 }
 
+#[async_trait]
 impl Orchestrator for Guard {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        if brief.round > 1 {
-            return self.inner.draft(brief);
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        if context.round > 1 {
+            return self.inner.draft(context).await;
         }
-        match self.proven.get(&brief.form) {
-            Some(team) => Some(Draft::Guarded(team.clone())),
-            None if self.may_help(brief) => self.inner.draft(brief),
-            None => Some(Draft::Guarded(plain_team(brief.language)?)),
+        match self.proven.get(&context.form) {
+            Some(team) => Ok(Some(Draft::Guarded(team.clone()))),
+            None if self.may_help(context) => self.inner.draft(context).await,
+            None => Ok(plain_team(context.language).map(Draft::Guarded)),
         }
     }
 
-    fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
-        match self.is_guarded(brief) {
+    async fn repair(
+        &self,
+        context: &WriteContext<'_>,
+        refused: &Refused<'_>,
+    ) -> Result<Option<Draft>, OrchestratorError> {
+        match self.is_guarded(context) {
             // A second try would cost more than the plain call that follows.
-            true => None,
-            false => self.inner.repair(brief, refused),
+            true => Ok(None),
+            false => self.inner.repair(context, refused).await,
         }
     }
 
-    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
-        if self.is_guarded(brief) { plain_team(brief.language) } else { self.inner.fallback(brief) }
+    fn fallback(&self, context: &WriteContext<'_>) -> Option<String> {
+        if self.is_guarded(context) { plain_team(context.language) } else { self.inner.fallback(context) }
     }
 
-    fn amend(&self, brief: &Brief<'_>, plan: &Plan) -> Option<String> {
-        let guarded = self.is_guarded(brief);
-        if plan.agents().len() > 1 && !self.affords(brief, plan, guarded) {
-            return plain_team(brief.language);
+    fn amend(&self, context: &WriteContext<'_>, plan: &Plan) -> Option<String> {
+        let guarded = self.is_guarded(context);
+        if plan.agents().len() > 1 && !self.affords(context, plan, guarded) {
+            return plain_team(context.language);
         }
         if !guarded {
             return None;
         }
         let votes = plan.answer_rule() == AnswerRule::Vote && plan.answer_from().len() >= LEAST_VOTERS;
-        let joined = votes.then(|| with_plain(plan, brief.language)).flatten();
-        joined.or_else(|| plain_team(brief.language)).filter(|team| team != plan.source())
+        let joined = votes.then(|| with_plain(plan, context.language)).flatten();
+        joined.or_else(|| plain_team(context.language)).filter(|team| team != plan.source())
     }
 }
 
 impl Guard {
-    fn is_guarded(&self, brief: &Brief<'_>) -> bool {
-        brief.round == 1 && !self.proven.contains_key(&brief.form)
+    fn is_guarded(&self, context: &WriteContext<'_>) -> bool {
+        context.round == 1 && !self.proven.contains_key(&context.form)
     }
 
     /// Whether a team could help and is worth writing: answers that can be voted on, of a question that is not soon answered.
-    fn may_help(&self, brief: &Brief<'_>) -> bool {
-        let votable = matches!(brief.form, Form::Number | Form::Choice);
-        votable && (!self.writing_costs || brief.question.split_whitespace().count() >= LEAST_WORDS)
+    fn may_help(&self, context: &WriteContext<'_>) -> bool {
+        let votable = matches!(context.form, Form::Number | Form::Choice);
+        votable && (!self.writing_costs || context.question.split_whitespace().count() >= LEAST_WORDS)
     }
 
     /// Whether every agent, and a plain one beside them if one joins, can have a reply of full length within the budget.
-    fn affords(&self, brief: &Brief<'_>, plan: &Plan, plain_joins: bool) -> bool {
-        let Some(left) = brief.tokens_left else { return true };
+    fn affords(&self, context: &WriteContext<'_>, plan: &Plan, plain_joins: bool) -> bool {
+        let Some(left) = context.tokens_left else { return true };
         let reply = |level: usize| self.reply_tokens.get(level).copied().unwrap_or_default();
         let plain = if plain_joins { self.reply_tokens.last().copied().unwrap_or_default() } else { 0 };
         plan.agents().iter().map(|agent| reply(agent.level)).fold(plain, u64::saturating_add) <= left

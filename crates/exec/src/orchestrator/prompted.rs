@@ -1,9 +1,10 @@
 //! A model behind an endpoint as orchestrator.
 
-use super::{Brief, Draft, Orchestrator, Refused, assignment};
+use super::{Draft, Orchestrator, OrchestratorError, Refused, WriteContext, assignment};
 use crate::form::Form;
 use crate::tokens;
 use crate::worker::ChatMessage;
+use async_trait::async_trait;
 use lemon_spec::{Language, diagnostic, json_schema};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -32,49 +33,54 @@ pub struct Prompted {
     pub models: Vec<ModelNote>,
 }
 
+#[async_trait]
 impl Orchestrator for Prompted {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let messages = vec![ChatMessage::system(self.instructions(brief)), ChatMessage::user(assignment(brief))];
-        Some(self.ask(brief, messages))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let messages = vec![ChatMessage::system(self.instructions(context)), ChatMessage::user(assignment(context))];
+        Ok(Some(self.ask(context, messages)))
     }
 
-    fn repair(&self, brief: &Brief<'_>, refused: &Refused<'_>) -> Option<Draft> {
+    async fn repair(
+        &self,
+        context: &WriteContext<'_>,
+        refused: &Refused<'_>,
+    ) -> Result<Option<Draft>, OrchestratorError> {
         // The first faults are enough to mend by, and a hostile text can have thousands.
         let first = refused.diagnostics.get(..MOST_FAULTS_SHOWN).unwrap_or(refused.diagnostics);
         let faults = diagnostic::explain(first, refused.text, "your specification", false);
         let correction =
             format!("This specification is not valid:\n\n{faults}\n\nWrite it again, whole and corrected.");
         let messages = vec![
-            ChatMessage::system(self.instructions(brief)),
-            ChatMessage::user(assignment(brief)),
+            ChatMessage::system(self.instructions(context)),
+            ChatMessage::user(assignment(context)),
             ChatMessage::assistant(refused.text),
             ChatMessage::user(correction),
         ];
-        Some(self.ask(brief, messages))
+        Ok(Some(self.ask(context, messages)))
     }
 
-    fn fallback(&self, brief: &Brief<'_>) -> Option<String> {
-        if brief.round > 1 {
-            // There is an answer already; a round nobody planned would only spend.
+    fn fallback(&self, context: &WriteContext<'_>) -> Option<String> {
+        if context.round > 1 {
+            // There is an answer already; a round that no draft planned would only spend.
             return None;
         }
         self.fallback.clone().or_else(|| {
-            let capacity = brief.language.capacities.get(self.level)?;
+            let capacity = context.language.capacities.get(self.level)?;
             Some(format!("agents:\n  - {{id: solve, base: solver, capacity: {capacity}}}\n"))
         })
     }
 }
 
 impl Prompted {
-    fn ask(&self, brief: &Brief<'_>, messages: Vec<ChatMessage>) -> Draft {
-        let schema = self.structured.then(|| Arc::new(json_schema(brief.language)));
+    fn ask(&self, context: &WriteContext<'_>, messages: Vec<ChatMessage>) -> Draft {
+        let schema = self.structured.then(|| Arc::new(json_schema(context.language)));
         Draft::Ask { level: self.level, messages, schema }
     }
 
     /// What the model is told of teams. Its examples name nothing that a task could be about: small models copy examples,
     /// and a copy of one of these is a sound team for most tasks.
-    fn instructions(&self, brief: &Brief<'_>) -> String {
-        let language = brief.language;
+    fn instructions(&self, context: &WriteContext<'_>) -> String {
+        let language = context.language;
         let (weak, strong) = (level(language, 0), level(language, usize::MAX));
         let mut text = format!(
             "You write teams. You read a task and decide which model calls answer it: one plain call, or a small team of \
@@ -96,7 +102,7 @@ impl Prompted {
              \x20 - {{id: a2, base: solver, capacity: {strong}, after: [a1]}}\n\n\
              Every agent sees the task. `answer.by` is last, vote or judge; `next: review` asks for another round.\n\n\
              Base roles: ",
-            plain_cost(brief)
+            plain_cost(context)
         );
         let names: Vec<&str> = language.roles.iter().map(|role| role.name.as_str()).collect();
         let _ = write!(text, "{}.\nCapacities, weakest first:", names.join(", "));
@@ -115,9 +121,9 @@ impl Prompted {
 }
 
 /// What a plain call of this task costs, in words.
-fn plain_cost(brief: &Brief<'_>) -> String {
-    let prompt = tokens::estimate(brief.question);
-    let reply = match brief.form {
+fn plain_cost(context: &WriteContext<'_>) -> String {
+    let prompt = tokens::estimate(context.question);
+    let reply = match context.form {
         Form::Choice | Form::Short => 60,
         Form::Number | Form::Json => 200,
         Form::Open | Form::Code => 300,

@@ -38,13 +38,13 @@ impl Worker for ByLevel {
         worker.ask(&request).await
     }
 
-    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+    fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
         let (worker, request) = self.at_its_level(request)?;
-        worker.gist(&request)
+        worker.cache_key(&request)
     }
 
-    fn has_gists(&self) -> bool {
-        self.levels.iter().any(|(worker, _)| worker.has_gists())
+    fn has_cache_keys(&self) -> bool {
+        self.levels.iter().any(|(worker, _)| worker.has_cache_keys())
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
             temperature: None,
             seed: 0,
             schema: None,
-            brief: None,
+            agent_prompt: None,
             progress: None,
         };
         for (level, expected) in ["near 0", "far 0", "near 1"].into_iter().enumerate() {

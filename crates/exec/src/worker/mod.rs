@@ -28,14 +28,15 @@ pub trait Worker: Send + Sync {
     /// Asks once.
     async fn ask(&self, request: &Request) -> Result<Reply, AskError>;
 
-    /// All that the reply hangs on, where that is less than the request says: a model that is told a task and not who is to solve
-    /// it, and that draws nothing by chance, says the same to two agents. A [`crate::Memory`] takes such calls for one.
-    fn gist(&self, _: &Request) -> Option<Vec<u8>> {
+    /// A narrower cache key than the full request: everything that the reply depends on. A model that sees the task and not
+    /// the agent, and that samples nothing, replies the same to two agents; a [`crate::ReplyCache`] makes that call once.
+    /// `None`: the full request is the key.
+    fn cache_key(&self, _: &Request) -> Option<Vec<u8>> {
         None
     }
 
-    /// Whether it has a gist of some requests.
-    fn has_gists(&self) -> bool {
+    /// Whether it supplies keys for some requests.
+    fn has_cache_keys(&self) -> bool {
         false
     }
 }
@@ -61,7 +62,7 @@ pub struct Request {
     pub schema: Option<Arc<serde_json::Value>>,
     /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
     /// sent to an endpoint.
-    pub brief: Option<Arc<Brief>>,
+    pub agent_prompt: Option<Arc<AgentPrompt>>,
     /// Who is told each piece of the reply as it arrives. Neither sent, hashed nor recorded.
     pub progress: Option<Progress>,
 }
@@ -95,7 +96,7 @@ impl fmt::Debug for Progress {
 
 /// What an agent's conversation was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Brief {
+pub struct AgentPrompt {
     /// The task.
     pub question: Arc<str>,
     /// The base role.
@@ -108,7 +109,7 @@ pub struct Brief {
     pub readings: Vec<Arc<str>>,
 }
 
-impl Brief {
+impl AgentPrompt {
     /// Whether the duty asks for the answer alone.
     pub fn asks_for_answer_alone(&self) -> bool {
         let duty = self.duty.to_lowercase();
@@ -250,7 +251,8 @@ impl AskError {
             | FailureKind::NotRecorded
             | FailureKind::ParentFailed
             | FailureKind::Budget
-            | FailureKind::Cancelled => false,
+            | FailureKind::Cancelled
+            | FailureKind::Orchestrator => false,
         }
     }
 }

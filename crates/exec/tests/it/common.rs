@@ -41,7 +41,7 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
         orchestrator,
         language: Arc::new(language),
         store: None,
-        memory: None,
+        reply_cache: None,
         settings: settings(),
         on_delta: None,
     }

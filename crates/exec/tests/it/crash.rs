@@ -1,7 +1,8 @@
 //! A process may die after any event: whatever is on record is enough to go on, and nothing finished is done again.
 
 use crate::common::*;
-use lemon_exec::orchestrator::{Brief, Draft, Refused};
+use async_trait::async_trait;
+use lemon_exec::orchestrator::{Draft, OrchestratorError, WriteContext};
 use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::worker::{AskError, Reply, Request};
 use lemon_exec::{Budget, Job, Orchestrator, Runner};
@@ -14,8 +15,9 @@ use std::sync::{Arc, Mutex};
 /// Two rounds, a judge, a failure and retries: something of everything.
 struct Rounds;
 
+#[async_trait]
 impl Orchestrator for Rounds {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let text = match brief.round {
             1 => {
                 "agents:
@@ -29,17 +31,9 @@ next: review"
             2 => {
                 "agents: [{id: more, base: critic, capacity: small, after: [judge, flaky]}]\nanswer: {from: [more, one], by: judge}"
             }
-            _ => return None,
+            _ => return Ok(None),
         };
-        Some(Draft::Text(text.into()))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok(Some(Draft::Text(text.into())))
     }
 }
 
@@ -169,19 +163,12 @@ async fn the_store_s_record_of_a_dead_process_is_enough() {
 /// A random team of two rounds at most.
 struct Random2(u64);
 
+#[async_trait]
 impl Orchestrator for Random2 {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         let text = render(&spec_after(self.0 + u64::from(brief.round), brief.language, &earlier)).text;
-        (brief.round <= 2).then_some(Draft::Text(text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok((brief.round <= 2).then_some(Draft::Text(text)))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Whoever writes the team: a file, or a model over HTTP that gets it right, wrong, or not at all.
+//! The orchestrator: a file, or a model over HTTP that gets it right, wrong, or not at all.
 
 use crate::common::*;
-use lemon_exec::orchestrator::{Fixed, Prompted};
+use async_trait::async_trait;
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, Prompted, Refused, WriteContext};
 use lemon_exec::worker::Speaker;
 use lemon_exec::{Budget, Runner, Settings};
 use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply};
@@ -238,6 +239,62 @@ async fn a_budget_too_small_to_write_a_team_ends_the_run() {
     assert_eq!(fake.calls(), 0);
     let met = places(&trace, |event| event.agent == ORCHESTRATOR && matches!(event.kind, EventKind::Budget { .. }));
     assert_eq!(met.len(), 1);
+}
+
+/// An orchestrator whose model fails in one round, or when it has to repair.
+struct Fails {
+    in_round: u32,
+    in_repair: bool,
+}
+
+impl Fails {
+    fn error() -> OrchestratorError {
+        OrchestratorError::Policy { model: "fake".into(), reason: "out of memory".into() }
+    }
+}
+
+#[async_trait]
+impl Orchestrator for Fails {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        match (context.round == self.in_round, self.in_repair) {
+            (true, false) => Err(Fails::error()),
+            (true, true) => Ok(Some(Draft::Text(INVALID.into()))),
+            (false, _) => Ok(Some(Draft::Text(REVIEWED.into()))),
+        }
+    }
+
+    async fn repair(&self, _: &WriteContext<'_>, _: &Refused<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Err(Fails::error())
+    }
+
+    fn fallback(&self, _: &WriteContext<'_>) -> Option<String> {
+        Some(VALID.into())
+    }
+}
+
+#[tokio::test]
+async fn an_orchestrator_that_fails_ends_the_run_with_its_own_message() {
+    for (in_repair, before) in [(false, &[][..]), (true, &["fixed 1", "refused"])] {
+        let trace = run(&runner_by(scripted(""), Arc::new(Fails { in_round: 1, in_repair }))).await;
+        check_end(&trace, StopReason::OrchestratorFailed, None);
+        assert_eq!(history(&trace), [before, &["no text"]].concat(), "no fallback runs in its place");
+        let failure = trace.events.iter().find_map(|event| match &event.kind {
+            EventKind::Rejection { failure, .. } => failure.clone(),
+            _ => None,
+        });
+        let failure = failure.unwrap();
+        assert_eq!(failure.kind, FailureKind::Orchestrator);
+        assert_eq!(failure.message, "the orchestrator's policy `fake` failed: out of memory");
+        assert_eq!(trace.summary().calls, 0);
+    }
+}
+
+#[tokio::test]
+async fn an_orchestrator_that_fails_later_leaves_the_answer_there_is() {
+    let fake = writes(&[VALID]);
+    let trace = run(&runner_by(http(&fake, true), Arc::new(Fails { in_round: 2, in_repair: false }))).await;
+    check_end(&trace, StopReason::OrchestratorFailed, Some("68"));
+    assert_eq!(history(&trace), ["fixed 1", "no text"]);
 }
 
 /// What `reader` is told when `parent` replied this.

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use async_trait::async_trait;
-use lemon_exec::orchestrator::{Brief, Draft, Refused};
+use lemon_exec::orchestrator::{Draft, OrchestratorError, WriteContext};
 use lemon_exec::worker::{AskError, FailedCost, Reply, Request, Usage};
 use lemon_exec::{Budget, OnParentFailure, Orchestrator, Settings, Worker};
 use lemon_spec::generate::{Random, spec_after};
@@ -16,19 +16,12 @@ use std::time::Duration;
 /// Writes a random round after every random round that asks for one.
 struct Writes(u64);
 
+#[async_trait]
 impl Orchestrator for Writes {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
         let seed = self.0.wrapping_add(u64::from(brief.round) << 32);
-        Some(Draft::Text(render(&spec_after(seed, brief.language, &earlier)).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok(Some(Draft::Text(render(&spec_after(seed, brief.language, &earlier)).text)))
     }
 }
 
@@ -174,7 +167,7 @@ fn check_reason(trace: &Trace, seed: u64) -> StopReason {
         StopReason::TimeBudget => true,
         StopReason::AllAgentsFailed => met.is_none() && trace.summary().answer.is_none(),
         StopReason::Answered | StopReason::AnswerAgentsFailed => met.is_none() && trace.summary().answer.is_some(),
-        StopReason::Cancelled | StopReason::Rejected => false,
+        StopReason::Cancelled | StopReason::Rejected | StopReason::OrchestratorFailed => false,
     };
     assert!(fits, "seed {seed}: {reason:?} with {met:?}");
     reason

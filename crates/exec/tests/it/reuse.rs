@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
-use lemon_exec::{Budget, Job, Memory, Price, Runner, Settings};
+use lemon_exec::{Budget, Job, Price, ReplyCache, Runner, Settings};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, StopReason, Trace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ impl Worker for HearsLittle {
         Ok(Reply { text, ..ten("")? })
     }
 
-    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+    fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
         Some(vec![request.level as u8])
     }
 }
@@ -74,9 +74,9 @@ answer: {from: [a, b, c], by: vote}
     let worker = Arc::new(HearsLittle(AtomicUsize::new(0)));
     let mut runner = runner(Function::new(|_| ten("never asked")), team);
     runner.backend.worker = worker.clone();
-    for (memory, calls) in [(None, 3), (Some(Arc::new(Memory::default())), 2)] {
+    for (memory, calls) in [(None, 3), (Some(Arc::new(ReplyCache::default())), 2)] {
         worker.0.store(0, Ordering::SeqCst);
-        runner.memory = memory;
+        runner.reply_cache = memory;
         let trace = runner.run(&job(), &CancellationToken::new(), None).await.unwrap();
         check_end(&trace, StopReason::Answered, Some("0"));
         assert_eq!(worker.0.load(Ordering::SeqCst), calls);

@@ -5,7 +5,7 @@ use super::layout::{BASES, Choice, Layout, Setting};
 use super::scene::{Scene, Skills, seen, stage};
 use super::write::{Chosen, write};
 use crate::trainable::{Encoded, PromptEncoder};
-use lemon_exec::orchestrator::Brief;
+use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{PolicyError, Request};
 use lemon_spec::{Agent, AnswerRule, Language, Next, Share, Spec, validate_round};
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl FieldPromptEncoder {
 }
 
 impl PromptEncoder for FieldPromptEncoder {
-    fn request(&self, brief: &Brief<'_>) -> Result<Request, PolicyError> {
+    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
         let (kind, skills) = self.seen(brief.question);
         let setting = Setting { kind, stage: stage(&brief.results), review: brief.round < self.rounds };
         let earlier = brief.results.iter().map(|result| result.agent.to_owned()).collect();

@@ -3,7 +3,7 @@ mod learning;
 use super::*;
 use crate::fields::FirstTeams;
 use crate::trainable::{Encoded, PromptEncoder};
-use lemon_exec::orchestrator::{Brief, RoundResult};
+use lemon_exec::orchestrator::{RoundResult, WriteContext};
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;
@@ -44,7 +44,7 @@ fn request(encoder: &FieldPromptEncoder, question: &str, round: u32, earlier: &[
     };
     let (language, results) = (Language::default(), earlier.iter().map(result).collect());
     encoder
-        .request(&Brief {
+        .request(&WriteContext {
             question,
             round,
             results,

@@ -42,6 +42,11 @@ struct Seen {
     right: usize,
 }
 
+fn draft(writer: &Writer, question: &str) -> Draft {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(writer.draft(&writer.encoder().first(question, 0))).unwrap().unwrap()
+}
+
 fn see(questions: &str) -> Seen {
     let questions: Vec<Everyday> = questions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (writer, language) = (writer(), Language::default());
@@ -49,7 +54,7 @@ fn see(questions: &str) -> Seen {
     writer.write_ahead(&texts).unwrap();
     let mut seen = Seen { questions: questions.len(), ..Seen::default() };
     for Everyday { question, kind } in &questions {
-        let text = match writer.draft(&writer.encoder().first(question, 0)).unwrap() {
+        let text = match draft(&writer, question) {
             Draft::Learned { text, .. } | Draft::Guarded(text) => text,
             Draft::Text(_) | Draft::Ask { .. } => panic!("the policy wrote nothing"),
         };
@@ -91,7 +96,7 @@ fn tasks_of_the_taught_kinds_keep_their_teams() {
         let items = compose(set, 40, 99);
         let texts: Vec<&str> = items.iter().map(|item| item.task.question.as_str()).collect();
         writer.write_ahead(&texts).unwrap();
-        let doubts = |text: &&&str| matches!(writer.draft(&writer.encoder().first(text, 0)), Some(Draft::Guarded(_)));
+        let doubts = |text: &&&str| matches!(draft(&writer, text), Draft::Guarded(_));
         let doubted = texts.iter().filter(doubts).count();
         println!("{set}: {doubted} of {}", texts.len());
         (plain, all) = (plain + doubted, all + texts.len());

@@ -1,8 +1,9 @@
 //! What the tests share: evaluators without a store, and the tasks of the sample.
 
+use async_trait::async_trait;
 use lemon_credit::choose::Policy;
 use lemon_eval::{Case, Evaluator, Grader};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::{Backend, Settings};
 use lemon_profile::{Contrasts, Effect, Profile, ProfileWork, profile};
 use lemon_spec::edit::Change;
@@ -89,19 +90,12 @@ pub fn wait<T>(work: impl Future<Output = T>) -> T {
 /// A fake: has every second round done by one verifier that reads the first three agents of the first round.
 pub struct FakeReviewer;
 
+#[async_trait]
 impl Orchestrator for FakeReviewer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let read: Vec<&str> = brief.results.iter().take(3).map(|result| result.agent).collect();
         let text =
             format!("agents: [{{id: second_look, base: verifier, capacity: medium, after: [{}]}}]", read.join(", "));
-        (brief.round == 2).then_some(Draft::Text(text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok((brief.round == 2).then_some(Draft::Text(text)))
     }
 }

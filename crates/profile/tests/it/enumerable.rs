@@ -49,7 +49,7 @@ struct FakeEnumerable;
 #[async_trait]
 impl Worker for FakeEnumerable {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let brief = request.brief.as_ref().unwrap();
+        let brief = request.agent_prompt.as_ref().unwrap();
         let mut numbers = brief.question.split_whitespace().filter_map(|word| word.parse().ok());
         let (combination, hard): (i64, i64) = (numbers.next().unwrap(), numbers.next().unwrap());
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();

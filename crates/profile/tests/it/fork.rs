@@ -5,7 +5,7 @@ use lemon_eval::Case;
 use lemon_eval::Evaluator;
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::RunMeta;
-use lemon_exec::{Job, Memory};
+use lemon_exec::{Job, ReplyCache};
 use lemon_spec::edit::{Edit, Edited, apply, edits};
 use lemon_spec::{Plan, generate, render};
 use lemon_trace::{EventKind, Spend, Trace};
@@ -42,8 +42,8 @@ fn a_fork_is_a_full_run_of_the_changed_team() {
 fn check(evaluator: &Evaluator, case: &Case, team: &Plan, (edit, edited): (&Edit, &Edited), seed: u64) -> usize {
     let contrasts = contrasts(evaluator);
     let cancel = CancellationToken::new();
-    let memory = Arc::new(Memory::default());
-    let run = |plan: &Plan, withhold: &Option<(String, String)>, memory: Option<&Arc<Memory>>| {
+    let memory = Arc::new(ReplyCache::default());
+    let run = |plan: &Plan, withhold: &Option<(String, String)>, memory: Option<&Arc<ReplyCache>>| {
         wait(run(evaluator, case, plan.source(), withhold.clone(), seed, memory.cloned()))
     };
     let original = run(team, &None, Some(&memory));
@@ -71,11 +71,11 @@ async fn run(
     text: &str,
     withhold: Option<(String, String)>,
     seed: u64,
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<ReplyCache>>,
 ) -> Trace {
     let mut runner =
         evaluator.runner(Arc::new(Fixed { text: text.to_owned(), reviewer: Some(Arc::new(FakeReviewer)) }));
-    runner.memory = memory;
+    runner.reply_cache = memory;
     let job = Job {
         run_id: "run".into(),
         task_id: case.item.task.id.clone(),

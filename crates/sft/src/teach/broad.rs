@@ -11,11 +11,12 @@ use super::rules::later_pair;
 use super::search::Staged;
 use super::words::worded;
 use super::{TeachContext, WIDTH, draw};
+use async_trait::async_trait;
 pub(super) use drawn::TeamSampler;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, dedupe};
 use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Answer, Language, Next, Spec, render};
@@ -176,7 +177,7 @@ struct Reviewer {
 }
 
 impl Reviewer {
-    fn review(&self, brief: &Brief<'_>) -> Spec {
+    fn review(&self, brief: &WriteContext<'_>) -> Spec {
         let mut sampler = TeamSampler::new(self.seed);
         if !matches!(self.further, Further::Readers) {
             return self.more_votes(brief, &mut sampler);
@@ -194,7 +195,7 @@ impl Reviewer {
     }
 
     /// The vote as it stands, the more often the surer its answer is, or with more voters.
-    fn more_votes(&self, brief: &Brief<'_>, sampler: &mut TeamSampler) -> Spec {
+    fn more_votes(&self, brief: &WriteContext<'_>, sampler: &mut TeamSampler) -> Spec {
         let leading = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if sampler.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
@@ -210,17 +211,10 @@ impl Reviewer {
     }
 }
 
+#[async_trait]
 impl Orchestrator for Reviewer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        (brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Ok((brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text)))
     }
 }
 

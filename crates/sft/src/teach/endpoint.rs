@@ -7,7 +7,7 @@ use super::{TeachContext, draw};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::Retry;
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Prompted, Refused, specification_in};
+use lemon_exec::orchestrator::{Draft, Orchestrator, Prompted, Refused, WriteContext, specification_in};
 use lemon_exec::worker::{AskError, Backend, Reply, Request};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
 use lemon_spec::{Code, Rejection, render, validate};
@@ -115,7 +115,7 @@ impl Asking<'_> {
             fallback: None,
             models: Vec::new(),
         };
-        let brief = Brief {
+        let brief = WriteContext {
             question: &self.case.item.task.question,
             round: 1,
             results: Vec::new(),
@@ -124,16 +124,24 @@ impl Asking<'_> {
             tokens_left: None,
             seed: self.context.seed,
         };
-        let mut draft = orchestrator.draft(&brief);
+        let mut draft = orchestrator.draft(&brief).await;
         let mut tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
-        while let (Some(asking), Some(occasion)) = (draft.take(), tries.next()) {
+        while let Some(occasion) = tries.next() {
+            let asking = match draft {
+                Ok(asking) => asking?,
+                Err(error) => {
+                    asked.silent += 1;
+                    asked.failure = Some(Failure { kind: FailureKind::Orchestrator, message: error.to_string() });
+                    return None;
+                }
+            };
             let text = self.text(asking, occasion, asked).await?;
             match validate(&text, language) {
                 Ok(plan) => return Some(render(&canonical_ids(plan.spec())).text),
                 Err(rejection) => {
                     asked.refuse(&rejection);
                     let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
-                    draft = orchestrator.repair(&brief, &refused);
+                    draft = orchestrator.repair(&brief, &refused).await;
                 }
             }
         }
@@ -155,7 +163,7 @@ impl Asking<'_> {
             // Seeds of 31 bits are taken by every endpoint.
             seed: draw(self.context.seed, &[occasion, &case.id, &ask]) >> 33,
             schema,
-            brief: None,
+            agent_prompt: None,
             progress: None,
         };
         match self.reply(&request).await {

@@ -17,9 +17,10 @@
 use super::words::{BRIEF, WORKED, worded};
 use super::{TeachContext, WIDTH, draw, task_text};
 use crate::trial::Earned;
+use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused, percent};
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext, percent};
 use lemon_exec::{Form, answer};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told, canonical_round, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize, is_option};
@@ -333,8 +334,9 @@ pub struct Rules {
     pub aim: Aim,
 }
 
+#[async_trait]
 impl Orchestrator for Rules {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let subject = self.subject.as_deref();
         let spec = match brief.round {
             1 => team(brief.question, subject, self.aim, brief.language, self.seed),
@@ -350,15 +352,7 @@ impl Orchestrator for Rules {
                 review(brief.question, subject, &results, brief.language, self.seed)
             }
         };
-        Some(Draft::Text(render(&spec).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok(Some(Draft::Text(render(&spec).text)))
     }
 }
 

@@ -15,9 +15,10 @@ use super::rules::{decided, later_pair};
 use super::words::worded;
 use super::{TeachContext, WIDTH, draw, rules};
 use crate::trial::Earned;
+use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
-use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize};
 use lemon_spec::{Language, Spec, render};
@@ -145,23 +146,15 @@ impl BestTeams {
     }
 }
 
+#[async_trait]
 impl Orchestrator for BestTeams {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let staged = || self.found(brief.question)?.staged.as_ref();
         let spec = match brief.round {
-            1 => self.team(brief.question, None, brief.language, self.seed),
-            _ => {
-                self.found(brief.question)?.staged.as_ref()?.second(brief, &featurize(brief.question, None), self.seed)
-            }
+            1 => Some(self.team(brief.question, None, brief.language, self.seed)),
+            _ => staged().map(|staged| staged.second(brief, &featurize(brief.question, None), self.seed)),
         };
-        Some(Draft::Text(render(&spec).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+        Ok(spec.map(|spec| Draft::Text(render(&spec).text)))
     }
 }
 

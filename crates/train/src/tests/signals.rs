@@ -5,7 +5,7 @@ use super::*;
 /// An episode of one round that says this and earned that.
 fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward: f64) -> Episode {
     let language = Language::default();
-    let brief = lemon_exec::orchestrator::Brief {
+    let brief = lemon_exec::orchestrator::WriteContext {
         question: "How much are 3 apples at 2 dollars each?",
         round: 1,
         results: Vec::new(),
@@ -26,7 +26,7 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
         ends: encoded.ends,
         finish: lemon_model::Finish::Stop,
     };
-    let mut episode = Episode::new(0, 1, 1, Arc::new(Memory::default()));
+    let mut episode = Episode::new(0, 1, 1, Arc::new(ReplyCache::default()));
     let plan = validate(text, &language).ok();
     episode.rounds.push(Round { request, sample, plan });
     let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };

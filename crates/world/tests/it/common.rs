@@ -1,7 +1,7 @@
 //! What every test here needs: worlds whose odds are known, ways to ask, and counts of what came of it.
 
 use lemon_exec::Worker;
-use lemon_exec::worker::{AskError, Brief, ChatMessage, Reply, Request};
+use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, Reply, Request};
 use lemon_task::{Item, Key, SetName, Source, grade, load, splits};
 use lemon_world::{Family, FamilyFit, Fitted, LEVELS, Preset, World, needs};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl Default for Asked {
 impl Asked {
     pub fn request(&self, item: &Item) -> Request {
         let made_for = if Family::of(item) == Family::Coding { "programmer" } else { "solver" };
-        let brief = Brief {
+        let brief = AgentPrompt {
             question: item.task.question.as_str().into(),
             base: if self.base.is_empty() { made_for } else { self.base }.to_owned(),
             role: self.role.clone(),
@@ -69,7 +69,7 @@ impl Asked {
             temperature: None,
             seed: self.seed,
             schema: None,
-            brief: Some(Arc::new(brief)),
+            agent_prompt: Some(Arc::new(brief)),
             progress: None,
         }
     }

@@ -90,7 +90,7 @@ async fn run(backend: &Backend, spec: &str, item: &Item) -> Trace {
         orchestrator: Arc::new(Fixed { text: spec.to_owned(), reviewer: None }),
         language: Arc::new(Language::default()),
         store: None,
-        memory: None,
+        reply_cache: None,
         settings: Settings::default(),
         on_delta: None,
     };

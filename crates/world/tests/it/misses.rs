@@ -1,7 +1,7 @@
 //! What a world cannot answer is a failure that says so.
 
 use crate::common::*;
-use lemon_exec::worker::{Brief, FailedCost, Request};
+use lemon_exec::worker::{AgentPrompt, FailedCost, Request};
 use lemon_trace::FailureKind;
 use lemon_world::{Fitted, Preset, World};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ fn what_nobody_knows_is_a_miss() {
     let world = World::new(Preset::Calibrated, &*ITEMS);
     let request = Asked::default().request(&ITEMS[0]);
     let other = |question: &str| {
-        let brief = Brief { question: question.into(), ..request.brief.as_deref().unwrap().clone() };
-        Request { brief: Some(Arc::new(brief)), ..request.clone() }
+        let brief = AgentPrompt { question: question.into(), ..request.agent_prompt.as_deref().unwrap().clone() };
+        Request { agent_prompt: Some(Arc::new(brief)), ..request.clone() }
     };
     check_miss(&world, &other("Unheard of?"), "the simulated world does not know this task");
     check_miss(&world, &other(""), "the simulated world does not know this task");
     check_miss(&World::new(Preset::Teams, []), &request, "the simulated world does not know this task");
-    let unbriefed = Request { brief: None, ..request.clone() };
+    let unbriefed = Request { agent_prompt: None, ..request.clone() };
     check_miss(&world, &unbriefed, "a simulated worker cannot write specifications");
     assert!(ask(&world, &request).is_ok());
 }

@@ -61,7 +61,7 @@ fn misses() -> Vec<(Request, &'static str)> {
         (reader.request(first), "`agent` reads others, and the record holds single models only"),
         (medium.request(first), "the record holds no reply of `medium` to this task"),
         (asked.request(&items()[1]), "this task is not on record"),
-        (Request { brief: None, ..asked.request(first) }, "no recorded model wrote a specification"),
+        (Request { agent_prompt: None, ..asked.request(first) }, "no recorded model wrote a specification"),
     ]
 }
 

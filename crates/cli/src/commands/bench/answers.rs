@@ -215,7 +215,7 @@ impl Bench {
             orchestrator,
             language: self.language.clone(),
             store: Some(self.store.clone()),
-            memory: None,
+            reply_cache: None,
             settings,
             on_delta: None,
         };

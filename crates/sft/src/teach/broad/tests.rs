@@ -206,7 +206,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
             sure: replies[at].1,
         };
         let results = vec![result(0), result(1)];
-        let brief = Brief {
+        let brief = WriteContext {
             question,
             round: 2,
             results,

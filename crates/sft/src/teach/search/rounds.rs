@@ -1,7 +1,8 @@
 //! A team in two rounds: two of those who vote begin, and the others are asked only where these two are not sure enough together.
 
 use crate::teach::words::{REWORDED, worded};
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use async_trait::async_trait;
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::canonical_ids;
 use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Agent, Answer, AnswerRule, Next, Spec, render};
@@ -68,7 +69,7 @@ impl Staged {
     }
 
     /// The second round after what the first gave.
-    pub fn second(&self, brief: &Brief<'_>, features: &TaskFeatures, seed: u64) -> Spec {
+    pub fn second(&self, brief: &WriteContext<'_>, features: &TaskFeatures, seed: u64) -> Spec {
         let most = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if most.is_some_and(|most| most >= self.enough) {
             let answer = self.opening.answer.clone();
@@ -84,17 +85,10 @@ struct Reviewer {
     seed: u64,
 }
 
+#[async_trait]
 impl Orchestrator for Reviewer {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        (brief.round == 2).then(|| Draft::Text(render(&self.staged.second(brief, &self.features, self.seed)).text))
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Ok((brief.round == 2).then(|| Draft::Text(render(&self.staged.second(brief, &self.features, self.seed)).text)))
     }
 }
 
@@ -163,7 +157,7 @@ mod tests {
         let results = replies.iter().enumerate().map(result).collect();
         let language = Language::default();
         let question = "Ana has 3 pens and buys 4. How many?";
-        let brief = Brief {
+        let brief = WriteContext {
             question,
             round: 2,
             results,

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Replies by the call they answered.
 #[derive(Default)]
-pub struct Memory {
+pub struct ReplyCache {
     places: Mutex<HashMap<[u8; 32], Place>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Known {
     Open(Option<OwnedMutexGuard<Option<Reply>>>),
 }
 
-impl Memory {
+impl ReplyCache {
     /// The reply to this very call, or the place for it. Waits while somebody else is making the call.
     pub(crate) async fn ask(&self, key: &[u8; 32]) -> Known {
         let place = self.places().entry(*key).or_default().clone();
