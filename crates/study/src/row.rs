@@ -131,7 +131,7 @@ mod tests {
     fn a_last_line_that_was_cut_short_is_removed_and_any_other_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
-        let (one, two) = (row("table", "", "full", 1, 1.0), row("table", "", "plain", 1, 0.5));
+        let (one, two) = (row("full", 1, 1.0), row("plain", 1, 0.5));
         let (mut file, known) = RowFile::open(&path).unwrap();
         assert!(known.is_empty());
         file.add(&one).unwrap();
