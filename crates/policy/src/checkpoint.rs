@@ -1,5 +1,7 @@
-//! What is kept of a training run: the last two checkpoints, each of which appears whole or not at all and is checked when it is
-//! read, and one line of metrics for each step. One process at a time writes into the folder of a run.
+//! The folder of a training run: the last two checkpoints and one line of metrics for each step.
+//!
+//! A checkpoint appears whole or not at all, and its checksums are verified when it is read. One process at a time writes into
+//! the folder.
 
 mod sums;
 #[cfg(test)]
@@ -12,10 +14,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The folder of a run, which is locked as long as this lives.
+/// The folder of a run. It stays locked until this value is dropped.
 pub struct Checkpoints {
     folder: PathBuf,
-    /// The system lets go of it however the process dies. None where the system cannot lock files.
+    /// The operating system releases it however the process ends. `None`: the file system cannot lock files.
     _lock: Option<File>,
 }
 
@@ -30,7 +32,7 @@ pub enum KeepError {
         /// Why.
         source: std::io::Error,
     },
-    /// The folder holds something else.
+    /// The folder holds another run, or something else.
     #[error("{}: {fact}", path.display())]
     OtherRun {
         /// The folder.
@@ -38,13 +40,13 @@ pub enum KeepError {
         /// What is different.
         fact: String,
     },
-    /// Another process is at work in the folder.
+    /// Another process is training in the folder.
     #[error("another process is training in {}", path.display())]
     Busy {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder holds files of others.
+    /// The folder holds files that are not those of a run.
     #[error("{} is no folder of a training run: it holds {found} and no run.json", path.display())]
     Foreign {
         /// The folder.
@@ -80,7 +82,7 @@ impl KeepError {
     }
 }
 
-/// Whether a run may be begun or taken up in this folder: it is not there, it is empty, or it is that of a run.
+/// Checks that a run may start or resume in this folder: it does not exist, it is empty, or it is the folder of a run.
 ///
 /// # Errors
 /// It holds something else, or cannot be read.
@@ -101,26 +103,50 @@ pub fn check_folder(folder: &Path) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// What is wrong with the checkpoints in the folder of a run, newest first: a sentence for each that cannot be used.
+/// What is damaged in the folder of a run: a sentence for each checkpoint that cannot be used, newest first, and for each recorded
+/// line that a resumed run drops. A last line that was cut short is not damage: the resumed run records its step again.
 ///
 /// # Errors
-/// The folder cannot be read, or another process is at work there.
+/// The folder cannot be read, or another process is training in it.
 pub fn damage(folder: &Path) -> Result<Vec<String>, KeepError> {
-    // One that was never locked is in nobody's hands.
+    // A folder without a lock file was never in use.
     let _lock = if folder.join(LOCK).exists() { lock(folder)? } else { None };
     let described = |step: &u64| {
         let path = checkpoint(folder, *step);
         Some(format!("{} is damaged: {}", path.display(), sums::damage(&path)?))
     };
-    match folder.exists() {
-        true => Ok(steps(folder)?.iter().rev().filter_map(described).collect()),
-        false => Ok(Vec::new()),
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut facts: Vec<String> = steps(folder)?.iter().rev().filter_map(described).collect();
+    for file in [METRICS, TIMING] {
+        let path = folder.join(file);
+        let text = lines_of(&path)?;
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate();
+        let lost = whole.filter(|(_, line)| step_of_line(line).is_none());
+        let described =
+            |(at, _)| format!("{} line {}: expected the JSON of a step; it is left out", path.display(), at + 1);
+        facts.extend(lost.map(described));
+    }
+    Ok(facts)
+}
+
+/// The text of a file of one line for each step; empty if there is no file.
+fn lines_of(path: &Path) -> Result<String, KeepError> {
+    match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        bytes => Ok(String::from_utf8_lossy(&bytes.map_err(at(path))?).into_owned()),
     }
 }
 
+/// The step of a recorded line. `None`: the line is damaged.
+fn step_of_line(line: &str) -> Option<u64> {
+    serde_json::from_str::<serde_json::Value>(line).ok()?.get("step")?.as_u64()
+}
+
 impl Checkpoints {
-    /// Opens the folder of a run, or begins one there. What a run was `begun` with names its parts: it can be taken up only
-    /// with the same.
+    /// Opens the folder of a run, or starts one there. `begun` names what the run depends on: it can be resumed only with the
+    /// same values.
     pub fn new(folder: &Path, begun: &[(&str, String)]) -> Result<Self, KeepError> {
         check_folder(folder)?;
         let parts = begun.iter().map(|(name, part)| ((*name).to_owned(), serde_json::Value::from(part.as_str())));
@@ -144,8 +170,8 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// The state of the last checkpoint that is whole, if there is one, and the folder with the policy's. `step_of` says which
-    /// step it is. A later one that is damaged is put aside: [`damage`] says what is wrong with it.
+    /// The state of the last checkpoint that is whole, if there is one, and the folder with the policy's state. `step_of` returns
+    /// the step of a state. Later checkpoints that are damaged are renamed; [`damage`] reports them.
     pub fn resume<S: DeserializeOwned>(&self, step_of: impl Fn(&S) -> u64) -> Result<Option<(S, PathBuf)>, KeepError> {
         let mut facts = Vec::new();
         let mut damaged = Vec::new();
@@ -174,7 +200,7 @@ impl Checkpoints {
         let text = fs::read(&path).map_err(at(&path))?;
         let state: S = serde_json::from_slice(&text)
             .map_err(|error| KeepError::OtherRun { path, fact: format!("it is not the state of a run: {error}") })?;
-        // Its place will be taken when the steps are taken again.
+        // The resumed run writes a checkpoint of the same name.
         for (step, folder) in damaged {
             let aside = self.folder.join(format!("damaged-{step:08}"));
             remove(&aside)?;
@@ -184,7 +210,7 @@ impl Checkpoints {
         Ok(Some((state, folder)))
     }
 
-    /// Writes a checkpoint beside the last one, then drops those before these two.
+    /// Writes a checkpoint, then removes all but the last two.
     pub fn save<S: Serialize>(
         &self,
         step: u64,
@@ -210,18 +236,15 @@ impl Checkpoints {
         writeln!(open, "{line}").map_err(at(&path))
     }
 
-    /// Drops what was recorded after a step: it comes again.
+    /// Drops the lines of later steps, which the resumed run records again, and damaged lines, which [`damage`] reports.
     fn keep_lines(&self, last: u64) -> Result<(), KeepError> {
         for file in [METRICS, TIMING] {
             let path = self.folder.join(file);
-            let bytes = match fs::read(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                bytes => bytes.map_err(at(&path))?,
-            };
-            // A line that was damaged is no line of a step.
-            let text = String::from_utf8_lossy(&bytes);
-            let step = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("step")?.as_u64();
-            let is_kept = |line: &&str| step(line).is_some_and(|step| step <= last);
+            if !path.exists() {
+                continue;
+            }
+            let text = lines_of(&path)?;
+            let is_kept = |line: &&str| step_of_line(line).is_some_and(|step| step <= last);
             let kept: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
             replace(&path, kept.as_bytes())?;
         }
@@ -233,13 +256,13 @@ impl Checkpoints {
     }
 }
 
-/// What a run was begun with.
+/// What a run depends on.
 const RUN: &str = "run.json";
 /// Where a run stands, in a checkpoint.
 const STATE: &str = "state.json";
 const LOCK: &str = ".lock";
-/// What may lie in a folder before a run is begun there: the warm start of a training, what the peers of a worker replied, and what
-/// a process that was killed at the very beginning has left.
+/// Files that a folder may hold before a run starts there: a warm start, the replies of peer workers, and what a process leaves that
+/// was killed at its very beginning.
 const BEFORE: [&str; 5] = [LOCK, "run.part", "warm", "replies.jsonl", "replies.part"];
 
 fn checkpoint(folder: &Path, step: u64) -> PathBuf {
@@ -249,8 +272,12 @@ fn checkpoint(folder: &Path, step: u64) -> PathBuf {
 /// The steps that have a checkpoint, in order.
 fn steps(folder: &Path) -> Result<Vec<u64>, KeepError> {
     let entries = fs::read_dir(folder).map_err(at(folder))?;
-    let step = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix("checkpoint-")?.parse().ok();
-    let mut steps: Vec<u64> = entries.flatten().filter_map(step).collect();
+    let mut steps = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(at(folder))?.file_name();
+        // Another name is not that of a checkpoint.
+        steps.extend(name.to_str().and_then(|name| name.strip_prefix("checkpoint-")?.parse::<u64>().ok()));
+    }
     steps.sort_unstable();
     Ok(steps)
 }
@@ -266,7 +293,7 @@ fn lock(folder: &Path) -> Result<Option<File>, KeepError> {
     }
 }
 
-/// Removes a folder with everything in it. That there is none is no error.
+/// Removes a folder with everything in it, if it exists.
 fn remove(folder: &Path) -> Result<(), KeepError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(at(folder)(error)),
@@ -274,16 +301,16 @@ fn remove(folder: &Path) -> Result<(), KeepError> {
     }
 }
 
-/// One line for each step: what follows from the settings and the seed.
+/// One line for each step, of what follows from the settings and the seed.
 pub const METRICS: &str = "metrics.jsonl";
-/// One line for each step: what a clock says.
+/// One line for each step, of durations.
 pub const TIMING: &str = "timing.jsonl";
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> KeepError + '_ {
     |source| KeepError::File { path: path.to_owned(), source }
 }
 
-/// A number that other lessons would not have.
+/// Identifies training examples: other tokens give another text. The word in it is part of the file format.
 pub fn fingerprint<'a>(lessons: usize, tokens: impl Iterator<Item = &'a u32>) -> String {
     let hash = lemon_num::fnv1a(tokens.copied());
     format!("{lessons} lessons, {hash:016x}")
@@ -297,7 +324,7 @@ pub fn to_json<T: Serialize>(value: &T) -> Result<String, KeepError> {
     Ok(serde_json::to_string(value)?)
 }
 
-/// Puts a file in place, whole or not at all.
+/// Writes a file whole or not at all.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeepError> {
     let part = path.with_extension("part");
     fs::write(&part, bytes).map_err(at(&part))?;

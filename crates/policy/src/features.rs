@@ -1,4 +1,4 @@
-//! What can be seen in a question, without knowing the answer or the set it comes from.
+//! Features of a task that follow from its question, without its answer or the set it comes from.
 
 use crate::skills;
 use lemon_world::{Family, Fitted, Skill, needs};
@@ -17,7 +17,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// The kind of task that the simulated world would take it for.
+    /// The family of tasks in the simulated world.
     pub fn family(self) -> Family {
         match self {
             TaskKind::Number | TaskKind::Options => Family::Reckoning,
@@ -27,19 +27,19 @@ impl TaskKind {
     }
 }
 
-/// What is seen in a question.
+/// The features of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskFeatures {
     /// What is asked for.
     pub kind: TaskKind,
-    /// How hard it looks: 0 is usual for its kind, harder is more. The weights of words, numbers and so on are those that
-    /// were fitted to recorded models.
+    /// The estimated difficulty: 0 is the mean of its kind, higher is harder. The weights of words, numbers and so on were fitted to
+    /// recorded models.
     pub difficulty: f64,
-    /// What it takes, the most likely first; two at most.
+    /// The skills it needs, the most likely first; two at most.
     pub skills: Vec<&'static Skill>,
 }
 
-/// Looks at a question. A subject, where the task says one, is believed for the skills; nothing else hangs on it.
+/// Computes the features of a question. A known subject decides the skills and nothing else.
 pub fn featurize(question: &str, subject: Option<&str>) -> TaskFeatures {
     let kind = kind(question);
     let skills = match (kind, subject) {

@@ -1,9 +1,9 @@
 //! A policy that is a table: one independent choice for each field of a specification, for studies of thousands of training
 //! runs. There is no grammar and no tensor in it, and its gradients are a formula.
 //!
-//! `brief → [desk] → prompt → [table] → choices → text`. A text is what `lemon_spec::render` writes, in tokens that are
-//! alternately structure and values: a value's token covers exactly the bytes of its field. Whether there is one more agent is
-//! a value too, written as the agent's id; that there is none is a token without bytes where its entry would begin.
+//! `task and earlier results → [encoder] → prompt → [table] → choices → text`. The text is that of `lemon_spec::render`. Its tokens
+//! are alternately structure and values: the token of a value covers exactly the bytes of its field. Whether there is one more
+//! agent is a value too, written as the agent's id. "No more" is a token without bytes where the entry would begin.
 //!
 //! | field | values |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | answer.by | last, vote, judge |
 //! | next | stop, review where another round may follow |
 //!
-//! What is no choice: roles are those of the base role, and the answer comes from the agents that nobody reads.
+//! Not choices: roles are those of the base role, and the answer comes from the agents that no other agent reads.
 
 mod encoder;
 mod layout;
@@ -52,7 +52,7 @@ pub struct FieldTable {
     memory: Memory,
 }
 
-/// What Adam remembers.
+/// The state of Adam.
 #[derive(Debug, Clone, PartialEq)]
 struct Memory {
     steps: u64,
@@ -71,7 +71,7 @@ struct Made {
 }
 
 impl FieldTable {
-    /// A table as a recipe says it begins.
+    /// A table with the first logits of a recipe.
     ///
     /// # Errors
     /// The language has no such teams, or there are no kinds of task.

@@ -5,6 +5,7 @@
 //! supervised fine-tuning reads; [`mod@checkpoint`] keeps the state of a training run.
 
 pub mod checkpoint;
+mod encoder;
 mod features;
 pub mod fields;
 pub mod pair;
@@ -14,7 +15,8 @@ mod trainable;
 mod writer;
 
 pub use checkpoint::{KeepError, check_folder, damage};
+pub use encoder::{LanguagePromptEncoder, write_context};
 pub use features::{TaskFeatures, TaskKind, featurize, is_option};
 pub use small::small_model;
 pub use trainable::{Encoded, PromptEncoder, TrainablePolicy};
-pub use writer::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer, write_context};
+pub use writer::{LEAST_CONFIDENCE, MOST_TOKENS, Writer};

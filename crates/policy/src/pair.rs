@@ -1,4 +1,4 @@
-//! A task and the specification somebody wrote for it: what a model learns to write from.
+//! Pairs of a task and a specification: the training data of supervised fine-tuning.
 
 use lemon_spec::{Agent, Answer, Language, Spec, render, validate_round};
 use lemon_trace::AgentStatus;
@@ -39,7 +39,7 @@ pub struct Pair {
     pub runs: u32,
 }
 
-/// A task as the one who writes the team sees it.
+/// A task as the orchestrator reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskText {
@@ -162,7 +162,7 @@ pub fn dedupe(pairs: Vec<Pair>) -> Vec<Pair> {
 }
 
 impl Pair {
-    /// Why nobody should learn from it; `None` if nothing is wrong.
+    /// Why it is no training data; `None`: it is.
     pub fn fault(&self, language: &Language) -> Option<String> {
         if self.task.question.trim().is_empty() {
             return Some("the question is empty".to_owned());
@@ -200,7 +200,7 @@ pub fn canonical_ids(spec: &Spec) -> Spec {
 pub fn canonical_round(spec: &Spec, earlier: &[String]) -> Spec {
     let old: Vec<&String> = earlier.iter().chain(spec.agents.iter().map(|agent| &agent.id)).collect();
     let renamed = |ids: &[String]| -> Vec<String> {
-        // One that nobody has is kept, at the end: it is for validation to refuse.
+        // An unknown reference is kept, at the end: validation rejects it.
         let place = |id: &String| old.iter().position(|known| *known == id).unwrap_or(usize::MAX);
         let mut placed: Vec<(usize, &String)> = ids.iter().map(|id| (place(id), id)).collect();
         placed.sort_by_key(|(place, _)| *place);

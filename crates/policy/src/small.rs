@@ -1,16 +1,16 @@
-//! The small orchestrator of our own: its vocabulary, its shape, and how it is told a task.
+//! A new small orchestrator: its vocabulary, its shape and its chat template.
 
 use lemon_model::{ModelConfig, PolicyError, Tokenizer};
 use lemon_task::{SetName, compose};
 
-/// It reads the task and nothing else: what a team is, it has learned.
+/// The prompt holds the task and no instructions: the model is trained to write teams.
 const TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'user' %}<|task|>{{ message['content'] }}\
                         {% endif %}{% endfor %}<|team|>";
 const SPECIALS: [&str; 3] = ["<|end|>", "<|task|>", "<|team|>"];
 /// Tasks of each set that the vocabulary is made from.
 const TASKS: usize = 600;
 
-/// A vocabulary made from tasks of our own and these specifications, and a shape for it.
+/// A vocabulary trained on composed tasks and these specifications, and a model shape for it.
 ///
 /// # Errors
 /// A vocabulary too small for all bytes.

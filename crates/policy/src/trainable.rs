@@ -1,13 +1,12 @@
-//! Who can be trained: somebody who writes teams, and the desk at which briefs become requests and texts become tokens.
+//! What training needs of a policy, and of the encoder between rounds, texts and its tokens.
 
 use lemon_exec::orchestrator::WriteContext;
-use crate::writer::LanguagePromptEncoder;
 use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
 use std::path::Path;
 
-/// A policy that keeps its weights and its optimiser's state in a folder, so that training can be taken up again.
+/// A policy whose weights and optimiser state can be saved and loaded, so that training can be resumed.
 pub trait TrainablePolicy: Policy {
-    /// Says how weights are moved.
+    /// Sets the optimiser.
     fn set_optimiser(&mut self, settings: OptimiserSettings);
 
     /// Writes everything that the next step depends on.
@@ -22,21 +21,20 @@ pub trait TrainablePolicy: Policy {
     /// The folder cannot be read, or holds another policy.
     fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError>;
 
-    /// Whether what it says of a text when it writes it is, to the bit, what it says when it scores it. Else texts have to be
-    /// scored before the first update.
+    /// Whether the log-probabilities of sampling are, to the bit, those of scoring. If not, texts are scored before the first update.
     fn scores_as_it_writes(&self) -> bool;
 }
 
-/// Turns briefs into requests and texts into tokens.
+/// Turns rounds into requests and texts into tokens.
 pub trait PromptEncoder: Send + Sync {
     /// The request for one round.
     ///
     /// # Errors
-    /// The brief cannot be told.
-    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError>;
+    /// The round cannot be encoded.
+    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError>;
 
-    /// The tokens by which the policy would write a text in answer to a request. Where it begins as the text of the tokens
-    /// `like` does, its tokens are those. `None`: the policy cannot write it.
+    /// The tokens by which the policy would write a text in answer to a request. As far as the text agrees with that of the tokens
+    /// `like`, its tokens are the same. `None`: the policy cannot write it.
     fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded>;
 }
 
@@ -45,7 +43,7 @@ pub trait PromptEncoder: Send + Sync {
 pub struct Encoded {
     /// The tokens, the one that ends the text included.
     pub tokens: Vec<u32>,
-    /// Where in the text (in bytes) each ends.
+    /// The byte of the text at which each ends.
     pub ends: Vec<usize>,
 }
 
@@ -63,24 +61,7 @@ impl TrainablePolicy for LanguagePolicy {
     }
 
     fn scores_as_it_writes(&self) -> bool {
-        // On a GPU products take their sums in an order that depends on their size.
+        // On a GPU the order of summation depends on the batch size.
         self.device() == "cpu"
-    }
-}
-
-impl PromptEncoder for LanguagePromptEncoder {
-    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
-        LanguagePromptEncoder::request(self, brief, true)
-    }
-
-    fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded> {
-        let tokens = request.grammar.as_ref()?.encode_like(text, like).ok()?;
-        let end = self.tokenizer().end();
-        let length = |token: &u32| if *token == end { 0 } else { self.tokenizer().bytes(*token).len() };
-        let ends = tokens.iter().scan(0, |at, token| {
-            *at += length(token);
-            Some(*at)
-        });
-        Some(Encoded { ends: ends.collect(), tokens })
     }
 }

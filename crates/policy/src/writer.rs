@@ -1,14 +1,10 @@
-//! A policy as an orchestrator: from a brief to tokens, and from tokens to a team.
+//! A policy as an orchestrator.
 
-use crate::pair::{Pair, Told};
+use crate::encoder::LanguagePromptEncoder;
 use async_trait::async_trait;
-use lemon_exec::Form;
-use lemon_exec::orchestrator::{
-    Draft, Orchestrator, OrchestratorError, RoundResult, WriteContext, assignment_within, instructions, plain_team,
-};
-use lemon_model::tokenizer::{Message, Role};
-use lemon_model::{Grammar, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, Tokenizer};
-use lemon_spec::{Language, PLAIN, Shape, grammar, render, validate_round};
+use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext, plain_team};
+use lemon_model::{Policy, PolicyError, Request, Sample, SampleSettings, Sequence};
+use lemon_spec::{render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,17 +14,17 @@ pub struct Writer {
     policy: Arc<Mutex<Box<dyn Policy>>>,
     encoder: LanguagePromptEncoder,
     settings: SampleSettings,
-    /// What it is called in traces.
+    /// The policy's name in traces.
     name: String,
-    /// First rounds that were written ahead, many at a time, by question.
+    /// First rounds that were written in one batch, by question.
     ahead: Arc<Mutex<HashMap<String, Team>>>,
-    /// A first round that the policy is less sure of is replaced by one plain call.
+    /// A first round with less confidence is replaced by one plain call.
     least_confidence: Option<f32>,
-    /// What the levels are called where its teams run, weakest first, if not as at its desk.
+    /// The names of the capacities where its teams run, weakest first, if they are not those it was trained with.
     levels: Option<Vec<String>>,
 }
 
-/// A team that was written, and how sure the policy was of it.
+/// A team, and how sure the policy was of it.
 #[derive(Debug, Clone)]
 struct Team {
     text: String,
@@ -36,163 +32,15 @@ struct Team {
     confidence: Option<f32>,
 }
 
-/// What a policy needs to write: its tokens, and the grammar of teams. It turns briefs into requests.
-#[derive(Clone)]
-pub struct LanguagePromptEncoder {
-    tokenizer: Tokenizer,
-    language: Arc<Language>,
-    shape: Shape,
-    /// Tokens that a prompt may have.
-    longest_prompt: usize,
-    /// Rounds that a run has at most: the last one cannot ask for another.
-    rounds: u32,
-    grammars: Arc<Mutex<Grammars>>,
-}
-
-/// By the agents of the rounds before, and whether another round may follow.
-type Grammars = HashMap<(Vec<String>, bool), Grammar>;
-
-impl LanguagePromptEncoder {
-    /// A desk for a model that reads so many tokens in all.
-    pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
-        // A team of the largest shape has to fit behind the prompt; most are far shorter.
-        let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
-        // One plain call is the guard's decision. Policies choose among the roles they were trained with.
-        let language = Arc::new(Language { roles: language.roles.without(PLAIN), ..(*language).clone() });
-        LanguagePromptEncoder { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
-    }
-
-    /// The same for runs of at most so many rounds.
-    #[must_use]
-    pub fn with_rounds(self, rounds: u32) -> Self {
-        LanguagePromptEncoder { rounds, ..self }
-    }
-
-    /// The tokenizer.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
-    }
-
-    /// What a specification may say.
-    pub fn language(&self) -> &Arc<Language> {
-        &self.language
-    }
-
-    /// The prompt for one round. A task that is too long loses its middle: its beginning says what it is about, its end what
-    /// is asked. Replies of earlier rounds lose their beginning before that: they are long, a small model reads few tokens,
-    /// and the answer stands at the end.
-    ///
-    /// # Errors
-    /// The model's chat template cannot be used.
-    pub fn prompt(&self, brief: &WriteContext<'_>) -> Result<Vec<u32>, PolicyError> {
-        let reply_chars = self.longest_prompt / REPLY_SHARE;
-        let mut kept = brief.question.chars().count();
-        loop {
-            let question = shortened(brief.question, kept);
-            let shorter =
-                WriteContext { question: &question, tokens_left: None, results: brief.results.clone(), ..*brief };
-            let messages = [
-                Message { role: Role::System, content: instructions(&self.language) },
-                Message { role: Role::User, content: assignment_within(&shorter, reply_chars) },
-            ];
-            let prompt = self.tokenizer.prompt(&messages)?;
-            if prompt.len() <= self.longest_prompt || kept <= 1 {
-                return Ok(prompt);
-            }
-            let excess = prompt.len() - self.longest_prompt;
-            // A token has at least one character, as a rule several.
-            kept = kept.saturating_sub(excess.max(16)).max(1);
-        }
-    }
-
-    /// The grammar of a round that follows those with these agents.
-    ///
-    /// # Errors
-    /// The grammar cannot be used: a defect.
-    pub fn grammar(&self, earlier: &[String]) -> Result<Grammar, PolicyError> {
-        self.grammar_of(earlier, true)
-    }
-
-    fn grammar_of(&self, earlier: &[String], another: bool) -> Result<Grammar, PolicyError> {
-        let known = || self.grammars.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (earlier.to_vec(), another);
-        if let Some(grammar) = known().get(&key) {
-            return Ok(grammar.clone());
-        }
-        let shape = Shape { review: self.shape.review && another, ..self.shape.clone() };
-        let made = Grammar::new(&grammar(&self.language, earlier, &shape), &self.tokenizer)?;
-        known().insert(key, made.clone());
-        Ok(made)
-    }
-
-    /// The request for one round.
-    ///
-    /// # Errors
-    /// As [`Self::prompt`] and [`Self::grammar`].
-    pub fn request(&self, brief: &WriteContext<'_>, constrained: bool) -> Result<Request, PolicyError> {
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let another = brief.round < self.rounds;
-        let grammar = if constrained { Some(self.grammar_of(&earlier, another)?) } else { None };
-        Ok(Request { prompt: self.prompt(brief)?, grammar, seed: brief.seed })
-    }
-
-    /// The brief of a first round.
-    pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> WriteContext<'b> {
-        WriteContext {
-            question,
-            round: 1,
-            results: Vec::new(),
-            language: &self.language,
-            form: Form::of(question),
-            tokens_left: None,
-            seed,
-        }
-    }
-}
-
-/// What whoever wrote a pair was told.
-pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> WriteContext<'b> {
-    let result = |told: &'b Told| RoundResult {
-        agent: &told.agent,
-        role: &told.role,
-        status: told.status,
-        reply: told.reply.as_deref(),
-        sure: told.sure,
-    };
-    WriteContext {
-        question: &pair.task.question,
-        round: pair.round,
-        results: pair.results.iter().map(result).collect(),
-        language,
-        form: Form::of(&pair.task.question),
-        tokens_left: None,
-        seed: pair.seed,
-    }
-}
-
-/// A team that the bundled orchestrator is less sure of is replaced by one plain call: below this is what it writes for
-/// tasks unlike all it was taught.
+/// Below this confidence a team of the bundled orchestrator is replaced by one plain call: its tasks are unlike those it was
+/// trained on.
 pub const LEAST_CONFIDENCE: f32 = 0.97;
 
 /// Tokens that a team may have.
 pub const MOST_TOKENS: usize = 1_024;
 
-/// For so many tokens of a prompt, one character of each reply is read: 128 characters where a model reads 2,048 tokens, about
-/// 4,000 where it reads 32,768.
-const REPLY_SHARE: usize = 8;
-
-/// A text of at most so many characters: its beginning and its end.
-fn shortened(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let head = most.div_ceil(2);
-    text.chars().take(head).chain(" … ".chars()).chain(text.chars().skip(count - (most - head))).collect()
-}
-
 impl Writer {
-    /// A writer that draws its teams so.
+    /// A writer that samples with these settings.
     pub fn new(
         policy: Box<dyn Policy>,
         encoder: LanguagePromptEncoder,
@@ -210,30 +58,29 @@ impl Writer {
         }
     }
 
-    /// The same with one plain call in place of every first round of which the policy is less sure than this, from 0 to 1.
+    /// Replaces every first round with less confidence than this, from 0 to 1, by one plain call.
     #[must_use]
     pub fn or_plain_below(self, least_confidence: f32) -> Self {
         Writer { least_confidence: Some(least_confidence), ..self }
     }
 
-    /// The same for teams that run where the levels of model have other names: a model knows those it has learned. The
-    /// weakest stands for the weakest, the strongest for the strongest, and those between by their place.
+    /// Renames capacities to those where the teams run: a model only writes the names it was trained with. Names are mapped by rank.
     #[must_use]
     pub fn for_levels(mut self, levels: &[String]) -> Self {
-        self.levels = (levels != self.encoder.language.capacities).then(|| levels.to_vec());
+        self.levels = (levels != self.encoder.language().capacities).then(|| levels.to_vec());
         self
     }
 
-    /// Where it writes.
+    /// The encoder of its prompts.
     pub fn encoder(&self) -> &LanguagePromptEncoder {
         &self.encoder
     }
 
-    /// A team with the names that the levels have where it runs.
+    /// The team with the capacity names of the place where it runs.
     fn renamed(&self, text: String, earlier: &[String]) -> String {
         let Some(levels) = &self.levels else { return text };
-        let known = &self.encoder.language.capacities;
-        let Ok(plan) = validate_round(&text, &self.encoder.language, earlier) else { return text };
+        let known = &self.encoder.language().capacities;
+        let Ok(plan) = validate_round(&text, self.encoder.language(), earlier) else { return text };
         let mut spec = plan.spec().clone();
         for agent in &mut spec.agents {
             let place = known.iter().position(|level| *level == agent.capacity).unwrap_or(0);
@@ -246,8 +93,7 @@ impl Writer {
         render(&spec).text
     }
 
-    /// Writes the first rounds of many tasks at once, which is far quicker than one by one. Only where nothing is drawn: a
-    /// writer that draws writes another team for every seed.
+    /// Writes the first rounds of many tasks in one batch. Does nothing at a temperature above 0, where every seed gives another team.
     ///
     /// # Errors
     /// The policy failed.
@@ -262,7 +108,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes teams, and says how sure the policy is of each where that decides something.
+    /// Writes teams, with the confidence of each if the writer has a threshold.
     fn teams(&self, requests: &[Request]) -> Result<Vec<Team>, PolicyError> {
         let samples = self.sample(requests)?;
         let confidences = match self.least_confidence {
@@ -273,9 +119,8 @@ impl Writer {
         Ok(samples.into_iter().zip(confidences).map(team).collect())
     }
 
-    /// How sure the policy is of teams that it wrote for these requests: 1 less the probability that it gives to one neutral
-    /// agent, without a role or a duty of its own, where it wrote something else. It was taught such an agent for every
-    /// task that it knows no better team for.
+    /// The confidence in teams that the policy wrote for these requests: 1 minus the probability of a neutral team (one agent without a
+    /// role or duty), where it wrote another team. The training data has a neutral team for every task without a better one.
     ///
     /// # Errors
     /// The policy failed.
@@ -298,12 +143,12 @@ impl Writer {
         Ok(confidences)
     }
 
-    /// Teams of one neutral agent of the strongest level, as they are taught.
+    /// Teams of one neutral agent of the strongest capacity, as in the training data. None for a base role that the language lacks.
     fn neutral_teams(&self) -> Vec<String> {
         let team = |base: &str| {
-            let capacity = self.encoder.language.capacities.last()?;
+            let capacity = self.encoder.language().capacities.last()?;
             let text = format!("agents:\n  - {{id: a1, base: {base}, capacity: {capacity}}}\n");
-            let plan = validate_round(&text, &self.encoder.language, &[]).ok()?;
+            let plan = validate_round(&text, self.encoder.language(), &[]).ok()?;
             Some(render(plan.spec()).text)
         };
         ["solver", "programmer"].into_iter().filter_map(team).collect()
@@ -350,20 +195,19 @@ impl Orchestrator for Writer {
         Ok(Some(Draft::Learned { text: self.renamed(team.text, &earlier), model: self.name.clone() }))
     }
 
-    fn fallback(&self, brief: &WriteContext<'_>) -> Option<String> {
-        let capacity = brief.language.capacities.last()?;
-        (brief.round == 1).then(|| format!("agents:\n  - {{id: a1, base: solver, capacity: {capacity}}}\n"))
+    fn fallback(&self, context: &WriteContext<'_>) -> Option<String> {
+        let capacity = context.language.capacities.last()?;
+        (context.round == 1).then(|| format!("agents:\n  - {{id: a1, base: solver, capacity: {capacity}}}\n"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_model::{Example, StepReport, StepSettings, TablePolicy};
-    use lemon_spec::validate;
-    use lemon_trace::AgentStatus;
+    use lemon_model::{Example, StepReport, StepSettings, TablePolicy, Tokenizer};
+    use lemon_spec::{Language, Shape, validate};
 
-    /// Somebody who knows nothing and writes any team.
+    /// A writer with an untrained policy.
     fn writer(settings: SampleSettings) -> Writer {
         let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
         let shape = Shape { agents: 4, role_chars: 6, duty_chars: 8, ..Shape::default() };
@@ -409,11 +253,11 @@ mod tests {
             let language = language(names);
             let writer = writer(SampleSettings::default()).for_levels(&language.capacities);
             for seed in 0..30 {
-                let brief = WriteContext { language: &language, ..writer.encoder.first("A task.", seed) };
-                let text = text(draft(&writer, &brief));
+                let context = WriteContext { language: &language, ..writer.encoder.first("A task.", seed) };
+                let text = text(draft(&writer, &context));
                 let plan = validate(&text, &language).unwrap_or_else(|_| panic!("{text}"));
                 // By rank: what was the weakest is the weakest, what was the strongest the strongest.
-                let own = self::text(draft(&self::writer(SampleSettings::default()), &brief));
+                let own = self::text(draft(&self::writer(SampleSettings::default()), &context));
                 let own = validate(&own, &Language::default()).unwrap();
                 for (there, here) in plan.agents().iter().zip(own.agents()) {
                     match here.capacity.as_str() {
@@ -433,8 +277,8 @@ mod tests {
         ahead.write_ahead(&["One?", "Two?"]).unwrap();
         assert_eq!(ahead.ahead.lock().unwrap().len(), 2);
         for question in ["One?", "Two?", "Three?"] {
-            let brief = ahead.encoder.first(question, 0);
-            assert_eq!(text(draft(&ahead, &brief)), text(draft(&later, &brief)));
+            let context = ahead.encoder.first(question, 0);
+            assert_eq!(text(draft(&ahead, &context)), text(draft(&later, &context)));
         }
         let drawn = writer(SampleSettings::default());
         drawn.write_ahead(&["One?"]).unwrap();
@@ -446,16 +290,16 @@ mod tests {
         let settings = SampleSettings { temperature: 0.0, ..SampleSettings::default() };
         // Nothing is surer than 1, and nothing less sure than 0.
         let (unsure, sure) = (writer(settings).or_plain_below(1.1), writer(settings).or_plain_below(0.0));
-        let brief = unsure.encoder.first("One?", 0);
-        match draft(&unsure, &brief) {
-            Some(Draft::Guarded(text)) => assert_eq!(Some(text), plain_team(brief.language)),
+        let context = unsure.encoder.first("One?", 0);
+        match draft(&unsure, &context) {
+            Some(Draft::Guarded(text)) => assert_eq!(Some(text), plain_team(context.language)),
             _ => panic!("the team was written all the same"),
         }
-        assert_eq!(text(draft(&sure, &brief)), text(draft(&writer(settings), &brief)));
+        assert_eq!(text(draft(&sure, &context)), text(draft(&writer(settings), &context)));
         // The same where it was written ahead.
         unsure.write_ahead(&["One?"]).unwrap();
-        assert!(matches!(draft(&unsure, &brief), Some(Draft::Guarded(_))));
-        let requests = [unsure.encoder.request(&brief, true).unwrap()];
+        assert!(matches!(draft(&unsure, &context), Some(Draft::Guarded(_))));
+        let requests = [unsure.encoder.request(&context, true).unwrap()];
         let samples = unsure.sample(&requests).unwrap();
         let confidence = unsure.confidences(&requests, &samples).unwrap()[0];
         assert!(confidence > 0.0 && confidence <= 1.0, "{confidence}");
@@ -463,43 +307,10 @@ mod tests {
 
     #[test]
     fn a_policy_that_fails_is_an_error_and_no_empty_team() {
-        let desk = writer(SampleSettings::default()).desk;
-        let failing = Writer::new(Box::new(FailingPolicy), desk.clone(), SampleSettings::default(), "failing");
+        let encoder = writer(SampleSettings::default()).encoder;
+        let failing = Writer::new(Box::new(FailingPolicy), encoder.clone(), SampleSettings::default(), "failing");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let error = runtime.block_on(failing.draft(&desk.first("One?", 0))).err().unwrap();
+        let error = runtime.block_on(failing.draft(&encoder.first("One?", 0))).err().unwrap();
         assert_eq!(error.to_string(), "the orchestrator's policy `failing` failed: out of memory");
-    }
-
-    #[test]
-    fn a_long_task_loses_its_middle() {
-        assert_eq!(shortened("0123456789", 10), "0123456789");
-        assert_eq!(shortened("0123456789", 4), "01 … 89");
-        assert_eq!(shortened("0123456789", 1), "0 … ");
-        let writer = writer(SampleSettings::default());
-        let long = format!("First words. {} last words?", "x".repeat(20_000));
-        let prompt = writer.encoder.prompt(&writer.encoder.first(&long, 0)).unwrap();
-        assert!(prompt.len() <= writer.encoder.longest_prompt, "{}", prompt.len());
-        let told = writer.encoder.tokenizer.decode(&prompt);
-        assert!(told.contains("First words.") && told.contains("last words?"));
-    }
-
-    #[test]
-    fn long_replies_lose_their_beginning() {
-        let writer = writer(SampleSettings::default());
-        let most = writer.encoder.longest_prompt / REPLY_SHARE;
-        let told = |reply: &str| {
-            let result =
-                RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply), sure: None };
-            let brief = WriteContext { round: 2, results: vec![result], ..writer.encoder.first("A task?", 0) };
-            let prompt = writer.encoder.prompt(&brief).unwrap();
-            assert!(prompt.len() <= writer.encoder.longest_prompt, "{}", prompt.len());
-            writer.encoder.tokenizer.decode(&prompt)
-        };
-        let end = "Answer: 42";
-        let exact = format!("{}{end}", "x".repeat(most - end.len()));
-        assert!(told(&exact).contains(&format!("> {exact}\n")));
-        let long = told(&format!("First words. {exact}"));
-        assert!(long.contains(&format!("> … {exact}\n")));
-        assert!(long.contains("A task?") && !long.contains("First words."));
     }
 }

@@ -261,7 +261,7 @@ fn alone(level: &str, mark: &str, case: &Case) -> Spec {
     Spec { agents: vec![agent], answer, next: Next::Stop }
 }
 
-/// Who learned from the best team of each task by itself: for a new task it takes that of a task that looks the same.
+/// A policy that learned from the best team of each task: a new task gets the team of a task of the same cluster.
 fn imitator(each: &[Case], own: &[search::Found]) -> Policy {
     let mut seen: BTreeMap<search::Cluster, Vec<Spec>> = BTreeMap::new();
     for (case, found) in each.iter().zip(own) {
@@ -280,7 +280,7 @@ fn imitator(each: &[Case], own: &[search::Found]) -> Policy {
     })
 }
 
-/// How much of what a search promises is luck: the same teams on the same tasks, with seeds it has not seen.
+/// How much of the reward in a search is noise: the same teams on the same tasks, with new seeds.
 async fn curse(
     trials: &Trials,
     each: &[Case],

@@ -1,10 +1,9 @@
-//! Training small workers: language models that solve arithmetic word problems, and do what a team asks of
-//! them about those.
+//! Pretraining of small workers: language models that solve arithmetic word problems, and check and choose among solutions.
 //!
-//! `problems → lessons by number, made ahead → tokens → steps → a look at problems never seen → the best model`. A run goes in
-//! two stages. In the first each model learns all tasks from made-up readings. In the second it goes on from there, and
-//! checks and chooses among what the models of the first really answered ([`Replies`]), to problems they had not learned from.
-//! As in [`crate::sft`], everything follows from settings and seed, and a run that was killed goes on.
+//! `problems → numbered lessons, prefetched → tokens → steps → evaluation on held-out problems → the best model`. A lesson is one
+//! training example. Training has two stages. In the first each model learns all tasks from generated replies. In the second it
+//! goes on and learns from what the models of the first stage replied ([`Replies`]) to problems they were not trained on. As in
+//! [`crate::sft`], a run follows from settings and seed, and a run that was killed resumes.
 
 mod answer;
 mod held_out;
@@ -27,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How to train.
+/// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PretrainSettings {
@@ -41,16 +40,16 @@ pub struct PretrainSettings {
     pub learning_rate: f64,
     /// The share of the tokens until it is reached.
     pub warm_up: f64,
-    /// What of it is left in the end.
+    /// The share of it at the last step.
     pub final_rate: f64,
     /// The norm above which a gradient is scaled down.
     pub clip_norm: f64,
     /// How weights are moved.
     pub optimiser: OptimiserSettings,
-    /// Steps between two looks; a checkpoint follows each.
+    /// Steps between two evaluations; a checkpoint follows each.
     #[serde(rename(serialize = "look_every"), alias = "look_every")]
     pub eval_every: u64,
-    /// Looks without an improvement after which it stops. 0: never.
+    /// Evaluations without an improvement after which the run stops. 0: never.
     pub patience: u64,
     /// Workers whose replies it learns from.
     pub peers: Vec<PathBuf>,
@@ -99,32 +98,32 @@ pub struct PretrainMetrics {
     pub gradient_norm: f64,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Whether the step was left out because a number was not finite.
+    /// Whether the update was skipped because a number was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What a look showed, where there was one.
+    /// The evaluation after the step, where there was one.
     #[serde(default, rename(serialize = "look"), alias = "look", skip_serializing_if = "Option::is_none")]
     pub eval: Option<PretrainEval>,
 }
 
-/// What came of it; between steps, where a run stands.
+/// The result of a run, and its state between steps.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Pretrained {
     /// Steps taken.
     pub step: u64,
     /// Tokens learned from.
     pub tokens: u64,
-    /// Problems that were made and dropped because they gave a test question away.
+    /// Problems that were dropped because they resemble a test question.
     pub dropped: u64,
     /// The step whose model was kept.
     pub best_step: u64,
-    /// What the look at it showed.
+    /// Its evaluation.
     pub best: PretrainEval,
-    /// Looks since.
+    /// Evaluations since.
     pub since_best: u64,
     /// Whether it stopped before all tokens were used.
     pub stopped_early: bool,
-    /// Steps that were left out because a number was not finite.
+    /// Steps whose update was skipped because a number was not finite.
     pub skipped: u64,
 }
 
@@ -142,8 +141,8 @@ pub enum PretrainError {
     Lessons(String),
 }
 
-/// Teaches a model the course and leaves the best one in `folder/best`. A run that was killed goes on where its last
-/// checkpoint is. `watch` sees every step and says whether to go on.
+/// Trains a model on the lessons and leaves the best one in `folder/best`. A run that was killed resumes from its last checkpoint.
+/// `watch` sees every step and returns whether to go on.
 ///
 /// # Errors
 /// The folder cannot be used, or the device fails.
@@ -177,7 +176,7 @@ pub fn pretrain(
         let mut metrics = learn_once(policy, &mut lessons, settings, &mut state)?;
         let is_eval = state.step.is_multiple_of(settings.eval_every.max(1)) || state.tokens >= settings.tokens;
         if is_eval {
-            let eval = held_out.eval(policy)?;
+            let eval = held_out.evaluate(policy)?;
             metrics.eval = Some(eval);
             state.eval(eval, settings.patience);
             if state.best_step == state.step {
@@ -204,7 +203,7 @@ fn learn_once(
 ) -> Result<PretrainMetrics, PretrainError> {
     let batch: Vec<Tokens> = lessons.take(settings.batch.max(1)).collect();
     if batch.len() < settings.batch.max(1) {
-        return Err(PretrainError::Lessons("a thread that makes them has died".to_owned()));
+        return Err(PretrainError::Lessons("a thread that generates them ended early".to_owned()));
     }
     state.step += 1;
     state.tokens += batch.iter().map(|lesson| lesson.tokens.len() as u64).sum::<u64>();

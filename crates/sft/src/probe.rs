@@ -1,4 +1,4 @@
-//! A look at what a policy's teams come to: are they valid, and what do they earn?
+//! The probe of a policy: are its teams valid, and what do they earn?
 
 use crate::sft::Probe;
 use crate::trial::{Earned, Trials};
@@ -23,8 +23,8 @@ pub enum ProbeError {
     Eval(#[from] EvalError),
 }
 
-/// Has a team written for each case twice: freely at temperature 1, to see whether it is valid, and under the grammar at
-/// temperature 0, to see what it earns.
+/// Has the policy write two teams for each case: one at temperature 1 without the grammar, to measure validity, and one at
+/// temperature 0 under the grammar, to measure what it earns.
 ///
 /// # Errors
 /// The policy, the sandbox or the store failed.

@@ -1,8 +1,7 @@
-//! Supervised learning: read lessons, make the specification likelier, look now and then whether it helps, and stop when it
-//! no longer does.
+//! Supervised fine-tuning on pairs of prompt and specification, with early stopping on a validation set.
 //!
-//! Everything that happens follows from the settings and the seed. A checkpoint is a folder that appears whole or not at all,
-//! so a run that is killed at any moment goes on from the last one and ends with the same numbers.
+//! A run follows from its settings and seed. A run that was killed resumes from its last checkpoint and ends with the same
+//! numbers.
 
 use lemon_model::{
     Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
@@ -11,32 +10,32 @@ use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// How to learn.
+/// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SftSettings {
-    /// The seed of the order of lessons.
+    /// The seed of the order of pairs.
     pub seed: u64,
     /// Steps at most.
     pub steps: u64,
-    /// Lessons in a step.
+    /// Pairs in a step.
     pub batch: usize,
-    /// Lessons in one pass through the model: the gradient of a step is gathered over as many passes as it takes. 0: all.
+    /// Pairs in one pass through the model: the gradient of a step is accumulated over several passes. 0: all.
     pub micro_batch: usize,
     /// The highest learning rate.
     pub learning_rate: f64,
     /// Steps until it is reached.
     pub warm_up: u64,
-    /// What of it is left in the end.
+    /// The share of it at the last step.
     pub final_rate: f64,
     /// The norm above which a gradient is scaled down.
     pub clip_norm: f64,
     /// How weights are moved.
     pub optimiser: OptimiserSettings,
-    /// Steps between two looks at the validation lessons; a checkpoint follows each.
+    /// Steps between two evaluations on the validation pairs; a checkpoint follows each.
     #[serde(rename(serialize = "look_every"), alias = "look_every")]
     pub eval_every: u64,
-    /// Looks without an improvement after which it stops. 0: never.
+    /// Evaluations without an improvement after which the run stops. 0: never.
     pub patience: u64,
 }
 
@@ -70,7 +69,7 @@ impl SftSettings {
     }
 }
 
-/// A text to learn: the prompt is read, the tokens are learned.
+/// A pair as tokens: the loss counts those of the specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokenizedPair {
     /// The tokens of the prompt.
@@ -97,25 +96,25 @@ pub struct SftMetrics {
     pub gradient_norm: f64,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Whether the step was left out because a number was not finite.
+    /// Whether the update was skipped because a number was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What a look at the validation lessons showed, where there was one.
+    /// The evaluation after the step, where there was one.
     #[serde(default, rename(serialize = "look"), alias = "look", skip_serializing_if = "Option::is_none")]
     pub eval: Option<SftEval>,
 }
 
-/// What a look at the validation lessons and tasks shows.
+/// An evaluation on the validation pairs and tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct SftEval {
     /// The mean loss of a token.
     pub loss: f64,
-    /// What teams that were written for validation tasks came to.
+    /// The teams that were written for validation tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
 }
 
-/// What teams that a policy wrote came to.
+/// What the teams of a policy earn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Probe {
     /// The share of valid ones, written without the grammar.
@@ -128,18 +127,18 @@ pub struct Probe {
     pub tokens: f64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Learned {
     /// Steps taken.
     pub steps: u64,
     /// The step whose model was kept.
     pub best_step: u64,
-    /// What the look at it showed.
+    /// Its evaluation.
     pub best: SftEval,
     /// Whether it stopped before all steps were taken.
     pub stopped_early: bool,
-    /// Steps that were left out because a number was not finite.
+    /// Steps whose update was skipped because a number was not finite.
     pub skipped: u64,
 }
 
@@ -156,18 +155,18 @@ pub enum SftError {
     #[error("{0}")]
     Pairs(String),
     /// The probe failed.
-    #[error("the teams could not be tried: {0}")]
+    #[error("the teams of the policy could not be run: {0}")]
     Probe(String),
 }
 
 /// Where the best model is kept in the folder of a run.
 pub const BEST: &str = "best";
 
-/// Learns the lessons and leaves the best model in `folder`. A run that was killed goes on where its last checkpoint is.
-/// `probe` tries the model on validation tasks at every look; `watch` sees every step and says whether to go on.
+/// Fine-tunes a policy on pairs and leaves the best model in `folder`. A run that was killed resumes from its last checkpoint.
+/// `probe` runs the model on validation tasks at every evaluation. `watch` sees every step and returns whether to go on.
 ///
 /// # Errors
-/// The folder cannot be used, the lessons make no sense, or the device fails.
+/// The folder cannot be used, there are no pairs, or the device fails.
 pub fn sft(
     policy: &mut LanguagePolicy,
     pairs: &[TokenizedPair],
@@ -178,7 +177,9 @@ pub fn sft(
     mut watch: impl FnMut(&SftMetrics) -> bool,
 ) -> Result<Learned, SftError> {
     if pairs.is_empty() || validation.is_empty() {
-        return Err(SftError::Pairs("there are no lessons, or none are left to validate with".to_owned()));
+        return Err(SftError::Pairs(
+            "expected pairs to learn and pairs to validate with, got none of one of them".to_owned(),
+        ));
     }
     policy.set_optimiser(settings.optimiser);
     let begun = [
@@ -218,7 +219,7 @@ pub fn sft(
     Ok(state.learned())
 }
 
-/// One step, on the lessons that the seed and the number of the step name.
+/// One step, on the pairs that the seed and the number of the step choose.
 fn learn_once(
     policy: &mut LanguagePolicy,
     pairs: &[TokenizedPair],
@@ -241,7 +242,7 @@ fn learn_once(
     Ok(SftMetrics { step, loss, gradient_norm, learning_rate, skipped: report.skipped, eval: None })
 }
 
-/// The lessons of a step: each pass through all of them is a new order, and the passes follow one another without a gap.
+/// The pairs of a step. Every pass through all pairs has an order of its own; passes follow one another without a gap.
 fn batch(pairs: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
     let size = settings.batch.max(1);
     let first = (step - 1) as usize * size;
@@ -257,12 +258,12 @@ fn batch(pairs: usize, settings: &SftSettings, step: u64) -> Vec<usize> {
     chosen
 }
 
-/// The order of the lessons in one pass.
+/// The order of one pass: a permutation by seed and number of the pass.
 pub fn order(pairs: usize, seed: u64, pass: u64) -> Vec<usize> {
     lemon_num::Random::of_pass(seed, pass).order(pairs)
 }
 
-/// The mean loss of a token over all lessons.
+/// The mean loss of a token over all pairs.
 pub fn mean_loss(policy: &dyn Policy, pairs: &[TokenizedPair]) -> Result<f64, PolicyError> {
     let sequences: Vec<Sequence> = pairs.iter().map(TokenizedPair::sequence).collect();
     let scores = policy.score(&sequences, 1.0)?;
@@ -277,7 +278,7 @@ struct State {
     step: u64,
     best_step: u64,
     best: SftEval,
-    /// Looks since the best.
+    /// Evaluations since the best.
     since_best: u64,
     stopped_early: bool,
     skipped: u64,

@@ -1,4 +1,4 @@
-//! The teachers: whoever writes teams that a model shall learn to write.
+//! The teachers: they write the teams that a model is fine-tuned on.
 //!
 //! | teacher | what it knows | what it is good for |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | [`endpoint`] | what a strong model knows | duties for this very task |
 //! | [`broad`] | nothing | validity and breadth, before reinforcement learning finds what pays |
 //!
-//! The first three decide by what stands in the question: a decision that hangs on anything else could not be learned from
-//! pairs. The last decides nothing: what can be learned from it is how often each kind of team is written.
+//! The first three decide by the question alone: a decision that depends on anything else could not be learned from pairs. The last
+//! samples at random: a model learns from it how often each kind of team is written.
 
 pub mod broad;
 pub mod endpoint;
@@ -28,36 +28,36 @@ use tokio_util::sync::CancellationToken;
 /// Runs at a time.
 const WIDTH: usize = 16;
 
-/// What a teacher teaches with.
+/// What a teacher works with.
 pub struct TeachContext<'a> {
-    /// Who runs the teams, and on what terms.
+    /// Runs the teams and computes their rewards.
     pub trials: &'a Trials,
     /// The tasks.
     pub cases: &'a [Case],
-    /// The simulated world, if the workers are one.
+    /// The name of the simulated world, if the workers are simulated.
     pub world: Option<String>,
     /// The seed of every random choice.
     pub seed: u64,
-    /// Ends everything early.
+    /// Cancels everything.
     pub cancel: &'a CancellationToken,
-    /// Whom a search tells how far it is.
+    /// Receives the progress of a search.
     pub watch: Option<&'a dyn Fn(&SearchProgress)>,
 }
 
-/// How far a search is.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchProgress {
     /// Teams tried.
     pub teams: usize,
     /// Teams that will be tried at most.
     pub of: usize,
-    /// What the best of them earned so far, on tasks that look alike: those that are searched for now.
+    /// What the best of them earned so far on the cluster of tasks that is searched now.
     pub best: Earned,
 }
 
 impl TeachContext<'_> {
-    /// Runs a team so many times with seeds of its own and makes a pair of it, without figures where nobody can tell what it
-    /// earned. `None`: cancelled.
+    /// Runs a team so many times, each with a seed of its own, and makes a pair of it. The pair has no figures where the reward is not
+    /// known. `None`: cancelled.
     async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, EvalError> {
         let seeds: Vec<u64> = (0..runs).map(|run| draw(self.seed, &["lesson", &run.to_string()])).collect();
         let earned = self.trials.mean(case, &spec, &seeds, self.cancel).await?;
@@ -92,7 +92,8 @@ fn task_text(case: &Case) -> TaskText {
     TaskText { set: case.set.to_string(), id: task.id.clone(), question: task.question.clone() }
 }
 
-/// A number that depends on the seed and these words alone.
+/// A seed that depends on another seed and these words alone. The words are part of every result: with others, old runs could not
+/// be repeated.
 pub use lemon_num::mixed_seed as draw;
 
 /// One of these, by a number that was drawn.

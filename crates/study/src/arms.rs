@@ -33,7 +33,7 @@ pub const ARMS: [Arm; 27] = [
     Arm { name: "full", about: "the recipe as it is", change: |_| {} },
     Arm {
         name: "plain",
-        about: "no counterfactuals, every rollout with luck of its own: plain GRPO",
+        about: "no counterfactuals, every rollout with its own noise seed: plain GRPO",
         change: |recipe| {
             recipe.credit.form = Form::None;
             recipe.rollouts.shared_noise = false;
@@ -41,42 +41,42 @@ pub const ARMS: [Arm; 27] = [
     },
     Arm {
         name: "plain-shared",
-        about: "no counterfactuals, but luck and replies shared in a group as in full",
+        about: "no counterfactuals, but noise seed and replies shared in a group as in full",
         change: |recipe| recipe.credit.form = Form::None,
     },
     Arm {
         name: "removal",
-        about: "agents are removed one at a time, and nothing is measured from where a team could have ended",
+        about: "agents are removed one at a time: without prefix truncation",
         change: |recipe| recipe.credit.prefix_truncation = false,
     },
     Arm {
         name: "one-voice",
-        about: "differences are not weighted by how much they vary",
+        about: "differences without inverse-variance weights",
         change: |recipe| recipe.credit.by_variance = false,
     },
     Arm {
         name: "global",
-        about: "the same contrasts, spread over all tokens",
+        about: "the same counterfactuals, spread over all tokens",
         change: |recipe| recipe.credit.place = Place::Everywhere,
     },
     Arm {
         name: "bought",
-        about: "and paid contrasts that should tell more than rollouts for their tokens",
+        about: "and paid counterfactuals that should tell more than rollouts for their tokens",
         change: |recipe| recipe.credit.economy.paid = Paid::Worth,
     },
     Arm {
         name: "uniform",
-        about: "paid contrasts by chance up to the cap: without adaptive sampling",
+        about: "paid counterfactuals by chance up to the cap: without adaptive sampling",
         change: |recipe| recipe.credit.economy.paid = Paid::Uniform,
     },
     Arm {
         name: "by-contrast",
-        about: "paid contrasts by their mean |Δ| up to the cap: the paper's adaptive sampling",
+        about: "paid counterfactuals by their mean |Δ| up to the cap: the paper's adaptive sampling",
         change: |recipe| recipe.credit.economy.paid = Paid::Contrast,
     },
     Arm {
         name: "paper",
-        about: "the paper's form: preference, three families, simplifying edits, by mean |Δ|, luck not shared",
+        about: "the paper's form: preference, three families, simplifying edits, by mean |Δ|, noise not shared",
         change: |recipe| {
             recipe.credit.by_variance = false;
             recipe.credit.prefix_truncation = false;
@@ -105,7 +105,7 @@ pub const ARMS: [Arm; 27] = [
     Arm { name: "simplify", about: "only edits that simplify", change: |recipe| recipe.credit.simplify_only = true },
     Arm {
         name: "no-common",
-        about: "changed teams are run with luck of their own, by chance up to the cap",
+        about: "edited teams run with their own noise seed, by chance up to the cap",
         change: |recipe| {
             recipe.credit.common_noise = false;
             recipe.credit.economy.paid = Paid::Uniform;
@@ -118,14 +118,14 @@ pub const ARMS: [Arm; 27] = [
     },
     Arm { name: "no-role", about: "no edits of identities", change: |recipe| without(recipe, Family::Role) },
     Arm { name: "no-duty", about: "no edits of duties", change: |recipe| without(recipe, Family::Duty) },
-    Arm { name: "no-capacity", about: "no edits of levels", change: |recipe| without(recipe, Family::Capacity) },
+    Arm { name: "no-capacity", about: "no edits of capacities", change: |recipe| without(recipe, Family::Capacity) },
     Arm { name: "no-agent", about: "no removal of agents", change: |recipe| without(recipe, Family::Agent) },
     Arm { name: "no-share", about: "no edits of what is shared", change: |recipe| without(recipe, Family::Share) },
-    Arm { name: "no-answer", about: "no edits of the rule", change: |recipe| without(recipe, Family::Answer) },
-    Arm { name: "no-stop", about: "no edits of the end", change: |recipe| without(recipe, Family::Stop) },
+    Arm { name: "no-answer", about: "no edits of the answer rule", change: |recipe| without(recipe, Family::Answer) },
+    Arm { name: "no-stop", about: "no edits of the stop decision", change: |recipe| without(recipe, Family::Stop) },
     Arm {
         name: "one-level",
-        about: "all agents on the strongest level: without capacity",
+        about: "all agents on the strongest capacity",
         change: |recipe| recipe.rollouts.capacity = false,
     },
     Arm { name: "one-round", about: "one round: without stop", change: |recipe| recipe.rollouts.rounds = 1 },

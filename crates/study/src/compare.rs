@@ -1,7 +1,7 @@
-//! Arms of a study compared: what each came to, and paired differences from an arm of reference.
+//! Compares the arms of a study: the results of each, and paired differences from a reference arm.
 //!
 //! The unit is the run. Runs of two arms with the same study, regime and seed saw the same tasks in the same order and are
-//! a pair; an interval is TrainablePolicy's over seeds, and p comes from flipping the signs of the pairs' differences.
+//! a pair; an interval is Student's over seeds, and p comes from flipping the signs of the pairs' differences.
 
 use super::curve::{at_equal_steps, mean_curve, token_ratio};
 use super::regime;
@@ -20,8 +20,7 @@ pub use super::curve::CurvePoint;
 /// The corrected p below which a difference is called significant.
 pub const SIGNIFICANT: f64 = 0.05;
 
-/// Compares the arms of each study and regime with each arm of reference that it has. A run that stands there twice counts
-/// as it stands there last.
+/// Compares the arms of each study and regime with each of its reference arms. Of rows for the same run the last counts.
 pub fn compare(rows: &[StudyRow], references: &[&str]) -> Vec<Comparison> {
     let mut groups: BTreeMap<(&str, &str), Runs> = BTreeMap::new();
     for row in rows {
@@ -76,7 +75,7 @@ pub struct ArmSummary {
     pub credit_share: Option<f64>,
     /// The mean curve of reward against worker tokens.
     pub curve: Vec<CurvePoint>,
-    /// What credit bought, by family.
+    /// The counterfactuals, by family.
     pub families: BTreeMap<Family, FamilySummary>,
 }
 
@@ -106,11 +105,11 @@ pub struct Contrast {
     pub tokens: Difference,
     /// Worker tokens until the reference's final reward, less 0.01. `None` where the curves do not say.
     pub token_ratio: Option<TokenRatio>,
-    /// The difference in reward at equal steps instead of equal worker tokens. `None` where no step was looked at in all runs.
+    /// The difference in reward at equal steps instead of equal worker tokens. `None`: no step was evaluated in all runs.
     pub equal_steps: Option<EqualSteps>,
 }
 
-/// A mean over seeds, with its 95 % interval by TrainablePolicy's t.
+/// A mean over seeds, with its 95 % interval by Student's t.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Estimate {
     /// Seeds behind it.
@@ -124,7 +123,7 @@ pub struct Estimate {
 /// A mean of paired differences.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Difference {
-    /// The mean and its 95 % interval by TrainablePolicy's t.
+    /// The mean and its 95 % interval by Student's t.
     pub estimate: Estimate,
     /// Two-sided, by flipping signs. `None` without a pair.
     pub p: Option<f64>,
@@ -144,18 +143,18 @@ pub struct TokenRatio {
 /// A difference at equal steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EqualSteps {
-    /// The last step at which all runs of both arms were looked at.
+    /// The last step at which all runs of both arms were evaluated.
     pub step: u64,
     /// The difference in reward there.
     pub reward: Difference,
 }
 
-/// What credit bought in a family: sums over runs, and means over runs.
+/// The counterfactuals of a family: sums over runs, and means over runs.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct FamilySummary {
     /// Counterfactuals that cost nothing, in all runs.
     pub free: u64,
-    /// Those that were bought.
+    /// Those that were purchased.
     pub bought: u64,
     /// Those that told too little.
     pub declined: u64,

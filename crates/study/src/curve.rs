@@ -1,4 +1,4 @@
-//! What runs came to on the way, at equal worker tokens and at equal steps.
+//! Learning curves of runs, at equal worker tokens and at equal steps.
 
 use super::compare::{Estimate, TokenRatio};
 use super::row::StudyRow;
@@ -23,7 +23,7 @@ const FEWEST_RESAMPLED: usize = 5;
 pub struct CurvePoint {
     /// After so many worker tokens.
     pub worker_tokens: f64,
-    /// What held-out tasks gave, between two looks on the line that joins them.
+    /// The reward of held-out tasks, interpolated between two evaluations.
     pub reward: Estimate,
 }
 
@@ -63,7 +63,7 @@ pub fn token_ratio(pairs: &[(&StudyRow, &StudyRow)], seed: u64) -> Option<TokenR
     Some(TokenRatio { ratio: known(ratio(&all)?), interval })
 }
 
-/// The last step at which all runs of all pairs were looked at, and the differences in reward there.
+/// The last step at which all runs of all pairs were evaluated, and the differences in reward there.
 pub fn at_equal_steps(pairs: &[(&StudyRow, &StudyRow)]) -> Option<(u64, Vec<f64>)> {
     let steps =
         |row: &StudyRow| path(row).iter().map(|look| look.step).filter(|step| *step > 0).collect::<BTreeSet<_>>();
@@ -75,14 +75,14 @@ pub fn at_equal_steps(pairs: &[(&StudyRow, &StudyRow)]) -> Option<(u64, Vec<f64>
     Some((step, differences))
 }
 
-/// A look at a run.
+/// An evaluation of a run.
 struct Reached {
     step: u64,
     tokens: f64,
     reward: f64,
 }
 
-/// The looks at a run from its beginning to its end, whether or not they stand in its curve.
+/// The evaluations of a run, with its first and last, which its curve may lack.
 fn path(row: &StudyRow) -> Vec<Reached> {
     let at = |step, tokens: u64, reward| Reached { step, tokens: tokens as f64, reward };
     let mut looks: Vec<Reached> =
@@ -142,7 +142,7 @@ impl Sampled {
     }
 }
 
-/// The reward after so many tokens, on the line between the looks before and after.
+/// The reward after so many tokens, interpolated between the evaluations before and after.
 fn between(path: &[Reached], tokens: f64) -> f64 {
     let after = path.partition_point(|look| look.tokens < tokens);
     match (after.checked_sub(1).and_then(|before| path.get(before)), path.get(after)) {

@@ -1,7 +1,7 @@
-//! Many training runs, compared.
+//! What is each part of the method worth? Many training runs, compared.
 //!
-//! A study trains the same thing in several ways, with many seeds ([`run`]), keeps one line of each run ([`row`]), and makes
-//! tables and figures of them.
+//! A study trains the same recipe with one thing changed at a time, with many seeds ([`run`]). It records one line for each run
+//! ([`row`]), and writes tables and figures of them.
 
 pub mod arms;
 pub mod compare;

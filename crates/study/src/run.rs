@@ -1,7 +1,7 @@
 //! The runs of a study: every regime, arm and seed, as many at a time as there are cores, each one line of a file.
 
 use super::arms::Arm;
-use super::row::{EvalPoint, StudyRow};
+use super::row::{EvalPoint, RowError, RowFile, StudyRow};
 use lemon_credit::economy::FamilyReport;
 use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
@@ -19,7 +19,6 @@ use lemon_train::stop::stop_rows;
 use lemon_train::{TrainContext, TrainError, train};
 use lemon_world::Choices;
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
@@ -28,31 +27,31 @@ use tokio_util::sync::CancellationToken;
 pub struct Study {
     /// Its name.
     pub name: String,
-    /// What a run of it is.
+    /// What one run of it does.
     pub kind: RunKind,
-    /// Where: each with a recipe of its own.
+    /// The regimes, each with a recipe of its own.
     pub regimes: Vec<Regime>,
-    /// What is compared.
+    /// The arms that are compared.
     pub arms: Vec<Arm>,
-    /// How often.
+    /// The seeds: each arm is trained once with each.
     pub seeds: Vec<u64>,
     /// The folder of published task sets, if they are to be used.
     pub data: Option<PathBuf>,
-    /// Who works; without, the simulated world of the recipe.
+    /// The workers; `None`: the simulated world of the recipe.
     pub workers: Option<(Backend, Settings)>,
 }
 
-/// What a run of a study is.
+/// What one run of a study does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunKind {
-    /// Training: one row.
+    /// It trains a policy: one row.
     Train,
-    /// Training, and then the trained policy's stops against never, always and by chance: a row for each, in all and by how
-    /// hard tasks look.
+    /// It trains a policy and compares its stop decisions with stopping never, always and by chance: a row for each, over all
+    /// tasks and by difficulty.
     Stop,
 }
 
-/// Where a comparison is made.
+/// The setting of a comparison.
 #[derive(Debug, Clone)]
 pub struct Regime {
     /// `name=value` pairs; empty where there is only one.
@@ -66,13 +65,16 @@ pub struct Regime {
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// A run could not begin.
+    /// A run could not start.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A run could not go on.
+    /// A run failed.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// A file could not be read or written.
+    /// The file of rows cannot be used.
+    #[error(transparent)]
+    Rows(#[from] RowError),
+    /// A folder could not be written.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
@@ -84,7 +86,7 @@ pub enum StudyError {
 
 /// One run of a study.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct PlannedRun<'a> {
     regime: usize,
     arm: &'a Arm,
     seed: u64,
@@ -104,10 +106,9 @@ pub fn run(
     cancel: &CancellationToken,
     watch: impl Fn(&StudyRow, usize, usize) + Sync,
 ) -> Result<Vec<StudyRow>, StudyError> {
-    let at = |source| StudyError::File { path: file.to_owned(), source };
-    let known = read(file).map_err(at)?;
+    let (out, known) = RowFile::open(file)?;
     let done: HashSet<(String, String, String, u64)> = known.iter().map(key).collect();
-    let mut places = Vec::new();
+    let mut planned = Vec::new();
     // Seed by seed, so that a study that is stopped has all arms of the first ones.
     for seed in &study.seeds {
         for (regime, setting) in study.regimes.iter().enumerate() {
@@ -118,15 +119,14 @@ pub fn run(
                     RunKind::Stop => (study.name.clone(), "difficulty=hard".to_owned(), "random".to_owned(), *seed),
                 };
                 if !done.contains(&key) {
-                    places.push(Place { regime, arm, seed: *seed });
+                    planned.push(PlannedRun { regime, arm, seed: *seed });
                 }
             }
         }
     }
-    let total = places.len();
-    places.reverse();
-    let queue = Mutex::new(places);
-    let out = std::fs::OpenOptions::new().create(true).append(true).open(file).map_err(at)?;
+    let total = planned.len();
+    planned.reverse();
+    let queue = Mutex::new(planned);
     let results = Mutex::new((out, known, 0usize));
     let fault: Mutex<Option<StudyError>> = Mutex::new(None);
     let worlds: Vec<Tasks> = study
@@ -139,25 +139,24 @@ pub fn run(
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 loop {
-                    let Some(place) = lock(&queue).pop() else { return };
+                    let Some(run) = lock(&queue).pop() else { return };
                     if cancel.is_cancelled() || lock(&fault).is_some() {
                         return;
                     }
-                    match one(study, place, &worlds[place.regime], bundled, device, scratch, cancel) {
+                    match one(study, run, &worlds[run.regime], bundled, device, scratch, cancel) {
                         Ok(rows) if rows.is_empty() => return,
                         Ok(rows) => {
                             let mut results = lock(&results);
                             results.2 += 1;
                             for row in rows {
-                                let line = serde_json::to_string(&row).unwrap_or_default();
-                                if let Err(source) = writeln!(results.0, "{line}").and_then(|()| results.0.flush()) {
-                                    *lock(&fault) = Some(StudyError::File { path: file.to_owned(), source });
+                                if let Err(error) = results.0.add(&row) {
+                                    lock(&fault).get_or_insert(error.into());
                                 }
                                 watch(&row, results.2, total);
                                 results.1.push(row);
                             }
                         }
-                        Err(error) => *lock(&fault) = Some(error),
+                        Err(error) => drop(lock(&fault).get_or_insert(error)),
                     }
                 }
             });
@@ -168,10 +167,10 @@ pub fn run(
     fault.map_or(Ok(rows), Err)
 }
 
-/// Makes the warm starts, which arms share: those of one seed begin with the same model.
+/// Trains the warm starts. Arms share them: those of one seed start from the same model.
 fn warm_up(
     study: &Study,
-    places: &[Place<'_>],
+    planned: &[PlannedRun<'_>],
     bundled: Packed,
     device: DeviceChoice,
     scratch: &Path,
@@ -179,10 +178,10 @@ fn warm_up(
     cancel: &CancellationToken,
 ) -> Result<(), StudyError> {
     let mut folders: BTreeMap<PathBuf, Recipe> = BTreeMap::new();
-    for place in places {
-        let recipe = study.recipe(place);
+    for run in planned {
+        let recipe = study.recipe(run);
         if matches!(&recipe.start, Start::Warm(_)) {
-            folders.insert(study.warm_folder(place, &recipe, scratch), recipe);
+            folders.insert(study.warm_folder(run, &recipe, scratch), recipe);
         }
     }
     let queue = Mutex::new(folders.into_iter().collect::<Vec<_>>());
@@ -201,7 +200,7 @@ fn warm_up(
                         Ok(runtime.block_on(built).map(drop)?)
                     });
                     if let Err(error) = made {
-                        *lock(&fault) = Some(error);
+                        lock(&fault).get_or_insert(error);
                     }
                 }
             });
@@ -217,35 +216,23 @@ fn runtime(folder: &Path) -> Result<tokio::runtime::Runtime, StudyError> {
 
 impl Study {
     /// The recipe of a run.
-    fn recipe(&self, place: &Place<'_>) -> Recipe {
-        let regime = &self.regimes[place.regime]; // A position of `regimes`.
-        Recipe { seed: place.seed, ..place.arm.recipe(&regime.recipe) }
+    fn recipe(&self, run: &PlannedRun<'_>) -> Recipe {
+        let regime = &self.regimes[run.regime]; // A position of `regimes`.
+        Recipe { seed: run.seed, ..run.arm.recipe(&regime.recipe) }
     }
 
-    /// Where its teams are run, if not in a simulated world.
+    /// The environment of workers that are not simulated; `None`: the workers are simulated.
     fn external_env(&self, recipe: &Recipe, language: &Arc<Language>, cancel: &CancellationToken) -> Option<Arena> {
         let (backend, settings) = self.workers.clone()?;
         let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
         Some(arena(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
     }
 
-    /// Where the warm start of a run is kept. Arms that are taught the same share it.
-    fn warm_folder(&self, place: &Place<'_>, recipe: &Recipe, scratch: &Path) -> PathBuf {
+    /// The folder of the warm start of a run. Arms with the same warm start share it.
+    fn warm_folder(&self, run: &PlannedRun<'_>, recipe: &Recipe, scratch: &Path) -> PathBuf {
         let taught = format!("{:?} {}", recipe.start, recipe.rollouts.rounds > 1);
         let number = draw(0, &[&taught]);
-        scratch.join(format!("{}-{}-warm-{}-{number:016x}", self.name, place.regime, place.seed))
-    }
-}
-
-/// The rows of a file; none if there is no file. A last line that was cut short is no row.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn read(file: &Path) -> std::io::Result<Vec<StudyRow>> {
-    match std::fs::read_to_string(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-        Ok(text) => Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()),
+        scratch.join(format!("{}-{}-warm-{}-{number:016x}", self.name, run.regime, run.seed))
     }
 }
 
@@ -260,16 +247,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// One run; no rows if it was stopped.
 fn one(
     study: &Study,
-    place: Place<'_>,
+    run: PlannedRun<'_>,
     tasks: &Tasks,
     bundled: Packed,
     device: DeviceChoice,
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<Vec<StudyRow>, StudyError> {
-    let regime = &study.regimes[place.regime]; // A position of `regimes`.
-    let recipe = study.recipe(&place);
-    let name = format!("{}-{}-{}-{}", study.name, place.regime, place.arm.name, place.seed);
+    let regime = &study.regimes[run.regime]; // A position of `regimes`.
+    let recipe = study.recipe(&run);
+    let name = format!("{}-{}-{}-{}", study.name, run.regime, run.arm.name, run.seed);
     let folder = scratch.join(name);
     let file = |source| StudyError::File { path: folder.clone(), source };
     let runtime = runtime(&folder)?;
@@ -280,9 +267,9 @@ fn one(
     let mut looks = Vec::new();
     let mut sums = Sums::default();
     let (trained, stops) = runtime.block_on(async {
-        let warm = study.warm_folder(&place, &recipe, scratch);
+        let warm = study.warm_folder(&run, &recipe, scratch);
         let start = match &recipe.start {
-            // It was made before: its lessons need not be written again.
+            // `warm_up` trained it.
             Start::Warm(start) if start.steps > 0 => Start::Model { folder: Some(warm.join(BEST)) },
             start => start.clone(),
         };
@@ -321,8 +308,8 @@ fn one(
     let row = StudyRow {
         study: study.name.clone(),
         regime: regime.name.clone(),
-        arm: place.arm.name.to_owned(),
-        seed: place.seed,
+        arm: run.arm.name.to_owned(),
+        seed: run.seed,
         steps: trained.steps,
         rollout_tokens: trained.rollout_tokens,
         credit_tokens: trained.credit_tokens,

@@ -27,8 +27,8 @@ pub fn row(arm: &str, seed: u64, reward: f64) -> StudyRow {
 /// A run with a curve that rises to this reward and looks every ten steps, as noisy as real ones.
 pub fn learned(study: &str, regime: &str, arm: &str, seed: u64, reward: f64) -> StudyRow {
     let mut random = Random::new(seed_of(&[study, regime, arm, &seed.to_string()]));
-    let luck = 0.02 * (Random::new(seed).next_u64() as f64 / u64::MAX as f64 - 0.5);
-    let mut noise = || luck + 0.02 * (random.next_u64() as f64 / u64::MAX as f64 - 0.5);
+    let offset = 0.02 * (Random::new(seed).next_u64() as f64 / u64::MAX as f64 - 0.5);
+    let mut noise = || offset + 0.02 * (random.next_u64() as f64 / u64::MAX as f64 - 0.5);
     let mut run = StudyRow { study: study.to_owned(), regime: regime.to_owned(), ..row(arm, seed, reward + noise()) };
     run.steps = if arm.starts_with("plain") { 120 } else { 100 };
     run.credit_tokens = if arm.starts_with("plain") { 0 } else { 2_500_000 };

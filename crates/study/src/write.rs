@@ -1,4 +1,4 @@
-//! A study on paper: tables, figures, and the runs behind them as CSV.
+//! The report of a study: tables, figures, and the runs behind them as CSV.
 
 mod csv;
 mod findings;
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Arms that others are compared with, where a study has them: plain GRPO with the same shared draws, and without; the full
-/// method, for what leaving a part out does; and the rules that a trained stop is compared with.
+/// The reference arms, where a study has them: plain GRPO with shared noise and without; the full method, to measure its parts; and
+/// the rules that a trained stop decision is compared with.
 pub const REFERENCES: [&str; 6] = [PLAIN[0], PLAIN[1], FULL, "never", "random", "always"];
 
 /// The arms without counterfactuals.

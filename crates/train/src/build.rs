@@ -1,4 +1,4 @@
-//! From a recipe to what training stands on: tasks, an arena, a student and its desk.
+//! From a recipe to what training needs: tasks, an environment to run teams in, a policy and its encoder.
 
 use super::arena::Arena;
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
@@ -24,16 +24,16 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Tasks to train on, and tasks to look at.
+/// Tasks to train on, and held-out tasks.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     /// To train on.
     pub train: Vec<Case>,
-    /// To look at: none of them is among the others.
+    /// To evaluate on: none of them is trained on.
     pub held_out: Vec<Case>,
 }
 
-/// What can go wrong before training begins.
+/// What can go wrong before training starts.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A task set cannot be read.
@@ -49,7 +49,7 @@ pub enum BuildError {
     #[error(transparent)]
     Eval(#[from] EvalError),
     /// No problem has so many steps.
-    #[error("no word problem has {0} steps; `problem_steps` may be 1 to 5")]
+    #[error("`problem_steps` must be 1 to 5, got {0}")]
     Steps(usize),
     /// The team that the warm start is to be taught cannot be.
     #[error("the team of the warm start {0}")]
@@ -59,22 +59,22 @@ pub enum BuildError {
     Sft(#[from] SftError),
 }
 
-/// Of the published sets: the split to teach and train with. The test splits are for measuring.
+/// The splits of published sets to teach and train with. The test splits are for evaluation.
 pub const SPLITS: [(SetName, &str); 3] = [(SetName::Gsm8k, "train"), (SetName::Mmlu, "val"), (SetName::Aqua, "dev")];
-/// The seeds of tasks of our own: lessons of the warm start, tasks to train on, tasks to look at.
+/// The seeds of composed tasks: of the warm start, to train on, to evaluate on.
 const OWN: [u64; 3] = [0x6c65_7373, 0x7472_6169, 0x6865_6c64];
 
-/// The seeds of problems: to train on, to look at, and of the warm start.
+/// The seeds of problems: to train on, to evaluate on, and of the warm start.
 const PROBLEMS: [u64; 3] = [0x7072_6f62, 0x6c6f_6f6b, 0x7761_726d];
-/// Three in four are published ones, where there are any: those are nearest to what people ask.
+/// Three in four problems are published ones, where there are any: they are closest to what people ask.
 const LIKE_PEOPLES: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 270 };
 /// The steps that problems have.
 const STEPS: RangeInclusive<usize> = 1..=5;
-/// One situation in so many is looked at and never trained on.
+/// One situation in so many is held out.
 const HELD_OUT: u64 = 4;
 
-/// The tasks of a recipe. Of published sets the test splits are looked at and another split is trained on; a set that has
-/// none is trained on tasks of our own of the same kind.
+/// The tasks of a recipe. Published sets are evaluated on their test split and trained on another split. A set without another
+/// split is trained on composed tasks of the same kind.
 ///
 /// # Errors
 /// A task set cannot be read.
@@ -101,13 +101,13 @@ pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, Buil
         tasks.train.extend(problems.train);
         tasks.held_out.extend(problems.held_out);
     }
-    let looked_at: HashSet<&str> = tasks.held_out.iter().map(|case| case.item.task.question.as_str()).collect();
-    tasks.train.retain(|case| !looked_at.contains(case.item.task.question.as_str()));
+    let held_out: HashSet<&str> = tasks.held_out.iter().map(|case| case.item.task.question.as_str()).collect();
+    tasks.train.retain(|case| !held_out.contains(case.item.task.question.as_str()));
     Ok(tasks)
 }
 
-/// Word problems of situations that the workers in the box never learned from, with published ones where there is a folder of them;
-/// those to look at are of other situations than those to train on. With `steps`, only problems of so many.
+/// Word problems of situations that the bundled workers were not trained on, and published ones where `data` holds them. Held-out
+/// problems are of other situations than those to train on. With `steps`, only problems of so many steps.
 ///
 /// # Errors
 /// Published problems cannot be read, or none has so many steps.
@@ -119,12 +119,12 @@ pub fn problems(train: usize, held_out: usize, steps: Option<usize>, data: Optio
         Some(folder) => Sources::read(folder)?.0,
         None => Sources::default(),
     };
-    let of = |seed: u64, to_look_at: bool, count: usize| {
+    let of = |seed: u64, is_held_out_part: bool, count: usize| {
         let mut generator = sources.generator(seed, Part::Dev).with_weights(LIKE_PEOPLES);
         let is_held_out = |problem: &Problem| draw(0, &["held out", &problem.situation]).is_multiple_of(HELD_OUT);
         let problems = std::iter::repeat_with(move || generator.problem())
             .filter(move |problem| steps.is_none_or(|steps| problem.steps.len() == steps));
-        as_cases(problems.filter(move |problem| is_held_out(problem) == to_look_at).take(count))
+        as_cases(problems.filter(move |problem| is_held_out(problem) == is_held_out_part).take(count))
     };
     Ok(Tasks { train: of(PROBLEMS[0], false, train), held_out: of(PROBLEMS[1], true, held_out) })
 }
@@ -144,7 +144,7 @@ fn as_cases(problems: impl Iterator<Item = Problem>) -> Vec<Case> {
     problems.enumerate().map(case).collect()
 }
 
-/// An arena of simulated workers for these tasks; `choices`: figures of one's own.
+/// An environment of simulated workers for these tasks. `choices` replaces the figures of the preset.
 pub fn simulated(
     tasks: &Tasks,
     settings: &TaskSettings,
@@ -163,7 +163,7 @@ pub fn simulated(
     arena(world.backend(), language, Grader::new(None), Settings::default(), cancel)
 }
 
-/// An arena of any workers.
+/// An environment of any workers.
 pub fn arena(
     backend: Backend,
     language: Arc<Language>,
@@ -209,8 +209,8 @@ impl AnyPolicy {
     }
 }
 
-/// Who a recipe begins with. The warm start keeps its own run in `folder`, and is taken up again there; `workers` answer in its
-/// lessons, else simulated ones. `watch` sees its steps and says whether to go on.
+/// The policy that a recipe starts from. A warm start keeps its own run in `folder` and resumes there. Its teams run on `workers`,
+/// or on simulated ones. `watch` sees its steps and returns whether to go on.
 ///
 /// # Errors
 /// A model cannot be read, or the warm start fails.
@@ -252,7 +252,7 @@ pub async fn build_policy(
     Ok(BuiltPolicy { policy: AnyPolicy::Language(Box::new(policy)), encoder })
 }
 
-/// A new model that was taught teams of every kind.
+/// A new model, fine-tuned on teams of every kind.
 async fn warm(
     recipe: &Recipe,
     start: &WarmStart,
@@ -271,14 +271,19 @@ async fn warm(
     let shape = Shape { agents: recipe.rollouts.agents, ..Shape::default() };
     let encoder =
         LanguagePromptEncoder::new(policy.tokenizer().clone(), language.clone(), shape, policy.config().positions);
-    let mut lessons = Vec::new();
+    let mut examples = Vec::new();
     for pair in &pairs {
-        let brief = write_context(pair, language);
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let Ok(tokens) = encoder.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
-        lessons.push(TokenizedPair { prompt: encoder.prompt(&brief)?, tokens });
+        let context = write_context(pair, language);
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        let tokens = match encoder.grammar(&earlier)?.encode(&pair.spec) {
+            Ok(tokens) => tokens,
+            // A team that is larger than the recipe allows.
+            Err(PolicyError::NotInGrammar { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        examples.push(TokenizedPair { prompt: encoder.prompt(&context)?, tokens });
     }
-    let validation = lessons.split_off(lessons.len() - (lessons.len() / 20).max(1).min(lessons.len()));
+    let validation = examples.split_off(examples.len() - (examples.len() / 20).max(1).min(examples.len()));
     let settings = SftSettings {
         seed: recipe.seed,
         steps: start.steps,
@@ -288,7 +293,7 @@ async fn warm(
         patience: 0,
         ..SftSettings::default()
     };
-    sft(&mut policy, &lessons, &validation, &settings, folder, |_| Ok(None), watch)?;
+    sft(&mut policy, &examples, &validation, &settings, folder, |_| Ok(None), watch)?;
     Ok(policy)
 }
 
@@ -326,10 +331,12 @@ async fn broad_pairs(
         let pairs = broad::teach_in_two_rounds(&lessons, &canonical_ids(plan.spec())).await?;
         let divided = !pairs.is_empty() || arena.cancel.is_cancelled();
         return divided.then_some(pairs).ok_or_else(|| {
-            BuildError::Team("has no two who read the task as it stands, and others who vote with them".to_owned())
+            BuildError::Team(
+                "must have two agents that read the task as it stands, and others that vote with them".to_owned(),
+            )
         });
     }
-    // Where nobody may ask for a review, nobody is taught to.
+    // Where a run has one round, no example asks for a second.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
     let settings =
         broad::Settings { review, advised: start.advised, voting: start.voting, ..broad::Settings::default() };

@@ -1,5 +1,5 @@
-//! What is told of training: one line of `metrics.jsonl` for each step. Everything here follows from the recipe and the seed;
-//! what a clock says stands in `timing.jsonl` ([`Timing`]).
+//! The metrics of training: one line of `metrics.jsonl` for each step. They follow from the recipe and the seed. Durations are in
+//! `timing.jsonl` ([`Timing`]).
 
 use lemon_credit::economy::FamilyReport;
 use lemon_spec::edit::Family;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Metrics {
     /// The step, from 1.
     pub step: u64,
-    /// What the teams it drew came to.
+    /// The teams that it sampled.
     pub rollouts: Means,
     /// Worker tokens really spent on them.
     pub rollout_tokens: u64,
@@ -19,9 +19,9 @@ pub struct Metrics {
     pub credit_tokens: u64,
     /// Worker tokens really spent since the first step, on both.
     pub worker_tokens: u64,
-    /// The share of the tokens of all replies that did not have to be paid for again.
+    /// The share of the tokens of all replies that came from the cache.
     pub reused: f64,
-    /// What credit bought, and why, by family.
+    /// The counterfactuals that were purchased, and why, by family.
     pub families: BTreeMap<Family, FamilyReport>,
     /// The weight of the local term.
     pub lambda: f64,
@@ -37,14 +37,14 @@ pub struct Metrics {
     pub clipped: f64,
     /// Mean divergence from the policy that wrote.
     pub kl_old: f64,
-    /// Mean divergence from the policy it began with, where that is measured.
+    /// Mean divergence from the reference policy, where that is measured.
     pub kl_reference: f64,
-    /// Runs whose reward nobody could tell: they have no part in the step.
+    /// Runs without a known reward: they have no part in the step.
     pub unmeasured: usize,
-    /// Whether the step was left out because a number was not finite.
+    /// Whether the update was skipped because a number was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
-    /// What a look at the held-out tasks showed, where there was one.
+    /// The held-out evaluation after the step, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look: Option<Means>,
 }
@@ -60,7 +60,7 @@ pub struct Means {
     pub success: f64,
     /// Tokens of all replies of a run, reused or not: what the team costs.
     pub tokens: f64,
-    /// The same in tokens of the weakest level.
+    /// The same in tokens of the weakest capacity.
     pub cost: f64,
     /// The share of specifications that were valid.
     pub valid: f64,
@@ -85,7 +85,7 @@ pub struct Timing {
     pub credit: f64,
     /// Scoring and moving weights.
     pub update: f64,
-    /// Looking at held-out tasks, and writing checkpoints.
+    /// Evaluating on held-out tasks, and writing checkpoints.
     pub other: f64,
 }
 

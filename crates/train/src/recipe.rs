@@ -28,7 +28,7 @@ pub struct Recipe {
     /// What counts beside a right answer.
     #[serde(skip_serializing_if = "Prices::are_default")]
     pub reward: Prices,
-    /// The policy to begin with.
+    /// The policy to start from.
     pub start: Start,
     /// How teams are drawn and run.
     pub rollouts: RolloutSettings,
@@ -84,16 +84,15 @@ pub struct TaskSettings {
     pub sets: Vec<SetName>,
     /// Tasks of each set to train on.
     pub train: usize,
-    /// Tasks of each set to look at and never to train on.
+    /// Held-out tasks of each set.
     pub held_out: usize,
-    /// Besides, word problems of situations that the workers in the box never learned from, to train on …
+    /// Besides, word problems to train on, of situations that the bundled workers were not trained on …
     #[serde(skip_serializing_if = "is_zero")]
     pub problems: usize,
-    /// … and of yet others to look at.
+    /// … and held-out problems of yet other situations.
     #[serde(skip_serializing_if = "is_zero")]
     pub held_out_problems: usize,
-    /// Of these, only problems of so many steps: one agent is as good as any team where one step is all, and nobody solves
-    /// what takes many.
+    /// Of these, only problems of so many steps. Problems of one step need no team, and no worker solves those of many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem_steps: Option<usize>,
     /// The simulated world, where the workers are one.
@@ -119,17 +118,17 @@ impl Default for TaskSettings {
     }
 }
 
-/// What a policy begins with.
+/// The policy that training starts from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "lowercase")]
 pub enum Start {
-    /// The model in this folder; without one, the orchestrator in the box.
+    /// The model in this folder; without one, the bundled orchestrator.
     Model {
         /// The folder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<PathBuf>,
     },
-    /// A new language model, taught teams of every kind by supervised learning first.
+    /// A new language model, fine-tuned on teams of every kind first.
     Warm(WarmStart),
     /// A table of choices, one for each field: for studies.
     Fields(FieldStart),
@@ -141,7 +140,7 @@ impl Default for Start {
     }
 }
 
-/// A new language model and its first lessons.
+/// A new language model and its supervised fine-tuning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WarmStart {
@@ -151,21 +150,21 @@ pub struct WarmStart {
     pub layers: usize,
     /// Its vocabulary.
     pub vocabulary: usize,
-    /// Tasks of each set that it is taught with. They are not those it is trained on later.
+    /// Tasks of each set that it is fine-tuned on. They are not those it is trained on later.
     pub tasks: usize,
-    /// Of the teams it is taught, the share of up to six agents in which some plan, and others solve with a plan or without.
+    /// The share of its example teams, of up to six agents, in which some plan, and others solve with a plan or without.
     #[serde(skip_serializing_if = "is_nothing")]
     pub advised: f64,
     /// The share in which all solve the task, some of them in other words, and vote; in a second round more of them vote.
     #[serde(skip_serializing_if = "is_nothing")]
     pub voting: f64,
-    /// In the place of all these, a team, as a specification: two of it begin, and then nobody more is asked, the more often the surer
-    /// these are together, or some of the others. When to ask how many is then to be found.
+    /// A team, as a specification, that replaces all these. Two of its agents start. Then the run ends, the more often the surer
+    /// they are together, or some of the others follow. Training finds when to ask how many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
-    /// Steps; 0: it is not taught at all.
+    /// Steps; 0: no fine-tuning.
     pub steps: u64,
-    /// Lessons in a step.
+    /// Examples in a step.
     pub batch: usize,
     /// The highest learning rate.
     pub learning_rate: f64,
@@ -188,7 +187,7 @@ impl Default for WarmStart {
     }
 }
 
-/// What a recipe leaves out is not written, so that runs begun before it could be said go on.
+/// A key with its default is not written: runs that began before the key existed can then be resumed.
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -201,13 +200,13 @@ fn is_nothing(share: &f64) -> bool {
     *share == 0.0
 }
 
-/// What counts beside a right answer: whoever pays little for a token may want to count it for less.
+/// What counts beside a right answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
     /// The weight of cheap replies.
     pub efficiency: f64,
-    /// The weight of what the graph costs: below zero.
+    /// The weight of the graph cost: below zero.
     pub structure: f64,
 }
 
@@ -219,7 +218,7 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// Where models answer in this process: tokens cost a laptop's time and nothing else.
+    /// For models in this process: a token costs computing time and no money.
     pub const IN_PROCESS: Prices = Prices { efficiency: 0.02, structure: -0.0005 };
 
     /// How channels become one reward.
@@ -246,13 +245,13 @@ pub struct RolloutSettings {
     /// Agents of a round at most.
     #[serde(skip_serializing_if = "is_default_agents")]
     pub agents: usize,
-    /// Rounds of a run at most; with 1 nobody may ask for a review.
+    /// Rounds of a run at most; with 1 no team can ask for a review.
     pub rounds: u32,
     /// Whether the teams of one task share the noise seed of their workers (common random numbers). Two teams that send the same
     /// request then share the reply.
     #[serde(rename(serialize = "shared_draws"), alias = "shared_draws")]
     pub shared_noise: bool,
-    /// Whether teams choose the level of model of each agent; else all agents have the strongest.
+    /// Whether teams choose the capacity of each agent; else all agents have the strongest.
     pub capacity: bool,
     /// Runs at a time.
     pub width: usize,
@@ -277,7 +276,7 @@ impl Default for RolloutSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreditSettings {
-    /// Whether advantages in a group are divided by their standard deviation. The prototype says: do not.
+    /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
     pub divide_by_deviation: bool,
     /// What a difference does to the tokens of the edited field.
     pub form: Form,
@@ -285,12 +284,11 @@ pub struct CreditSettings {
     pub place: Place,
     /// The weight of the local term.
     pub lambda: Weight,
-    /// Whether a difference is weighted besides by how much less it varies than a reward: two estimates of one thing are best
-    /// added up so.
+    /// Whether a difference also has its inverse-variance weight: two estimates of one quantity are best combined so.
     pub by_variance: bool,
-    /// Whether a difference that was measured takes the place of the group's comparison for the tokens of its field, instead of
-    /// being added to it. The group compares whole teams, so that each token gets the noise of all the others; where workers draw
-    /// nothing by chance, a difference has none, and one of nothing says that the field does not matter.
+    /// Whether a measured difference replaces the group's comparison for the tokens of its field, instead of being added to it. The
+    /// group compares whole teams, so each token gets the noise of all others. With deterministic workers a difference has no
+    /// noise, and a difference of 0 says that the field does not matter.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub instead: bool,
     /// How much of the probability of the other value counts, from 0 to 1; see [`Form::Gradient`].
@@ -299,9 +297,9 @@ pub struct CreditSettings {
     pub beta: f64,
     /// The families that are edited.
     pub families: Vec<Family>,
-    /// Whether the other branch of "one more agent" is a team that ends there, which is free. The decision then has the difference
-    /// as its advantage, and all else of the agent's entry is measured from what the team would have earned without it instead
-    /// of from the mean of the group. Else agents are removed one at a time and those after them stay, as in the paper.
+    /// Whether "one more agent" is compared with the prefix team that ends before that agent, which is free. The decision then has
+    /// the difference as its advantage. The rest of the agent's entry is measured from the reward of the prefix team instead of
+    /// the mean of the group. Without, agents are removed one at a time and those after them stay, as in the paper.
     #[serde(rename(serialize = "endings"), alias = "endings")]
     pub prefix_truncation: bool,
     /// Whether only edits that simplify are made, as in the paper.
@@ -310,7 +308,7 @@ pub struct CreditSettings {
     /// independent run.
     #[serde(rename(serialize = "common_draws"), alias = "common_draws")]
     pub common_noise: bool,
-    /// What is bought.
+    /// Which counterfactuals are purchased.
     pub economy: EconomySettings,
 }
 
@@ -342,9 +340,9 @@ pub enum Form {
     /// Nothing: plain GRPO.
     None,
     /// A policy gradient of the one field: Δ for the value that was written and −Δ for the other, each times
-    /// ½ · p(other)^correction. Where every other value is tried, a correction of 1 gives the true gradient of the field, the
-    /// rest being as it is; with 0 both values are pushed at full strength, however unlikely. An edit that is rarely bought
-    /// speaks rarely and no louder: dividing by the chance that it was would multiply its noise.
+    /// ½ · p(other)^correction. Where every other value is tried, a correction of 1 gives the true gradient of the field with
+    /// the rest of the team fixed. With 0 both values are pushed at full strength, however unlikely. An edit that is rarely
+    /// purchased is not weighted up: dividing by that probability would multiply its noise.
     #[default]
     Gradient,
     /// The value that was written gets Δ as its advantage, the other nothing.
@@ -423,17 +421,17 @@ pub enum Per {
     Rollout,
 }
 
-/// How often to look.
+/// Held-out evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalSettings {
-    /// Steps between two looks; 0: only at the beginning and the end. A checkpoint follows each.
+    /// Steps between two evaluations; 0: only at the beginning and the end. A checkpoint follows each.
     pub every: u64,
-    /// Runs of each held-out task at a look, each with a seed of its own. These seeds are never trained on.
+    /// Runs of each held-out task at an evaluation, each with a seed of its own. These seeds are never trained on.
     pub seeds: u64,
-    /// The same at the first look.
+    /// The same at the first evaluation.
     pub first_seeds: u64,
-    /// The same at the last.
+    /// The same at the last one.
     pub final_seeds: u64,
     /// The temperature that teams are drawn at: 0 takes the likeliest.
     pub temperature: f32,
@@ -442,5 +440,39 @@ pub struct EvalSettings {
 impl Default for EvalSettings {
     fn default() -> Self {
         EvalSettings { every: 20, seeds: 1, first_seeds: 2, final_seeds: 2, temperature: 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn old_keys_are_read_and_written() {
+        let old = json!({
+            "tasks": {"keep_luck": true},
+            "rollouts": {"shared_draws": false},
+            "credit": {"endings": false, "common_draws": false},
+            "look": {"every": 7},
+        });
+        let new = json!({
+            "tasks": {"keep_noise": true},
+            "rollouts": {"shared_noise": false},
+            "credit": {"prefix_truncation": false, "common_noise": false},
+            "eval": {"every": 7},
+        });
+        let recipe: Recipe = from_value(new).unwrap();
+        assert_eq!(from_value::<Recipe>(old.clone()).unwrap(), recipe);
+        assert!(recipe.tasks.keep_noise && !recipe.rollouts.shared_noise && recipe.eval.every == 7);
+        assert!(!recipe.credit.prefix_truncation && !recipe.credit.common_noise);
+        // Folders of runs hold the old keys: with others, no run could be resumed.
+        let written = to_value(&recipe).unwrap();
+        for (part, keys) in old.as_object().unwrap() {
+            for (key, value) in keys.as_object().unwrap() {
+                assert_eq!(&written[part][key], value, "{part}.{key}");
+            }
+        }
+        assert_eq!(from_value::<Recipe>(written).unwrap(), recipe);
     }
 }

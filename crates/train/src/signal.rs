@@ -1,4 +1,4 @@
-//! From rewards and differences to what the learner gets: an advantage for every token.
+//! From rewards and counterfactual differences to an advantage for every token.
 
 use super::contrast::Candidate;
 use super::episode::Episode;
@@ -66,14 +66,15 @@ impl<'a> Signals<'a> {
 pub(crate) fn examples(
     signals: &Signals<'_>,
     groups: &[Vec<Episode>],
-    contrasts: &[Candidate],
+    counterfactuals: &[Candidate],
 ) -> Result<Vec<Example>, PolicyError> {
     let Signals { policy, encoder, reference, credit, update, lambda, temperature, economy } = *signals;
     let old = old_scores(policy, groups, temperature)?;
     let others =
-        if lambda == 0.0 { Vec::new() } else { others(policy, encoder, groups, contrasts, credit, temperature)? };
-    // Without any ending a step is one of plain GRPO, to the bit. Spread over all tokens, endings are as other contrasts are.
-    let by_endings = credit.place == Place::Field && contrasts.iter().any(|contrast| Ending::of(contrast).is_some());
+        if lambda == 0.0 { Vec::new() } else { others(policy, encoder, groups, counterfactuals, credit, temperature)? };
+    // Without prefix teams a step is one of plain GRPO, to the bit. Spread over all tokens, they are like other counterfactuals.
+    let by_prefix = credit.place == Place::Field
+        && counterfactuals.iter().any(|counterfactual| PrefixTeam::of(counterfactual).is_some());
     let mut texts: Vec<Text> = Vec::new();
     let mut places: BTreeMap<Written, usize> = BTreeMap::new();
     for (group_at, group) in groups.iter().enumerate() {
@@ -92,24 +93,24 @@ pub(crate) fn examples(
                 };
                 let old = old.get(&place).cloned().unwrap_or_else(|| round.sample.logprobs.clone());
                 let (bytes, forced) = (byte_ranges(&round.sample.ends), round.sample.forced.clone());
-                let complete = round.plan.as_ref().filter(|_| by_endings).and_then(completion);
-                let (local, endings) = (Vec::new(), Vec::new());
-                texts.push(Text { sequence, bytes, forced, old, advantage, local, endings, complete });
+                let complete = round.plan.as_ref().filter(|_| by_prefix).and_then(completion);
+                let (local, prefixes) = (Vec::new(), Vec::new());
+                texts.push(Text { sequence, bytes, forced, old, advantage, local, prefixes, complete });
             }
         }
     }
     let mut pushed: Vec<(Sequence, Vec<f64>, Vec<f32>)> = Vec::new();
-    for (number, contrast) in contrasts.iter().enumerate() {
-        let place = (contrast.group, contrast.episode, contrast.round);
+    for (number, counterfactual) in counterfactuals.iter().enumerate() {
+        let place = (counterfactual.group, counterfactual.episode, counterfactual.round);
         let Some(text) = places.get(&place).and_then(|at| texts.get_mut(*at)) else { continue };
-        if let (Some(ending), true) = (Ending::of(contrast), by_endings) {
-            text.endings.push(ending);
+        if let (Some(prefix), true) = (PrefixTeam::of(counterfactual), by_prefix) {
+            text.prefixes.push(prefix);
             continue;
         }
         let other = others.get(number).and_then(Option::as_ref);
-        let Some(mut terms) = terms(text, contrast, other, credit) else { continue };
+        let Some(mut terms) = terms(text, counterfactual, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness = economy.loudness(contrast.edit.family, contrast.verdict == Verdict::Free);
+            let loudness = economy.loudness(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
         text.local.push((terms.span, terms.written));
@@ -120,15 +121,15 @@ pub(crate) fn examples(
         }
     }
     let weights = Weights::new(&texts, update.per);
-    let usual = economy.usual(Family::Agent);
+    let baseline = economy.usual(Family::Agent);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushed.len());
     for text in &texts {
-        let advantages = text.advantages(lambda, credit, usual);
+        let advantages = text.advantages(lambda, credit, baseline);
         let weight = weights.of(text);
         examples.push(example(text.sequence.clone(), advantages, text.old.clone(), |_| weight, update));
     }
     for (sequence, advantages, old) in pushed {
-        let on = |advantage: f64| if advantage == 0.0 { 0.0 } else { weights.usual };
+        let on = |advantage: f64| if advantage == 0.0 { 0.0 } else { weights.mean };
         examples.push(example(sequence, advantages, old, on, update));
     }
     if let Some(reference) = reference {
@@ -137,7 +138,7 @@ pub(crate) fn examples(
     Ok(examples)
 }
 
-/// A text with what its tokens get.
+/// A text with the advantages of its tokens.
 struct Text {
     sequence: Sequence,
     bytes: Vec<Range<usize>>,
@@ -147,33 +148,33 @@ struct Text {
     advantage: f64,
     /// Of single fields.
     local: Vec<(Span, f64)>,
-    /// Teams that end earlier.
-    endings: Vec<Ending>,
-    /// Where the decision stands that the team is complete, where endings are measured.
+    /// Its prefix teams.
+    prefixes: Vec<PrefixTeam>,
+    /// The decision that the team is complete, where prefix teams are measured.
     complete: Option<Span>,
 }
 
-/// What a team earned more than the same team would have that ends before an agent.
-struct Ending {
-    /// Where it was decided that there is one more agent.
+/// The reward of a team, less that of the prefix team that ends before one of its agents.
+struct PrefixTeam {
+    /// The decision that there is one more agent.
     decision: Span,
     /// The rest of its entry.
     rest: Span,
     delta: f64,
 }
 
-impl Ending {
-    /// `None`: the contrast is of another kind.
-    fn of(contrast: &Candidate) -> Option<Ending> {
-        let Change::EndBefore { .. } = contrast.edit.change else { return None };
-        let decision = span_of(contrast)?;
-        let rest = Span { start: decision.end, end: contrast.edited.before?.end };
-        Some(Ending { decision, rest, delta: contrast.delta? })
+impl PrefixTeam {
+    /// `None`: the counterfactual is no prefix team.
+    fn of(counterfactual: &Candidate) -> Option<PrefixTeam> {
+        let Change::EndBefore { .. } = counterfactual.edit.change else { return None };
+        let decision = span_of(counterfactual)?;
+        let rest = Span { start: decision.end, end: counterfactual.edited.before?.end };
+        Some(PrefixTeam { decision, rest, delta: counterfactual.delta? })
     }
 }
 
-/// Where a text decides that its team is complete: behind the last agent, before the answer names anybody. That a later round
-/// asks nobody is compared with the group: not every text that asks somebody has a contrast to it.
+/// The place where a text decides that its team is complete: between the last agent and the answer. A later round without agents is
+/// compared with the group, because not every round with agents has a counterfactual without.
 fn completion(plan: &Plan) -> Option<Span> {
     let last = plan.agents().len().checked_sub(1)?;
     let (entry, from) = (plan.spans().get(Field::Agent(last))?, plan.spans().get(Field::AnswerFrom)?);
@@ -185,18 +186,18 @@ impl Text {
         self.forced.iter().filter(|forced| !**forced).count()
     }
 
-    fn advantages(&self, lambda: f64, credit: &CreditSettings, usual: f64) -> Vec<f64> {
+    fn advantages(&self, lambda: f64, credit: &CreditSettings, baseline: f64) -> Vec<f64> {
         let local = token_weights(&self.bytes, &self.local);
         match credit.place {
             Place::Field if credit.instead => {
                 let mut advantages = vec![self.advantage; local.len()];
-                self.measure_from_endings(&mut advantages, usual);
+                self.measure_from_prefix(&mut advantages, baseline);
                 let own = local.iter().map(|credit| credit.map(|credit| lambda * credit));
                 advantages.iter().zip(own).map(|(group, own)| own.unwrap_or(*group)).collect()
             }
             Place::Field => {
                 let mut advantages = combine(self.advantage, &local, lambda);
-                self.measure_from_endings(&mut advantages, usual);
+                self.measure_from_prefix(&mut advantages, baseline);
                 advantages
             }
             Place::Everywhere => {
@@ -209,21 +210,20 @@ impl Text {
         }
     }
 
-    /// Puts what endings tell in the place of the group's comparison.
+    /// Replaces the group's comparison by that with prefix teams.
     ///
-    /// With Δ the difference between going on and ending, the gradient of a choice between the two is p(1 − p)Δ. It comes out if
-    /// every "one more" has Δ as its advantage and "enough" none; the group's advantage would come to the same on average and
-    /// has the luck of the whole team in it. What an agent is like cannot change what was earned before it, so for the
-    /// rest of its entry that is the better thing to compare with; `usual`, the mean difference of all steps so far, keeps
-    /// advantages around nothing.
-    fn measure_from_endings(&self, advantages: &mut [f64], usual: f64) {
+    /// With Δ the difference between going on and ending, the gradient of the choice between the two is p(1 − p)Δ. This results if every
+    /// "one more" has Δ as its advantage and every "enough" has none. The group's advantage has the same mean, and the noise of the
+    /// whole team. The fields of an agent cannot change the reward of the prefix team, so it is the better baseline for the rest of
+    /// the entry. `baseline`, the mean difference of all steps so far, centres these advantages.
+    fn measure_from_prefix(&self, advantages: &mut [f64], baseline: f64) {
         let tokens = |span: Span| (0..self.bytes.len()).filter(move |at| self.is_in(*at, span));
         if let Some(complete) = self.complete {
             tokens(complete).for_each(|at| advantages[at] = 0.0); // Positions are those of tokens, here and below.
         }
-        for Ending { decision, rest, delta } in &self.endings {
+        for PrefixTeam { decision, rest, delta } in &self.prefixes {
             tokens(*decision).for_each(|at| advantages[at] += delta - self.advantage);
-            tokens(*rest).for_each(|at| advantages[at] += delta - usual - self.advantage);
+            tokens(*rest).for_each(|at| advantages[at] += delta - baseline - self.advantage);
         }
     }
 
@@ -238,32 +238,32 @@ impl Text {
 
 /// The bytes of the decision that an edit changes. Of an agent that is removed: the dash and the id, where one more agent was
 /// chosen; what it is like is for other edits to say.
-fn span_of(contrast: &Candidate) -> Option<Span> {
-    let before = contrast.edited.before?;
-    if contrast.edit.family != Family::Agent {
+fn span_of(counterfactual: &Candidate) -> Option<Span> {
+    let before = counterfactual.edited.before?;
+    if counterfactual.edit.family != Family::Agent {
         return Some(before);
     }
     let end = before.start + ID_LINE.len();
-    // Whether a round asks anybody is the first thing that is decided in it.
-    let asks_nobody = contrast.edited.plan.agents().is_empty();
-    let start = if asks_nobody { 0 } else { contrast.edited.after.start.min(before.start) };
+    // Whether a round has agents is its first decision.
+    let is_empty = counterfactual.edited.plan.agents().is_empty();
+    let start = if is_empty { 0 } else { counterfactual.edited.after.start.min(before.start) };
     Some(Span { start, end: end.min(before.end) })
 }
 
 /// What an entry begins with; ids are short.
 const ID_LINE: &str = "id: a1";
 
-/// What a contrast gives to the tokens of the field as it was written, and to those of its other value.
+/// The advantage that a counterfactual gives to the tokens of the field as it was written, and to those of its other value.
 struct Terms {
     span: Span,
     written: f64,
     other: f64,
 }
 
-fn terms(text: &Text, contrast: &Candidate, other: Option<&Other>, credit: &CreditSettings) -> Option<Terms> {
-    let delta = contrast.delta?;
-    let span = span_of(contrast)?;
-    if contrast.edit.family == Family::Agent {
+fn terms(text: &Text, counterfactual: &Candidate, other: Option<&Other>, credit: &CreditSettings) -> Option<Terms> {
+    let delta = counterfactual.delta?;
+    let span = span_of(counterfactual)?;
+    if counterfactual.edit.family == Family::Agent {
         // The other value, that there is none, is not in its place but in all that follows.
         let written = if credit.form == Form::None { 0.0 } else { delta };
         return Some(Terms { span, written, other: 0.0 });
@@ -271,7 +271,7 @@ fn terms(text: &Text, contrast: &Candidate, other: Option<&Other>, credit: &Cred
     match (credit.form, other) {
         (Form::None, _) => None,
         (Form::Sampled, _) => Some(Terms { span, written: delta, other: 0.0 }),
-        // What the policy cannot write it need not be told not to.
+        // The policy cannot write the other value: there is nothing to push down.
         (Form::Gradient | Form::Preference, None) => Some(Terms { span, written: delta, other: 0.0 }),
         (Form::Gradient, Some(other)) => {
             let chance = f64::from(other.own.iter().map(|at| other.scores[*at]).sum::<f32>()).exp();
@@ -289,33 +289,36 @@ fn terms(text: &Text, contrast: &Candidate, other: Option<&Other>, credit: &Cred
     }
 }
 
-/// The other value of every contrast as tokens, scored; `None` where the form does not need it or the policy cannot write it.
+/// The other value of every counterfactual as tokens, scored; `None` where the form does not need it or the policy cannot write it.
 fn others(
     policy: &dyn TrainablePolicy,
     encoder: &dyn PromptEncoder,
     groups: &[Vec<Episode>],
-    contrasts: &[Candidate],
+    counterfactuals: &[Candidate],
     credit: &CreditSettings,
     temperature: f32,
 ) -> Result<Vec<Option<Other>>, PolicyError> {
     let needed = matches!(credit.form, Form::Gradient | Form::Preference);
-    let encode = |contrast: &Candidate| -> Option<(Sequence, Vec<usize>)> {
-        // A difference of nothing pushes nothing.
-        if !needed || contrast.edit.family == Family::Agent || contrast.delta.is_none_or(|delta| delta == 0.0) {
+    let encode = |counterfactual: &Candidate| -> Option<(Sequence, Vec<usize>)> {
+        // A difference of 0 has no gradient.
+        if !needed
+            || counterfactual.edit.family == Family::Agent
+            || counterfactual.delta.is_none_or(|delta| delta == 0.0)
+        {
             return None;
         }
-        let round = groups.get(contrast.group)?.get(contrast.episode)?.rounds.get(contrast.round)?;
-        let text = contrast.edited.plan.source();
+        let round = groups.get(counterfactual.group)?.get(counterfactual.episode)?.rounds.get(counterfactual.round)?;
+        let text = counterfactual.edited.plan.source();
         let Encoded { tokens, ends } = encoder.encode(&round.request, text, &round.sample.tokens)?;
-        let held = token_weights(&byte_ranges(&ends), &[(contrast.edited.after, 1.0)]);
+        let held = token_weights(&byte_ranges(&ends), &[(counterfactual.edited.after, 1.0)]);
         let own: Vec<usize> = held.iter().enumerate().filter(|(_, held)| held.is_some()).map(|(at, _)| at).collect();
-        // What comes after the field needs no look.
+        // The tokens after the field are not scored.
         let last = *own.last()?;
         let tokens = tokens.get(..=last)?.to_vec();
         let (prompt, grammar) = (round.request.prompt.clone(), round.request.grammar.clone());
         Some((Sequence { prompt, tokens, grammar }, own))
     };
-    let encoded: Vec<Option<(Sequence, Vec<usize>)>> = contrasts.iter().map(encode).collect();
+    let encoded: Vec<Option<(Sequence, Vec<usize>)>> = counterfactuals.iter().map(encode).collect();
     let sequences: Vec<Sequence> = encoded.iter().flatten().map(|(sequence, _)| sequence.clone()).collect();
     let mut scores = policy.score(&sequences, temperature)?.into_iter();
     let mut others = Vec::with_capacity(encoded.len());
@@ -356,24 +359,24 @@ fn old_scores(
 struct Weights {
     per: Per,
     texts: f32,
-    /// What a token of a usual text counts.
-    usual: f32,
+    /// The weight of a token of a text of mean length.
+    mean: f32,
 }
 
 impl Weights {
     fn new(texts: &[Text], per: Per) -> Self {
         let count = texts.len().max(1) as f32;
         let tokens = texts.iter().map(Text::chosen).sum::<usize>().max(1) as f32;
-        let usual = match per {
+        let mean = match per {
             Per::Token | Per::Text => 1.0 / tokens,
             Per::Rollout => 1.0 / count,
         };
-        Weights { per, texts: count, usual }
+        Weights { per, texts: count, mean }
     }
 
     fn of(&self, text: &Text) -> f32 {
         match self.per {
-            Per::Token | Per::Rollout => self.usual,
+            Per::Token | Per::Rollout => self.mean,
             Per::Text => 1.0 / (self.texts * text.chosen().max(1) as f32),
         }
     }

@@ -1,4 +1,4 @@
-//! Does a trained policy go on where another round pays? Its own choice against never, always and as often by chance.
+//! Does a trained policy go on where another round pays? Compares its own decision with never, always, and as often by chance.
 
 use crate::TrainError;
 use crate::arena::Arena;
@@ -13,14 +13,14 @@ use lemon_sft::teach::draw;
 use lemon_spec::{Next, render, validate};
 use std::sync::Arc;
 
-/// Who says whether to go on after the first round.
+/// What decides whether a run goes on after the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopRule {
     /// The policy itself.
     Trained,
-    /// Nobody: the run stops.
+    /// The run always stops.
     Never,
-    /// Nobody: there is always a second round.
+    /// There is always a second round.
     Always,
     /// Chance, as often as the policy does.
     Random,
@@ -41,11 +41,11 @@ impl StopRule {
     }
 }
 
-/// Bands of how hard a task looks, by thirds of the tasks.
+/// Bands of estimated difficulty: thirds of the tasks.
 const BANDS: [&str; 3] = ["easy", "middle", "hard"];
 
-/// Plays the tasks with every chooser and says what each came to, over all and by how hard tasks look. `hardness` is of
-/// each case. What comes back is the arm, the regime and the means of each row.
+/// Runs the tasks with every rule. Returns the arm, the regime and the means of each row: over all tasks, and by difficulty.
+/// `hardness` is the estimated difficulty of each case.
 ///
 /// # Errors
 /// The policy or a run failed.
@@ -59,8 +59,8 @@ pub async fn stop_rows(
     let mut first = Vec::new();
     for seed in 0..recipe.eval.final_seeds.max(1) {
         for case in 0..cases.len() {
-            let luck = draw(recipe.seed, &["stop", &seed.to_string(), &case.to_string()]);
-            first.push(Episode::new(case, luck, 0, Arc::new(ReplyCache::default())));
+            let noise_seed = draw(recipe.seed, &["stop", &seed.to_string(), &case.to_string()]);
+            first.push(Episode::new(case, noise_seed, 0, Arc::new(ReplyCache::default())));
         }
     }
     stage.first_rounds(policy, &mut first, 0.0)?;

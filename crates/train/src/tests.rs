@@ -126,7 +126,7 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     assert!(alike < 10, "{alike} of 60");
     // The same each time, and more begin with the fewer.
     assert_eq!(questions(&some(20, 0).train), questions(&all.train)[..20]);
-    // None is a lesson of the workers in the box.
+    // The bundled workers were trained on none of them.
     let mut lessons = lemon_problems::Generator::new(1, lemon_problems::Part::Train);
     let learned: Vec<String> = (0..500).map(|_| lessons.problem().question).collect();
     assert!(both.iter().all(|question| !learned.contains(question)));
@@ -257,7 +257,7 @@ struct Leaving {
 impl Worker for Leaving {
     async fn ask(&self, request: &Call) -> Result<Reply, AskError> {
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.stays {
-            return Err(AskError::free(FailureKind::Unauthorized, "nobody is here any more"));
+            return Err(AskError::free(FailureKind::Unauthorized, "no worker is here any more"));
         }
         self.inner.ask(request).await
     }
@@ -288,7 +288,7 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
         };
         match train(&context, built.policy.trainable(), &recipe, folder.path(), |_, _| true).await {
             Err(TrainError::WorkersGone { fact, .. }) => {
-                assert!(fact.contains("nobody is here"), "{fact}");
+                assert!(fact.contains("no worker is here"), "{fact}");
                 paused += 1;
             }
             other => assert!(other.is_ok_and(|trained| trained.steps == recipe.steps)),
@@ -299,7 +299,7 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
     assert_eq!((left.trained.steps, left.policy), (expected.trained.steps, expected.policy));
 }
 
-/// Somebody whose second step comes to nothing.
+/// A policy whose second update fails.
 struct Stumbling {
     inner: FieldTable,
     updates: usize,

@@ -127,3 +127,31 @@ fn a_folder_of_others_is_left_alone() {
     open(folder.path()).unwrap();
     assert!(check_folder(&folder.path().join("new")).is_ok());
 }
+
+#[test]
+fn a_damaged_line_is_reported_and_one_cut_short_is_not() {
+    let folder = trained();
+    let path = folder.path().join(METRICS);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{text}{{\"ste")).unwrap();
+    assert_eq!(damage(folder.path()).unwrap(), [""; 0]);
+    fs::write(&path, text.replacen("{\"step\":2}", "{\"ste", 1)).unwrap();
+    let facts = damage(folder.path()).unwrap();
+    assert!(facts.len() == 1 && facts[0].contains("metrics.jsonl line 2: "), "{facts:?}");
+    assert_eq!(resume(folder.path()).unwrap(), Some(4));
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+}
+
+/// A state without a JSON form leaves the checkpoints as they are.
+#[test]
+fn a_state_that_cannot_be_written_replaces_nothing() {
+    let folder = trained();
+    let state = BTreeMap::from([(vec![1_u8], 0_u64)]);
+    let policy = |folder: &Path| {
+        fs::create_dir_all(folder).unwrap();
+        Ok(())
+    };
+    let error = open(folder.path()).unwrap().save(5, &state, policy).unwrap_err();
+    assert!(matches!(error, KeepError::Json(_)), "{error}");
+    assert_eq!(resume(folder.path()).unwrap(), Some(4));
+}

@@ -1,29 +1,29 @@
-//! The desk of a table: from a brief to a prompt, and from a text back to choices.
+//! The encoder of a table: from a round to a prompt, and from a text back to choices.
 
 use super::FieldStart;
 use super::layout::{BASES, Choice, Layout, Setting};
 use super::scene::{Scene, Skills, seen, stage};
 use super::write::{Chosen, write};
-use lemon_exec::orchestrator::WriteContext;
 use crate::trainable::{Encoded, PromptEncoder};
+use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{PolicyError, Request};
 use lemon_spec::{Agent, AnswerRule, Language, Next, Share, Spec, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Turns briefs into the prompts of a [`super::FieldTable`] of the same start and language, and texts into its tokens.
+/// Turns rounds into the prompts of a [`super::FieldTable`] of the same start and language, and texts into its tokens.
 pub struct FieldPromptEncoder {
     layout: Layout,
     language: Arc<Language>,
     kinds: usize,
     /// Rounds that a run has at most: the last one cannot ask for another.
     rounds: u32,
-    /// What was seen in each question. Looking takes longer than all the rest.
+    /// The features of each question. Computing them takes longer than all the rest.
     seen: Mutex<HashMap<String, (usize, Skills)>>,
 }
 
 impl FieldPromptEncoder {
-    /// A desk for runs of at most so many rounds.
+    /// An encoder for runs of at most so many rounds.
     ///
     /// # Errors
     /// As [`super::FieldTable::new`].
@@ -32,9 +32,9 @@ impl FieldPromptEncoder {
         Ok(FieldPromptEncoder { layout, language, kinds: start.kinds, rounds, seen: Mutex::default() })
     }
 
-    /// Which of the table's kinds a question is of. With one kind all are the same. Else kind 0 is questions of knowledge,
-    /// and the others are told apart by how hard they look, with borders 0.8 apart around the usual difficulty: for two kinds
-    /// none, for three 0, for four ±0.4, for five ±0.8 and 0, and so on.
+    /// The table's kind of a question. With one kind all questions are the same. Else kind 0 is questions of knowledge, and the
+    /// others are bands of estimated difficulty, with borders 0.8 apart around the mean: for two kinds none, for three 0, for four
+    /// ±0.4, for five ±0.8 and 0, and so on.
     pub fn kind(&self, question: &str) -> usize {
         self.seen(question).0
     }
@@ -51,11 +51,11 @@ impl FieldPromptEncoder {
 }
 
 impl PromptEncoder for FieldPromptEncoder {
-    fn request(&self, brief: &WriteContext<'_>) -> Result<Request, PolicyError> {
-        let (kind, skills) = self.seen(brief.question);
-        let setting = Setting { kind, stage: stage(&brief.results), review: brief.round < self.rounds };
-        let earlier = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        Ok(Request { prompt: Scene { setting, skills, earlier }.prompt(), grammar: None, seed: brief.seed })
+    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError> {
+        let (kind, skills) = self.seen(context.question);
+        let setting = Setting { kind, stage: stage(&context.results), review: context.round < self.rounds };
+        let earlier = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        Ok(Request { prompt: Scene { setting, skills, earlier }.prompt(), grammar: None, seed: context.seed })
     }
 
     /// A choice has one token, so that texts which begin alike have the same tokens there anyway.

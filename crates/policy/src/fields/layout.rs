@@ -155,7 +155,7 @@ impl Layout {
             Choice::By => 6 * self.slots,
             Choice::Next => 6 * self.slots + 1,
         };
-        // Nobody asks for a slot that there is not; one would have no values.
+        // Callers stay below `slots`; a choice beyond has no values.
         self.places.get(at).copied().unwrap_or(Place { choice, first: 0, values: 0 })
     }
 
@@ -202,7 +202,7 @@ impl Layout {
         latest(earlier, self.most_parents)
     }
 
-    /// The value that a table leans to at first; `None`: to none.
+    /// The value that the first logits favour; `None`: none.
     pub(super) fn leaning(&self, choice: Choice, stage: usize, first: FirstTeams) -> Option<usize> {
         let later = stage > 0;
         match (first, choice) {
@@ -260,7 +260,7 @@ impl Layout {
     }
 }
 
-/// The first logits: the table leans to some values, in every kind of task alike.
+/// The first logits: they favour some values, in every kind of task alike.
 pub(super) fn first_logits(layout: &Layout, start: &FieldStart) -> Vec<f32> {
     let mut logits = vec![0f32; start.kinds * STAGES * layout.width()];
     for (context, row) in logits.chunks_mut(layout.width()).enumerate() {

@@ -1,4 +1,4 @@
-//! What a table is told of a round, as the tokens of a prompt: there is no other memory that the desk and the table share.
+//! What a table reads of a round, as the tokens of a prompt. The encoder and the table share nothing else.
 
 use super::layout::{STAGES, Setting};
 use crate::features::{TaskFeatures, TaskKind, featurize};
@@ -8,7 +8,7 @@ use lemon_model::PolicyError;
 use lemon_trace::AgentStatus;
 use lemon_world::SKILLS;
 
-/// What a table is told of a round.
+/// What a table reads of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scene {
     pub(super) setting: Setting,
@@ -49,7 +49,7 @@ impl Scene {
         let bytes: Option<Vec<u8>> = ids.iter().map(|byte| u8::try_from(*byte).ok()).collect();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(foreign)?;
         let earlier: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
-        // A later round is one that follows somebody.
+        // A later round follows earlier agents.
         if earlier.is_empty() != (setting.stage == 0) {
             return Err(foreign());
         }
@@ -68,11 +68,11 @@ pub(super) fn setting(prompt: &[u32], kinds: usize) -> Result<Setting, PolicyErr
 }
 
 fn foreign() -> PolicyError {
-    PolicyError::Request("the prompt is not one of this table's desk".to_owned())
+    PolicyError::Request("expected a prompt of this table's encoder, got another".to_owned())
 }
 
 impl Skills {
-    /// What is seen in a question.
+    /// The skills of a question.
     pub(super) fn of(features: &TaskFeatures) -> Skills {
         let needed = features.skills.first().and_then(|needed| SKILLS.iter().position(|skill| skill == *needed));
         // Of another family, so that it cannot help by chance where the question showed less than there is.
@@ -91,7 +91,7 @@ impl Skills {
     }
 }
 
-/// How far apart the borders between easy and hard are, in the difficulty that a question shows.
+/// The distance of the borders between bands of difficulty.
 const STEP: f64 = 0.8;
 
 /// Which of so many kinds of task it is; [`super::FieldPromptEncoder::kind`] says how they are told apart.
@@ -100,17 +100,17 @@ pub(super) fn kind(features: &TaskFeatures, kinds: usize) -> usize {
         return 0;
     }
     let hardest = (kinds - 2) as f64;
-    // The middle of the bins is the usual difficulty, 0. What is no number falls into the first.
+    // The bins are centred on the mean difficulty, 0. What is no number falls into the first.
     1 + (features.difficulty / STEP + (hardest + 1.0) / 2.0).floor().clamp(0.0, hardest) as usize
 }
 
-/// What a desk sees in a question.
+/// The kind and the skills of a question.
 pub(super) fn seen(question: &str, kinds: usize) -> (usize, Skills) {
     let features = featurize(question, None);
     (kind(&features, kinds), Skills::of(&features))
 }
 
-/// The stage: nobody before, all that came before agree, or they do not.
+/// The stage: the first round, one after answers that agree, or one after answers that differ.
 pub(super) fn stage(results: &[RoundResult<'_>]) -> usize {
     let key = |result: &RoundResult<'_>| {
         let reply = result.reply.filter(|_| result.status == AgentStatus::Done)?;

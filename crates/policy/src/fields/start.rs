@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct FieldStart {
     /// Agents that a round can have.
     pub slots: usize,
-    /// Kinds of task that are told apart, by how hard they look.
+    /// Kinds of task that the table distinguishes, by estimated difficulty.
     pub kinds: usize,
-    /// What it writes at first.
+    /// The teams that it favours at first.
     pub first: FirstTeams,
-    /// How far it leans that way, in logits.
+    /// How strongly, in logits.
     pub lean: f64,
 }
 

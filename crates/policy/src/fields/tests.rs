@@ -4,6 +4,9 @@ use super::*;
 use crate::fields::FirstTeams;
 use lemon_exec::orchestrator::{RoundResult, WriteContext};
 use crate::trainable::{Encoded, PromptEncoder};
+=======
+use lemon_exec::orchestrator::{RoundResult, WriteContext};
+>>>>>>> refs/heads/learn
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;
@@ -125,7 +128,7 @@ fn check_sample(
     let spans: Vec<_> =
         fields(&plan).into_iter().map(|field| plan.spans().get(field).unwrap()).map(|it| it.start..it.end).collect();
     assert_eq!(written, spans, "{}", sample.text);
-    // That there is nobody more is a value without bytes, behind the last entry.
+    // "No more agents" is a value without bytes, behind the last entry.
     let enough: Vec<_> = values.iter().filter(|(piece, _)| piece.is_empty()).map(|(piece, _)| piece.start).collect();
     let behind = sample.text.find("answer: ").unwrap();
     assert_eq!(enough, if plan.agents().len() < table.layout.slots { vec![behind] } else { vec![] });

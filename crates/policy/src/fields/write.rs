@@ -55,7 +55,7 @@ struct Team<'s> {
     /// The agents of earlier rounds and of this one, as they are written.
     earlier: Vec<String>,
     ids: Vec<String>,
-    /// The slots that somebody reads, as bits.
+    /// The slots that another agent reads, as bits.
     read: u32,
 }
 
@@ -82,7 +82,7 @@ impl Team<'_> {
         Some(())
     }
 
-    /// Those that nobody reads; in a round without agents all of earlier rounds.
+    /// Those that no agent reads; in a round without agents all of earlier rounds.
     fn answering(&self, layout: &Layout) -> String {
         match self.ids.is_empty() {
             true => list(layout.answering(&self.earlier).iter()),

@@ -1,13 +1,13 @@
-//! Workers at work: many prompts answered at once, without a team around them.
+//! Replies of a worker to many prompts at once, without a team.
 
 use lemon_model::{LanguagePolicy, Policy, PolicyError, Request, SampleSettings, Sequence};
 
-/// Prompts that are answered together: no more than a GPU takes at once, so that none has to wait for a place.
+/// Prompts in one batch: no more than a GPU takes at once.
 const AT_ONCE: usize = 512;
 /// Tokens a reply may have: five steps, and some.
 pub(super) const MOST_TOKENS: usize = 128;
 
-/// What a worker said.
+/// The reply of a worker.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reply {
     /// The text.

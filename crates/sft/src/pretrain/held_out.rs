@@ -1,4 +1,4 @@
-//! What a worker can do: problems of situations that it never learned from.
+//! Held-out evaluation of a worker: problems of situations that it was not trained on.
 
 use super::answer::answer;
 use super::lesson_stream::{Sources, Tokens};
@@ -6,9 +6,9 @@ use lemon_model::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
 use lemon_problems::{Form, Lesson, Part, Problem, Weights, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 
-/// The seed of the problems, whatever that of the run: all runs are examined alike.
+/// The seed of the problems: all runs are evaluated on the same ones.
 pub(super) const SEED: u64 = 0xe7a3;
-/// Half published ones, where there are any: they are nearer to what strangers write. Bare arithmetic is no exam.
+/// Half are published ones, where there are any: they are closer to what users write. Bare arithmetic is left out.
 pub(super) const WEIGHTS: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 90 };
 
 /// Problems of [`Part::Dev`], always the same.
@@ -17,14 +17,14 @@ pub struct HeldOutProblems {
     lessons: Vec<Tokens>,
 }
 
-/// What a look at a worker shows.
+/// The evaluation of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct PretrainEval {
     /// The mean loss of a token of the right solutions.
     pub loss: f64,
     /// The share of problems it solves, with the likeliest token each time.
     pub right: f64,
-    /// Of those of our own.
+    /// Of generated ones.
     pub own: f64,
     /// Of published ones, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,11 +51,11 @@ impl HeldOutProblems {
         &self.lessons
     }
 
-    /// Examines a worker.
+    /// Evaluates a worker.
     ///
     /// # Errors
     /// The device fails.
-    pub fn eval(&self, policy: &LanguagePolicy) -> Result<PretrainEval, PolicyError> {
+    pub fn evaluate(&self, policy: &LanguagePolicy) -> Result<PretrainEval, PolicyError> {
         let most = policy.config().positions;
         let short = self.lessons.iter().filter(|lesson| lesson.tokens.len() <= most);
         let sequences: Vec<Sequence> = short.map(Tokens::sequence).collect();

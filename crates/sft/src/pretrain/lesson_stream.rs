@@ -1,4 +1,4 @@
-//! Lessons by number: what lesson number *n* says follows from the course and *n*, whoever makes it and when.
+//! Lessons by number: lesson number *n* follows from the settings and *n*, whichever thread generates it.
 
 use super::replies::Replies;
 use super::size::CONTEXT;
@@ -11,18 +11,19 @@ use lemon_problems::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Lessons in a block: those of one block are made together, from one seed.
+/// Lessons in a block: those of one block are generated together, from one seed.
 pub const BLOCK: usize = 256;
-/// What a token of a prompt counts for against one of a reply. Prompts teach the words, but with more than this little the
-/// model learns to tell stories instead of solving them.
+/// The weight of a prompt token relative to a reply token. Prompts teach vocabulary, but with a larger weight the model learns to
+/// write problems instead of solving them.
 const PROMPT_WEIGHT: f32 = 0.1;
-/// With replies of peers, of problems how many come from the part that they had not learned from: its share of situations.
+/// With replies of peers: the share of problems from the part that the peers were not trained on. It is that part's share of
+/// situations.
 const REVIEW_SHARE: f64 = 0.21;
-/// Of checks and choices how many are of replies that were really given. There are only so many of those, and who sees one
-/// often remembers its answer.
+/// The share of checks and choices that use recorded replies. Their number is limited, and a model that sees one often memorises
+/// its answer.
 const REAL_SHARE: f64 = 0.3;
 
-/// What is taught, without end.
+/// An endless stream of lessons.
 #[derive(Clone)]
 pub struct LessonStream {
     seed: u64,
@@ -34,7 +35,7 @@ pub struct LessonStream {
     tokenizer: Tokenizer,
 }
 
-/// Where problems come from beside the crate's own: published ones, and what must not be among any.
+/// Published problems, and test questions that no problem may resemble.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// Published problems.
@@ -44,7 +45,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// What is published in a folder, without what is like a test question, and what was dropped of it.
+    /// The published problems of a folder without those that resemble a test question, and what was dropped.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -64,14 +65,14 @@ impl Sources {
     }
 }
 
-/// A lesson that was made.
+/// A generated lesson.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// The lesson.
     pub lesson: Lesson,
-    /// What its problem was made of.
+    /// The situation of its problem.
     pub situation: String,
-    /// Problems that were dropped since the lesson before, because they gave a test question away.
+    /// Problems dropped since the previous lesson because they resemble a test question.
     pub dropped: u64,
 }
 
@@ -164,7 +165,7 @@ impl Tokens {
         Example { sequence: Sequence { prompt: tokens, tokens: rest, grammar: None }, objective }
     }
 
-    /// The reply after the whole prompt: what a look at the loss takes.
+    /// The reply after the whole prompt, for evaluation of the loss.
     pub(super) fn sequence(&self) -> Sequence {
         let (prompt, reply) = self.tokens.split_at(self.prompt.min(self.tokens.len()));
         Sequence { prompt: prompt.to_vec(), tokens: reply.to_vec(), grammar: None }

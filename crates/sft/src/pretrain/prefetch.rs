@@ -1,4 +1,4 @@
-//! Blocks of lessons made ahead by several threads, and taken in order.
+//! Blocks of lessons that several threads generate ahead of time and one thread takes in order.
 
 use super::lesson_stream::{BLOCK, LessonStream, Tokens};
 use std::collections::VecDeque;
@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 /// Blocks that a thread has ready before it waits.
 const READY: usize = 4;
 
-/// The lessons of a course from some number on. Of several threads each makes every so-manieth block and hands it over in a
-/// queue of its own: so the order is that of the numbers, and what is ready stays bounded.
+/// The lessons of a stream from some number on. With n threads, each generates every n-th block and sends it through a queue of its
+/// own. This keeps the order, and bounds the number of blocks in memory.
 pub struct Prefetcher {
     queues: Vec<Receiver<Vec<Tokens>>>,
     /// The queue that has the next block.
@@ -19,7 +19,7 @@ pub struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// Begins with lesson number `first`.
+    /// Starts with lesson number `first`.
     ///
     /// # Errors
     /// No thread can be started.
@@ -31,7 +31,7 @@ impl Prefetcher {
             let (sender, queue) = sync_channel(READY);
             let stream = stream.clone();
             let mut blocks = (block + thread as u64..).step_by(threads);
-            // Ends when the queue is dropped: then nobody takes what it hands over.
+            // Ends when the receiver is dropped.
             let work = move || while blocks.next().is_some_and(|block| sender.send(stream.block(block)).is_ok()) {};
             std::thread::Builder::new().name(format!("lessons-{thread}")).spawn(work)?;
             queues.push(queue);

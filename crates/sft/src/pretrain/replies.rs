@@ -4,9 +4,9 @@ use super::PretrainError;
 use super::answer::answer;
 use super::lesson_stream::Sources;
 use lemon_model::LanguagePolicy;
-use lemon_policy::checkpoint::{KeepError, replace};
 use lemon_num::Random;
 use lemon_problems::{Form, Lesson, Noise, Part, Problem, prompt, read_answer};
+use lemon_policy::checkpoint::{KeepError, replace, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -17,8 +17,8 @@ const TEMPERATURE: f32 = 0.7;
 const SAMPLES: usize = 2;
 /// Most replies that one has to choose among.
 const MOST_READ: usize = 5;
-/// Of problems that nobody solved, how many are taken as something to choose from: to find the answer oneself is worth
-/// learning, but seldom what a choice is about.
+/// The share of problems without a right reply that become choices. Finding the answer alone is worth learning, but a choice is
+/// seldom about that.
 const HOPELESS_SHARE: f64 = 0.25;
 
 /// Problems of [`Part::Review`], with what workers answered who had not learned from that part.
@@ -66,10 +66,10 @@ impl Replies {
             Err(_) => {
                 let replies = draw(&problems, workers)?;
                 let line = |(problem, replies): (&Problem, &Vec<String>)| {
-                    let line = Line { question: problem.question.clone(), replies: replies.clone() };
-                    serde_json::to_string(&line).unwrap_or_default() + "\n" // Texts always serialise.
+                    to_json(&Line { question: problem.question.clone(), replies: replies.clone() })
+                        .map(|line| line + "\n")
                 };
-                let text: String = problems.iter().zip(&replies).map(line).collect();
+                let text = problems.iter().zip(&replies).map(line).collect::<Result<String, KeepError>>()?;
                 if let Some(folder) = file.parent() {
                     std::fs::create_dir_all(folder)
                         .map_err(|source| KeepError::File { path: folder.to_owned(), source })?;
@@ -95,7 +95,7 @@ impl Replies {
         self.answered.is_empty()
     }
 
-    /// The share of problems that somebody solved, and of replies that are right.
+    /// The share of problems with a right reply, and the share of right replies.
     pub fn shares(&self) -> (f64, f64) {
         let solved = self.answered.iter().filter(|it| it.solved).count() as f64 / self.answered.len().max(1) as f64;
         let all = self.answered.iter().flat_map(|it| it.replies.iter().map(|reply| (reply, it.problem.answer)));

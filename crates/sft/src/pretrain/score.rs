@@ -1,4 +1,4 @@
-//! What workers are worth on real test questions: alone, checking each other, and choosing among what all said.
+//! Scores of workers on published test questions: alone, checking each other, and choosing among the replies of all.
 
 use super::answer::{Reply, answer, confidence};
 use lemon_model::{LanguagePolicy, PolicyError};
@@ -41,7 +41,7 @@ pub struct SetScore {
     pub set: String,
     /// Its questions.
     pub questions: usize,
-    /// Groups of look-alike questions among them; intervals resample these.
+    /// Clusters of similar questions; intervals resample these.
     pub clusters: usize,
     /// Questions that at least one worker solves.
     pub any: Rate,
@@ -131,13 +131,13 @@ pub fn score(workers: &[(String, LanguagePolicy)], set: &str, questions: &[Quest
     Ok(SetScore { set: set.to_owned(), questions: questions.len(), clusters, any: paper.rate(&any), workers: scores })
 }
 
-/// Questions, and which look alike.
+/// Questions, and their clusters of similar ones.
 struct Paper<'q> {
     questions: &'q [Question],
     clusters: Vec<usize>,
 }
 
-/// What a worker said to all of them.
+/// The replies of a worker to all of them.
 struct Answers {
     prompts: Vec<String>,
     replies: Vec<Reply>,
@@ -153,7 +153,7 @@ impl<'q> Paper<'q> {
     /// Asks all questions, together with what others said to each.
     fn ask(&self, worker: &LanguagePolicy, form: Form, read: &[&Answers]) -> Result<Answers, PolicyError> {
         let prompts = self.questions.iter().enumerate().map(|(at, question)| {
-            // Everybody answered every question.
+            // Every worker answered every question.
             let readings: Vec<&str> = read.iter().map(|answers| answers.replies[at].text.as_str()).collect();
             prompt(form, &question.text, &readings)
         });
@@ -200,7 +200,10 @@ pub fn markdown(scores: &[SetScore]) -> String {
         let SetScore { set, questions, clusters, any, .. } = score;
         let any = rate(any);
         // Writing to a string does not fail.
-        let _ = writeln!(text, "## {set}: {questions} questions in {clusters} clusters; somebody is right: {any}\n");
+        let _ = writeln!(
+            text,
+            "## {set}: {questions} questions in {clusters} clusters; at least one worker is right: {any}\n"
+        );
         let _ = writeln!(text, "| worker | solve | tokens | brief | choose | right by quarter of confidence |");
         let _ = writeln!(text, "|---|---|---|---|---|---|");
         for it in &score.workers {

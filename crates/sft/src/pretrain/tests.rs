@@ -286,7 +286,7 @@ fn scores_count_what_is_right() {
     let tokens = VOCABULARY.encode("#### 7").len() + end;
     assert!((scores.workers[0].tokens - (5 * tokens) as f64 / 6.0).abs() < 1e-12);
     let text = markdown(&[scores]);
-    assert!(text.contains("## pens: 6 questions in 2 clusters; somebody is right: 66.7 ["), "{text}");
+    assert!(text.contains("## pens: 6 questions in 2 clusters; at least one worker is right: 66.7 ["), "{text}");
     assert!(text.contains("| seven | nine | 50.0 [") && text.contains("| 3 of 5 | 1 of 1 |"), "{text}");
 }
 
@@ -300,7 +300,7 @@ fn the_surest_are_counted_apart() {
 #[test]
 fn an_exam_counts_what_is_right() {
     let held_out = HeldOutProblems::new(&Sources::default(), 40, &VOCABULARY);
-    let eval = held_out.eval(&parrot("#### 7")).unwrap();
+    let eval = held_out.evaluate(&parrot("#### 7")).unwrap();
     let mut generator = Generator::new(held_out::SEED, Part::Dev).with_weights(held_out::WEIGHTS);
     let sevens = (0..40).filter(|_| generator.problem().answer == 7).count();
     assert_eq!((eval.right, eval.own, eval.published), (sevens as f64 / 40.0, eval.right, None));

@@ -126,3 +126,16 @@ fn every_pass_has_every_lesson_once() {
     }
     assert_ne!(drawn[..10], drawn[10..20]);
 }
+
+#[test]
+fn old_keys_are_read_and_written() {
+    let settings: SftSettings = serde_json::from_str(r#"{"eval_every": 7}"#).unwrap();
+    assert_eq!(serde_json::from_str::<SftSettings>(r#"{"look_every": 7}"#).unwrap(), settings);
+    assert_eq!(serde_json::to_value(&settings).unwrap()["look_every"], 7);
+    let line = |key: &str| {
+        format!(r#"{{"step": 1, "loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1.0, "{key}": {{"loss": 2.0}}}}"#)
+    };
+    let metrics: SftMetrics = serde_json::from_str(&line("eval")).unwrap();
+    assert_eq!(serde_json::from_str::<SftMetrics>(&line("look")).unwrap(), metrics);
+    assert_eq!(serde_json::to_value(&metrics).unwrap()["look"]["loss"], 2.0);
+}

@@ -1,17 +1,16 @@
-//! The teacher that does not know what pays: teams as a careful person would write them who has never measured one.
+//! The teacher that does not know what pays: random teams of sensible shapes.
 //!
-//! Reinforcement learning can only find what is written now and then. So each task gets teams drawn at random, whatever
-//! stands in it: one to four agents, the usual shapes, every level of model, with and without words of their own, with and
-//! without a second round. What is learned from them is to write teams that are valid, and to write all of them; which of
-//! them pay is left to be found.
+//! Reinforcement learning can only find teams that the policy writes now and then. So each task gets random teams, whatever its
+//! question: one to four agents, standard shapes, every capacity, with and without words of their own, with and without a second
+//! round. The policy learns from them to write valid teams of every kind. Training then finds which of them pay.
 
 mod drawn;
 
 use super::rules::later_pair;
 use super::search::Staged;
 use super::words::worded;
-use async_trait::async_trait;
 use super::{TeachContext, WIDTH, draw};
+use async_trait::async_trait;
 pub(super) use drawn::TeamSampler;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
@@ -22,7 +21,7 @@ use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
-/// How to teach so.
+/// The settings of this teacher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// Teams for each task.
@@ -56,7 +55,7 @@ pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Ve
     let works: Vec<(&Case, u32)> = context.cases.iter().flat_map(teams).collect();
     let all = stream::iter(works).map(|(case, number)| pairs(context, settings, case, number)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
-    // A library without the usual roles, or narrow limits, cannot write these teams.
+    // With another library of roles, or narrow limits, some of these teams are not valid.
     let language = &context.trials.evaluator.language;
     let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
     Ok(dedupe(valid.collect()))
@@ -83,8 +82,8 @@ async fn pairs(
     Ok(pairs)
 }
 
-/// Pairs of a team in two rounds, for these tasks in their order: two of it begin, and then nobody more is asked, the more often the
-/// surer these are together, or some of the others. When that pays is left to be found. None: no two of it can begin.
+/// Pairs of a team in two rounds, for these tasks in their order. Two of its agents start. Then the run ends, the more often the
+/// surer they are together, or some of the others follow. No pairs: no two of its agents can start.
 ///
 /// # Errors
 /// The sandbox failed.
@@ -133,11 +132,11 @@ fn team(
     (team, Further::Readers)
 }
 
-/// Voters at most where more may be asked later, and where not.
+/// Voters at most where a second round may follow, and where not.
 const FEW: usize = 4;
 const MANY: usize = 8;
 
-/// Runs an opening and has its second round written. `None`: cancelled, or nobody in it gave anything.
+/// Runs an opening and writes its second round. `None`: cancelled, or no agent of it replied.
 async fn second_round(
     context: &TeachContext<'_>,
     case: &Case,
@@ -157,19 +156,19 @@ async fn second_round(
     Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
 }
 
-/// Who is asked in a second round.
+/// The agents of a second round.
 enum Further {
-    /// Some who read those of the first.
+    /// Some that read those of the first.
     Readers,
-    /// More who vote with them.
+    /// More that vote with them.
     Voters,
-    /// The first few of these, who vote with them.
+    /// The first few of these, which vote with them.
     Of(Spec),
 }
 
-/// Writes second rounds at random, with some sense: nobody more is asked more often where nothing is in dispute.
+/// Writes random second rounds. They have no agents more often where the answers agree.
 struct Reviewer {
-    /// Whose results would be the answer as it stands.
+    /// The answer of the first round.
     answer: Answer,
     further: Further,
     features: TaskFeatures,
@@ -177,44 +176,44 @@ struct Reviewer {
 }
 
 impl Reviewer {
-    fn review(&self, brief: &WriteContext<'_>) -> Spec {
+    fn review(&self, context: &WriteContext<'_>) -> Spec {
         let mut sampler = TeamSampler::new(self.seed);
         if !matches!(self.further, Further::Readers) {
-            return self.more_votes(brief, &mut sampler);
+            return self.more_votes(context, &mut sampler);
         }
-        let in_dispute = answer::distinct(&brief.stated()).len() > 1;
+        let in_dispute = answer::distinct(&context.stated()).len() > 1;
         if sampler.chance(if in_dispute { 0.25 } else { 0.5 }) {
             let answer = Answer { from: self.answer.from.clone(), by: sampler.rule(self.answer.from.len()) };
             return Spec { agents: Vec::new(), answer, next: Next::Stop };
         }
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
         let most = if in_dispute { 2 } else { 1 };
         let mut team = sampler.further(self.features.kind, &earlier, most);
-        sampler.assign(&mut team, brief.question, &self.features, brief.language);
+        sampler.assign(&mut team, context.question, &self.features, context.language);
         team
     }
 
     /// The vote as it stands, the more often the surer its answer is, or with more voters.
-    fn more_votes(&self, brief: &WriteContext<'_>, sampler: &mut TeamSampler) -> Spec {
-        let leading = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
+    fn more_votes(&self, context: &WriteContext<'_>, sampler: &mut TeamSampler) -> Spec {
+        let leading = context.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if sampler.chance(f64::from(leading.unwrap_or(0)) / 100.0) {
             return Spec { agents: Vec::new(), answer: self.answer.clone(), next: Next::Stop };
         }
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
         let team = match &self.further {
             Further::Of(rest) => sampler.some_of(rest, &earlier),
             Further::Readers | Further::Voters => {
-                sampler.vote(self.features.kind, &earlier, MANY, Next::Stop, brief.language)
+                sampler.vote(self.features.kind, &earlier, MANY, Next::Stop, context.language)
             }
         };
-        worded(&team, &self.features, brief.question, self.seed)
+        worded(&team, &self.features, context.question, self.seed)
     }
 }
 
 #[async_trait]
 impl Orchestrator for Reviewer {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        Ok((brief.round == 2).then(|| Draft::Text(render(&self.review(brief)).text)))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Ok((context.round == 2).then(|| Draft::Text(render(&self.review(context)).text)))
     }
 }
 

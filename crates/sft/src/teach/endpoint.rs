@@ -1,7 +1,7 @@
 //! The teacher behind an endpoint: a strong model is asked for teams, with the prompt that orchestrators get.
 //!
-//! What it writes is checked, and what is no team is counted by what is wrong with it. A team is kept with the ids that we
-//! write ([`canonical_ids`]) and run like any other.
+//! Every text is validated; invalid ones are counted by error code. A team gets canonical ids ([`canonical_ids`]) and runs like any
+//! other.
 
 use super::{TeachContext, draw};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -23,7 +23,7 @@ pub struct Settings {
     pub structured: bool,
     /// How often each task is asked about, with another seed each time.
     pub asks: u32,
-    /// Whether a text that is no team may be mended once.
+    /// Whether an invalid text may be repaired once.
     pub repair: bool,
     /// Runs for each pair; 0: nothing is run or measured.
     pub runs: u32,
@@ -115,7 +115,7 @@ impl Asking<'_> {
             fallback: None,
             models: Vec::new(),
         };
-        let brief = WriteContext {
+        let context = WriteContext {
             question: &self.case.item.task.question,
             round: 1,
             results: Vec::new(),
@@ -124,9 +124,9 @@ impl Asking<'_> {
             tokens_left: None,
             seed: self.context.seed,
         };
-        let mut draft = orchestrator.draft(&brief).await;
-        let mut tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
-        while let Some(occasion) = tries.next() {
+        let mut draft = orchestrator.draft(&context).await;
+        let tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
+        for occasion in tries {
             let asking = match draft {
                 Ok(asking) => asking?,
                 Err(error) => {
@@ -141,14 +141,14 @@ impl Asking<'_> {
                 Err(rejection) => {
                     asked.refuse(&rejection);
                     let refused = Refused { text: &rejection.source, diagnostics: &rejection.diagnostics };
-                    draft = orchestrator.repair(&brief, &refused).await;
+                    draft = orchestrator.repair(&context, &refused).await;
                 }
             }
         }
         None
     }
 
-    /// The text of a draft; `None` if nobody gave one.
+    /// The text of a draft; `None`: the call failed.
     async fn text(&self, draft: Draft, occasion: &str, asked: &mut Asked) -> Option<String> {
         let Draft::Ask { level, messages, schema } = draft else { return None };
         let known = self.writer.levels.get(level);
@@ -210,7 +210,7 @@ impl Asking<'_> {
         let Some(level) = self.writer.levels.get(request.level) else {
             return Err(AskError::free(FailureKind::Refused, "there is no such level"));
         };
-        // A gate that is closed lets nobody wait.
+        // A closed semaphore admits every call: no permit is needed.
         let _turn = level.gate.acquire().await.ok();
         self.writer.worker.ask(request).await
     }

@@ -1,4 +1,4 @@
-//! What tests of teachers need: tasks, a world of them, and somebody to run teams.
+//! What tests of teachers need: tasks, a simulated world, and a runner of teams.
 
 use super::TeachContext;
 use crate::trial::Trials;

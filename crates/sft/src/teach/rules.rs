@@ -1,4 +1,4 @@
-//! The policy written by hand: who solves what, decided by what stands in the question.
+//! The teacher of hand-written rules: it decides by the question.
 //!
 //! What it decides, and why; the figures are means of simulated runs in the calibrated world with the default rewards
 //! (`cargo run -p lemon-sft --example rewards`):
@@ -76,7 +76,7 @@ async fn pairs(
     for wording in 0..settings.wordings {
         let seed = draw(context.seed, &["wording", &wording.to_string()]);
         let text = render(&team(&task.question, subject, settings.aim, language, seed)).text;
-        // A library without the usual roles cannot write these teams.
+        // With another library of roles these teams are not valid.
         if validate(&text, language).is_ok() {
             pairs.extend(context.pair(case, text, Teacher::Rules, settings.runs).await?);
         }
@@ -202,7 +202,7 @@ fn chain_of(levels: &[Level], mark: &str, kind: TaskKind, language: &Language) -
         duty: Some(mark.to_owned()),
         capacity: level.name(language),
         after: if at > 0 { vec![format!("a{at}")] } else { Vec::new() },
-        // Nobody reads the last one.
+        // No agent reads the last one.
         share: if at + 1 < levels.len() { Share::Answer } else { Share::Reply },
     };
     let from = vec![format!("a{}", levels.len())];
@@ -234,7 +234,7 @@ fn opening(question: &str, subject: Option<&str>, language: &Language, seed: u64
     worded(&team, &features, question, seed)
 }
 
-/// The round after these results: where all agree, nobody more; where they do not, one strong agent that reads them all.
+/// The round after these results: where all agree, no agents; where they differ, one strong agent that reads them all.
 pub fn review(question: &str, subject: Option<&str>, results: &[Told], language: &Language, seed: u64) -> Spec {
     let features = featurize(question, subject);
     let ids: Vec<String> = results.iter().map(|told| told.agent.clone()).collect();
@@ -323,7 +323,7 @@ pub(super) fn later_pair(
     Some(Pair { task: task_text(case), round: 2, results, ..pair })
 }
 
-/// These rules as an orchestrator: a contestant for evaluations, and the writer of second rounds.
+/// These rules as an orchestrator: a method of evaluations, and the writer of second rounds.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// The seed of its words.
@@ -336,10 +336,10 @@ pub struct Rules {
 
 #[async_trait]
 impl Orchestrator for Rules {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
         let subject = self.subject.as_deref();
-        let spec = match brief.round {
-            1 => team(brief.question, subject, self.aim, brief.language, self.seed),
+        let spec = match context.round {
+            1 => team(context.question, subject, self.aim, context.language, self.seed),
             _ => {
                 let told = |result: &lemon_exec::orchestrator::RoundResult<'_>| Told {
                     agent: result.agent.to_owned(),
@@ -348,8 +348,8 @@ impl Orchestrator for Rules {
                     reply: result.reply.map(str::to_owned),
                     sure: result.sure,
                 };
-                let results: Vec<Told> = brief.results.iter().map(told).collect();
-                review(brief.question, subject, &results, brief.language, self.seed)
+                let results: Vec<Told> = context.results.iter().map(told).collect();
+                review(context.question, subject, &results, context.language, self.seed)
             }
         };
         Ok(Some(Draft::Text(render(&spec).text)))

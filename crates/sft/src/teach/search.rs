@@ -1,12 +1,13 @@
-//! The teacher that searches the simulated world: teams of the usual shapes and changes of them are run, and those that earn
-//! most are kept.
+//! The teacher that searches the simulated world: it runs teams of standard shapes and edits of them, and keeps those that earn most.
 //!
-//! The best of many noisy measurements is mostly luck, and part of what makes a task hard cannot be seen in it. So tasks
-//! that look alike are pooled ([`Pooling::Cluster`]): one team is chosen for all of them, with duties worded for each. The
-//! other way, the best team for each task by itself, is there for comparison. In the calibrated world, 531 such teams, the
-//! best of 16 by four runs each, promised a reward of 1.06 and earned 0.92 with other seeds, where the pooled teams earned
-//! 0.94; on new tasks that look the same they earned 0.85 and the pooled ones 0.96
-//! (`cargo run -p lemon-sft --example rewards`).
+//! The best of many noisy measurements is mostly noise, and a question does not show all that makes a task hard. So tasks with
+//! similar features are pooled ([`Pooling::Cluster`]): one team is chosen for all of them, with duties worded for each. The
+//! alternative, the best team for each task, is available for comparison. Rewards in the calibrated world, of 531 teams that are
+//! the best of 16 by four runs each, and of the pooled teams (`cargo run -p lemon-sft --example rewards`):
+//! | | in the search | same tasks, new seeds | new tasks of the same cluster |
+//! |---|---|---|---|
+//! | each task by itself | 1.06 | 0.92 | 0.85 |
+//! | pooled | | 0.94 | 0.96 |
 
 mod pool;
 mod rounds;
@@ -27,10 +28,10 @@ pub use rounds::Staged;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How to search.
+/// The settings of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Not at all: this team is taught, with marks for duties or without. How it is asked in two rounds may be searched for.
+    /// A team that replaces the search, with marks for duties or without. Only its division into two rounds may be searched.
     pub team: Option<Spec>,
     /// What a team is chosen for.
     pub pooling: Pooling,
@@ -73,7 +74,7 @@ impl Default for Settings {
 /// What a team is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooling {
-    /// For all tasks that look alike.
+    /// For all tasks with similar features.
     #[default]
     Cluster,
     /// For all tasks that ask for the same kind of thing, whatever their difficulty: one choice, by more runs.
@@ -82,7 +83,7 @@ pub enum Pooling {
     Task,
 }
 
-/// Tasks that look alike: what is asked for, and how hard it looks.
+/// Tasks with similar features. Its `Debug` form is part of the seeds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cluster {
     /// What is asked for.
@@ -95,7 +96,7 @@ impl Cluster {
     /// The difficulties between the bands.
     pub const BOUNDS: [f64; 4] = [-0.7, 0.0, 0.6, 1.2];
 
-    /// Where a question belongs.
+    /// The cluster of a task.
     pub fn of(features: &TaskFeatures) -> Self {
         Cluster {
             kind: features.kind,
@@ -111,13 +112,13 @@ pub struct Found {
     pub team: Spec,
     /// How it is asked in two rounds, if it is.
     pub staged: Option<Staged>,
-    /// What it earned in the runs it was chosen by: too good to be true, as the best of many is.
+    /// What it earned in the runs it was chosen by: biased upwards, as the best of many is.
     pub earned: Earned,
     /// Those runs.
     pub runs: usize,
 }
 
-/// The teams that were found, by cluster. As an orchestrator it writes them.
+/// The best teams, by cluster. An orchestrator that writes them.
 #[derive(Debug, Clone, Default)]
 pub struct BestTeams {
     /// The teams.
@@ -148,11 +149,11 @@ impl BestTeams {
 
 #[async_trait]
 impl Orchestrator for BestTeams {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let staged = || self.found(brief.question)?.staged.as_ref();
-        let spec = match brief.round {
-            1 => Some(self.team(brief.question, None, brief.language, self.seed)),
-            _ => staged().map(|staged| staged.second(brief, &featurize(brief.question, None), self.seed)),
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let staged = || self.found(context.question)?.staged.as_ref();
+        let spec = match context.round {
+            1 => Some(self.team(context.question, None, context.language, self.seed)),
+            _ => staged().map(|staged| staged.second(context, &featurize(context.question, None), self.seed)),
         };
         Ok(spec.map(|spec| Draft::Text(render(&spec).text)))
     }
@@ -235,7 +236,7 @@ pub async fn find(context: &TeachContext<'_>, settings: &Settings) -> Result<Bes
         match pool.best().await? {
             Some((best, staged)) => drop(best_teams.teams.insert(cluster, Found { staged, ..found(&best) })),
             None if context.cancel.is_cancelled() => break,
-            // Nobody can tell what teams earn on these: the book leaves them to the rules.
+            // The rewards of these tasks are not known: the rules write their teams.
             None => {}
         }
     }

@@ -11,11 +11,11 @@ use lemon_spec::{Agent, Spec};
 pub const WORKED: &str = "<worked>";
 /// The mark of one that names it and asks for the answer alone.
 pub const BRIEF: &str = "<brief>";
-/// The mark of one that names it and asks to read the task in other words. What that does, [`lemon_problems::in_other_words`] says
-/// for the models in the box; of others it is a request like any.
+/// The mark of one that names it and asks for a paraphrase of the task. For the bundled models see
+/// [`lemon_problems::in_other_words`]; other models get the request as text.
 pub const REWORDED: &str = "<reworded>";
 
-/// The team with words for its marks, for a task that looks like this. Duties without a mark stay.
+/// The team with words for its marks, for a task with these features. Duties without a mark stay.
 pub fn worded(team: &Spec, features: &TaskFeatures, question: &str, seed: u64) -> Spec {
     let mut team = team.clone();
     for (at, agent) in team.agents.iter_mut().enumerate() {
@@ -43,8 +43,8 @@ fn subject(features: &TaskFeatures, drawn: u64) -> Option<&'static str> {
     pick(&words.subjects, drawn >> 16)
 }
 
-/// Who does it: somebody good at the first thing it takes. `None`, which the base role's title stands for, where nothing can
-/// be seen.
+/// The role: an expert in the first skill that the task needs. `None`, for which the base role's title stands, where no skill is
+/// known.
 fn role(features: &TaskFeatures, drawn: u64) -> Option<String> {
     let words = words_for(features.skills.first()?.name)?;
     pick(&words.roles, drawn >> 32).map(str::to_owned)

@@ -64,7 +64,7 @@ fn too_few(contrasts: &[Contrast]) -> Option<String> {
     })
 }
 
-/// The p of rewards, corrected for all of these contrasts together. `None` where there is no p.
+/// The p of rewards, corrected for all of these comparisons together. `None` where there is no p.
 pub fn corrected_over_regimes(contrasts: &[(&str, &Contrast)]) -> Vec<Option<f64>> {
     let p: Vec<f64> = contrasts.iter().filter_map(|(_, contrast)| contrast.reward.p).collect();
     let mut corrected = holm(&p).into_iter();

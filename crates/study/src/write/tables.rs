@@ -1,4 +1,4 @@
-//! The tables of a study as Markdown.
+//! The tables of a study as Markdown. Results of `write!` are dropped: writing to a `String` cannot fail.
 
 use super::findings::{corrected_over_regimes, findings, findings_over_regimes};
 use super::{FEW_REGIMES, Figures, STOP, credited, map_references};
@@ -12,7 +12,7 @@ const NOTES: &str = "\
 - Arms with the same regime and seed saw the same tasks in the same order. Differences are paired by seed; seeds that only one
   of both arms has are left out, and their number is given.
 - Runs end at the same budget of worker tokens, rollouts and counterfactuals together: differences are at equal worker tokens.
-  *At equal steps* compares the last step that all runs of both arms were looked at.
+  *At equal steps* compares the last step at which all runs of both arms were evaluated.
 - *p*: two-sided, by flipping the signs of the paired differences: all assignments up to 16 pairs, 9,999 random ones beyond.
   *Holm p*: corrected for all arms of that table, each measure for itself. **Bold**: Holm p < 0.05. Anything else is not
   significant and is no finding, whatever its size.
@@ -61,7 +61,7 @@ fn write_study(out: &mut String, regimes: &[Comparison], figures: &Figures) {
         }
         write_figures(out, figures, study, Some(&comparison.regime));
         write_arms(out, comparison);
-        // The contrasts of many regimes stand in the one table above.
+        // The comparisons of many regimes are in the one table above.
         if regimes.len() <= FEW_REGIMES || study == STOP {
             comparison.against.iter().for_each(|against| write_against(out, &against.reference, &against.arms));
         }

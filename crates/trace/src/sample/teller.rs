@@ -3,8 +3,9 @@
 use super::{Dice, Fate, Member, Round, member};
 use crate::{
     AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, ORCHESTRATOR, Spend,
-    StopReason, Trace, VERSION, hash::splitmix,
+    StopReason, Trace, VERSION,
 };
+use lemon_num::splitmix;
 use lemon_spec::{AnswerRule, Code, Diagnostic, Severity, Share, Span};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;

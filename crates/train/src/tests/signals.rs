@@ -55,7 +55,7 @@ fn examples_of(
     signal::examples(&signals, &[group], contrasts).unwrap()
 }
 
-/// The entry of an agent that reads nobody.
+/// The entry of an agent that reads no other.
 fn entry(id: &str) -> String {
     format!(
         "  - id: {id}\n    base: solver\n    role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply\n"

@@ -1,4 +1,4 @@
-//! Teams by chance: their shapes, and who is in them. All ids and references are canonical as they are drawn.
+//! Random teams: their shapes and their agents. All ids and references are canonical.
 
 use crate::teach::pick;
 use crate::teach::rules::{Level, first_base};
@@ -24,7 +24,7 @@ const ADVISED_SIZES: [(u64, usize); 4] = [(25, 3), (30, 4), (20, 5), (25, 6)];
 enum Form {
     /// Each reads the one before.
     Chain,
-    /// Nobody reads anybody.
+    /// No agent reads another.
     Abreast,
     /// One plans, one or two carry it out, one verifies.
     Planned,
@@ -53,7 +53,7 @@ pub(super) const DUTIES: [&str; 8] = [
     "Make sure that it is what was asked for.",
 ];
 
-/// Where everything that is drawn comes from.
+/// Samples teams.
 pub(in crate::teach) struct TeamSampler(Random);
 
 impl TeamSampler {
@@ -119,7 +119,7 @@ impl TeamSampler {
         let agents: Vec<Agent> = (0..size)
             .map(|at| match size - at {
                 _ if at < planners => agent(at, "planner", Vec::new()),
-                // The last have a plan each, so that none is written for nobody.
+                // The last ones get a plan each, so that every plan is read.
                 left if left <= planners => agent(at, self.worker(kind), vec![id_at(left - 1)]),
                 _ if self.chance(0.5) => {
                     let plan = usize::from(planners == 2 && self.chance(0.5));
@@ -135,10 +135,10 @@ impl TeamSampler {
     /// A vote of several, up to so many agents in all, with levels and marks for duties. In every other team some have a plan, and
     /// every other agent reads the task in other words.
     pub fn voters(&mut self, kind: TaskKind, most: usize, language: &Language) -> Spec {
-        let nobody = Answer { from: Vec::new(), by: AnswerRule::Vote };
+        let empty = Answer { from: Vec::new(), by: AnswerRule::Vote };
         let mut team = match self.chance(0.5) {
             true => self.advised(kind, Next::Stop),
-            false => Spec { agents: Vec::new(), answer: nobody, next: Next::Stop },
+            false => Spec { agents: Vec::new(), answer: empty, next: Next::Stop },
         };
         while team.answer.from.len() < 2 || team.agents.len() < most && self.chance(0.8) {
             let joining = agent(team.agents.len(), self.worker(kind), Vec::new());
@@ -201,7 +201,7 @@ impl TeamSampler {
         let mut agents = vec![agent(first, base(self, first), earlier.to_vec())];
         let mut from = vec![id_at(first)];
         if most > 1 && self.chance(0.5) {
-            // Beside the first, or behind it; then it reads nobody else, so that no list grows beyond what models may write.
+            // Beside the first, or behind it; then it reads the first alone, so that no list exceeds what models may write.
             let beside = self.chance(0.5);
             let after = if beside { earlier.to_vec() } else { from.clone() };
             agents.push(agent(first + 1, base(self, after.len()), after));
@@ -211,7 +211,7 @@ impl TeamSampler {
         Spec { agents, answer: Answer { from, by }, next: Next::Stop }
     }
 
-    /// Somebody who begins.
+    /// The base role of an agent that starts.
     fn worker(&mut self, kind: TaskKind) -> &'static str {
         match kind {
             TaskKind::Program => first_base(kind),
@@ -219,19 +219,19 @@ impl TeamSampler {
         }
     }
 
-    /// Somebody who reads so many.
+    /// The base role of an agent that reads so many others.
     fn checker(&mut self, read: usize) -> &'static str {
         self.one_of(if read > 1 { &["critic", "verifier", "judge"] } else { &["critic", "verifier"] })
     }
 
-    /// Gives a team its levels, its words, and what each agent hands on.
+    /// Gives a team its capacities, its words, and what each agent shares.
     pub fn assign(&mut self, team: &mut Spec, question: &str, features: &TaskFeatures, language: &Language) {
         let read: Vec<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();
         for agent in &mut team.agents {
             agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
             let mark = if agent.base != "planner" && self.chance(1.0 / 3.0) { BRIEF } else { WORKED };
             agent.duty = Some(mark.to_owned());
-            // Where another round follows, anybody may be read. A plan holds no answer.
+            // Where another round follows, every agent may be read. A plan holds no answer.
             let is_read = team.next == Next::Review || read.contains(&agent.id);
             let may_be_short = is_read && agent.base != "planner";
             agent.share = if may_be_short && self.chance(0.5) { Share::Answer } else { Share::Reply };

@@ -87,7 +87,7 @@ fn check_second_rounds(pairs: &[Pair]) {
     for pair in pairs {
         let team = spec(pair);
         assert_eq!(team.next, Next::Stop);
-        // Whoever is new answers, and somebody new has read all there is.
+        // New agents answer, and one of them reads all earlier ones.
         let own: Vec<&String> = team.agents.iter().map(|agent| &agent.id).collect();
         assert!(own.is_empty() || team.answer.from.iter().all(|id| own.contains(&id)), "{}", pair.spec);
         assert!(team.agents.first().is_none_or(|agent| agent.after.len() == pair.results.len()));
@@ -169,7 +169,7 @@ async fn those_who_vote_read_nobody_and_more_of_them_follow() {
         ["Reword", "Rephrase", "Paraphrase"].iter().any(|word| duty.starts_with(word))
     };
     check_share(&agents, is_reworded, 0.4, 0.6);
-    // Nobody in the simulated world says how sure it is, so that nobody is believed without more votes.
+    // Workers of the simulated world state no confidence, so every first round gets more votes.
     check_share(&second, |pair| spec(pair).agents.is_empty(), 0.0, 0.0);
 }
 
@@ -206,7 +206,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
             sure: replies[at].1,
         };
         let results = vec![result(0), result(1)];
-        let brief = WriteContext {
+        let context = WriteContext {
             question,
             round: 2,
             results,
@@ -223,7 +223,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
                 features: featurize(question, None),
                 seed,
             };
-            reviewer.review(&brief).agents.is_empty()
+            reviewer.review(&context).agents.is_empty()
         };
         (0..1_000).filter(|seed| nobody_more(*seed)).count()
     };

@@ -1,4 +1,4 @@
-//! Teams that are tried on tasks that look alike, and how the best of them is found.
+//! The search for the best team of a pool of tasks.
 
 use super::Settings;
 use super::rounds::Staged;
@@ -30,7 +30,7 @@ const MOST_DRAWS: usize = 50;
 /// A team that challenges the best is given up after these parts of all runs, if it is behind by more than chance explains.
 const HURDLES: [usize; 4] = [20, 8, 3, 1];
 
-/// Tasks, and who tries teams on them.
+/// The tasks of one search.
 pub(super) struct Pool<'a> {
     pub context: &'a TeachContext<'a>,
     pub cases: Vec<&'a Case>,
@@ -96,7 +96,7 @@ impl Pool<'_> {
         }
         let mut random = Random::new(draw(self.context.seed, &["search", &self.name]));
         let mut known = HashSet::new();
-        let mut brood = self.founders(&mut known);
+        let mut brood = self.seed_teams(&mut known);
         brood.truncate(teams);
         let mut tried: Vec<Candidate> = Vec::new();
         while !brood.is_empty() {
@@ -116,7 +116,7 @@ impl Pool<'_> {
         }
         tried.truncate(FINALISTS);
         for candidate in &mut tried {
-            // New seeds: what brought them here was luck in part.
+            // New seeds: the rewards that selected them are biased upwards.
             candidate.earned.clear();
             if !self.measure(candidate, "final", runs).await? {
                 return Ok(None);
@@ -128,10 +128,10 @@ impl Pool<'_> {
         }
     }
 
-    /// Changes of the best and of the cheapest challenge the best one by one: whoever is behind it by more than a standard error
-    /// is given up, and whoever is not after all runs is kept, and may be changed in turn. `false`: cancelled.
+    /// Edits of the best and of the cheapest teams challenge the best one by one. A challenger that is behind by more than a standard
+    /// error is dropped. One that is not after all runs is kept, and may be edited in turn. `false`: cancelled.
     ///
-    /// Halving tells teams apart that differ by several points. What the best of them differ by takes all the runs there are.
+    /// Halving separates teams that differ by several points. The best of them differ by less, which takes all runs to measure.
     async fn challenge(
         &self,
         kept: &mut Vec<Candidate>,
@@ -175,7 +175,7 @@ impl Pool<'_> {
         let Settings { teams, runs, .. } = *self.settings;
         let mut random = Random::new(draw(self.context.seed, &["few", &self.name]));
         let mut known = HashSet::new();
-        let mut tried = self.founders(&mut known);
+        let mut tried = self.seed_teams(&mut known);
         random.shuffle(&mut tried);
         let drawn = self.brood(&tried, teams.div_ceil(2), &mut known, &mut random);
         tried.truncate(teams.saturating_sub(drawn.len()).max(1));
@@ -189,9 +189,9 @@ impl Pool<'_> {
         Ok(tried.into_iter().next())
     }
 
-    /// Teams drawn at random, where they are asked for, and the usual shapes, each with duties that name the skill and show the
-    /// working, and with brief ones.
-    fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
+    /// The first teams: random ones, where the settings ask for them, and standard shapes, each with duties that show the working and
+    /// with brief ones.
+    fn seed_teams(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
         let language = &self.context.trials.evaluator.language;
         let marked = |team: &Spec, mark: &str| {
             let mut team = team.clone();
@@ -278,7 +278,7 @@ impl Pool<'_> {
         Ok(true)
     }
 
-    /// A team, or the best way to ask it in two rounds if that earned more in as many runs with the same luck. `None`: cancelled.
+    /// A team, or its best division into two rounds if that earned more in as many runs with the same noise seeds. `None`: cancelled.
     async fn in_rounds(&self, team: Candidate) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
         let mut best = (team.clone(), None);
         for way in Staged::ways(&canonical_ids(&team.team)) {
@@ -348,7 +348,7 @@ impl Pool<'_> {
     }
 }
 
-/// The team in which nobody hands on more than the answer, which costs its readers least.
+/// The team in which every agent shares the answer alone, which costs its readers least.
 fn shared_sparingly(mut team: Spec) -> Spec {
     let read: HashSet<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();
     let hands_on_answers = |agent: &Agent| read.contains(&agent.id) && agent.base != "planner";

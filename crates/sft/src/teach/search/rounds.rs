@@ -1,4 +1,4 @@
-//! A team in two rounds: two of those who vote begin, and the others are asked only where these two are not sure enough together.
+//! A team in two rounds: two of its voters start, and the others follow only where these two together are not sure enough.
 
 use crate::teach::words::{REWORDED, worded};
 use async_trait::async_trait;
@@ -8,20 +8,20 @@ use lemon_policy::{TaskFeatures, featurize};
 use lemon_spec::{Agent, Answer, AnswerRule, Next, Spec, render};
 use std::sync::Arc;
 
-/// A team that is asked in two rounds, with marks for duties.
+/// A team that is divided into two rounds, with marks for duties.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Staged {
-    /// Two who do not know of each other. They have the first ids.
+    /// Two agents that do not read each other. They have the first ids.
     pub opening: Spec,
-    /// All others, and the vote of all.
+    /// All other agents, and the vote of all.
     pub rest: Spec,
-    /// Percent of a vote that the two have to give one answer for nobody else to be asked: one that is shown to who decides, a
-    /// multiple of ten.
+    /// The percentage of the vote for one answer at which the run stops after the first round: a multiple of ten, as the
+    /// orchestrator's prompt shows it.
     pub enough: u32,
 }
 
 impl Staged {
-    /// What may be enough.
+    /// The thresholds to try.
     pub const ENOUGH: [u32; 4] = [20, 30, 40, 50];
 
     /// The ways to ask a team in two rounds: each kind of two that may begin once, with everything that may be enough. Who begins
@@ -61,7 +61,7 @@ impl Staged {
         Staged { opening, rest, enough }
     }
 
-    /// Who writes both rounds for a question.
+    /// The orchestrator of both rounds for a question.
     pub fn writer(&self, question: &str, subject: Option<&str>, seed: u64) -> Arc<dyn Orchestrator> {
         let features = featurize(question, subject);
         let text = render(&worded(&self.opening, &features, question, seed)).text;
@@ -69,13 +69,13 @@ impl Staged {
     }
 
     /// The second round after what the first gave.
-    pub fn second(&self, brief: &WriteContext<'_>, features: &TaskFeatures, seed: u64) -> Spec {
-        let most = brief.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
+    pub fn second(&self, context: &WriteContext<'_>, features: &TaskFeatures, seed: u64) -> Spec {
+        let most = context.weights().and_then(|weights| weights.iter().map(|(_, weight)| *weight).max());
         if most.is_some_and(|most| most >= self.enough) {
             let answer = self.opening.answer.clone();
             return Spec { agents: Vec::new(), answer, next: Next::Stop };
         }
-        worded(&self.rest, features, brief.question, seed)
+        worded(&self.rest, features, context.question, seed)
     }
 }
 
@@ -87,8 +87,9 @@ struct Reviewer {
 
 #[async_trait]
 impl Orchestrator for Reviewer {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        Ok((brief.round == 2).then(|| Draft::Text(render(&self.staged.second(brief, &self.features, self.seed)).text)))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        Ok((context.round == 2)
+            .then(|| Draft::Text(render(&self.staged.second(context, &self.features, self.seed)).text)))
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
         let results = replies.iter().enumerate().map(result).collect();
         let language = Language::default();
         let question = "Ana has 3 pens and buys 4. How many?";
-        let brief = WriteContext {
+        let context = WriteContext {
             question,
             round: 2,
             results,
@@ -166,7 +167,7 @@ mod tests {
             tokens_left: None,
             seed: 0,
         };
-        let second = staged.second(&brief, &featurize(question, None), 1);
+        let second = staged.second(&context, &featurize(question, None), 1);
         assert_eq!(!second.agents.is_empty(), asks, "{second:?}");
         assert!(validate_round(&render(&second).text, &language, &["a1".into(), "a2".into()]).is_ok());
     }
@@ -177,7 +178,7 @@ mod tests {
         check([("#### 7", Some(30)), ("#### 7", Some(40))], 40, true);
         check([("#### 7", Some(90)), ("#### 8", Some(20))], 40, false);
         check([("#### 7", Some(70)), ("#### 8", Some(90))], 60, true);
-        // Who does not say how sure it is, or says nothing, is not enough.
+        // An agent without a confidence or a reply is not enough.
         check([("#### 7", None), ("#### 7", Some(90))], 20, true);
         check([("no idea", Some(90)), ("#### 7", Some(90))], 20, true);
     }

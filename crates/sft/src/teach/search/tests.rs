@@ -85,7 +85,7 @@ async fn challengers_only_ever_raise_what_the_best_earns() {
     assert!(found.team.agents.len() <= 3 && found.runs == 240, "{found:?}");
     let seen = seen.into_inner().unwrap();
     assert!(seen.iter().all(|tried| tried.of == 50) && seen.is_sorted_by_key(|tried| tried.teams));
-    // All challengers are measured with the same luck, so that nothing the best is replaced by earned less.
+    // All challengers are measured with the same noise seeds, so a team that replaces the best did not earn less.
     let challenged: Vec<f64> =
         seen.iter().filter(|tried| tried.teams >= first_teams).skip(1).map(|tried| tried.best.reward).collect();
     assert!(challenged.len() >= 39 && challenged.is_sorted(), "{challenged:?}");
@@ -117,7 +117,7 @@ async fn a_cancelled_search_ends_without_pairs() {
 
 #[tokio::test]
 async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
-    // Programs, and nobody to run them.
+    // Programs, without a sandbox.
     let fixture = Fixture::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
     let best_teams = find(&fixture.context(1), &quick()).await.unwrap();
     assert!(best_teams.teams.keys().all(|cluster| cluster.kind == TaskKind::Number) && !best_teams.teams.is_empty());

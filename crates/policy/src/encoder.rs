@@ -1,0 +1,221 @@
+//! Prompts and grammars of a language model.
+
+use crate::pair::{Pair, Told};
+use crate::trainable::{Encoded, PromptEncoder};
+use crate::writer::MOST_TOKENS;
+use lemon_exec::Form;
+use lemon_exec::orchestrator::{RoundResult, WriteContext, assignment_within, instructions};
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{Grammar, PolicyError, Request, Tokenizer};
+use lemon_spec::{Language, PLAIN, Shape, grammar};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Encodes rounds as prompts of a language model, with the grammar of the team to write.
+#[derive(Clone)]
+pub struct LanguagePromptEncoder {
+    tokenizer: Tokenizer,
+    language: Arc<Language>,
+    shape: Shape,
+    /// Tokens that a prompt may have.
+    longest_prompt: usize,
+    /// Rounds that a run has at most: the last one cannot ask for another.
+    rounds: u32,
+    grammars: Arc<Mutex<Grammars>>,
+}
+
+/// The key: the agents of earlier rounds, and whether another round may follow.
+type Grammars = HashMap<(Vec<String>, bool), Grammar>;
+
+impl LanguagePromptEncoder {
+    /// An encoder for a model with a context of `positions` tokens.
+    pub fn new(tokenizer: Tokenizer, language: Arc<Language>, shape: Shape, positions: usize) -> Self {
+        // A team of the largest shape has to fit behind the prompt; most are far shorter.
+        let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
+        // One plain call is the guard's decision. Policies choose among the roles they were trained with.
+        let language = Arc::new(Language { roles: language.roles.without(PLAIN), ..(*language).clone() });
+        LanguagePromptEncoder { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
+    }
+
+    /// The same for runs of at most so many rounds.
+    #[must_use]
+    pub fn with_rounds(self, rounds: u32) -> Self {
+        LanguagePromptEncoder { rounds, ..self }
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// What a specification may say.
+    pub fn language(&self) -> &Arc<Language> {
+        &self.language
+    }
+
+    /// The prompt for one round. A task that is too long loses its middle: its beginning names the topic, its end the question. Replies
+    /// of earlier rounds lose their beginning first, because the answer stands at their end.
+    ///
+    /// # Errors
+    /// The model's chat template cannot be used.
+    pub fn prompt(&self, context: &WriteContext<'_>) -> Result<Vec<u32>, PolicyError> {
+        let reply_chars = self.longest_prompt / REPLY_SHARE;
+        let mut kept = context.question.chars().count();
+        loop {
+            let question = shortened(context.question, kept);
+            let shorter =
+                WriteContext { question: &question, tokens_left: None, results: context.results.clone(), ..*context };
+            let messages = [
+                Message { role: Role::System, content: instructions(&self.language) },
+                Message { role: Role::User, content: assignment_within(&shorter, reply_chars) },
+            ];
+            let prompt = self.tokenizer.prompt(&messages)?;
+            if prompt.len() <= self.longest_prompt || kept <= 1 {
+                return Ok(prompt);
+            }
+            let excess = prompt.len() - self.longest_prompt;
+            // A token has at least one character, as a rule several.
+            kept = kept.saturating_sub(excess.max(16)).max(1);
+        }
+    }
+
+    /// The grammar of a round that follows those with these agents.
+    ///
+    /// # Errors
+    /// The grammar cannot be used: a defect.
+    pub fn grammar(&self, earlier: &[String]) -> Result<Grammar, PolicyError> {
+        self.grammar_of(earlier, true)
+    }
+
+    fn grammar_of(&self, earlier: &[String], another: bool) -> Result<Grammar, PolicyError> {
+        let known = || self.grammars.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (earlier.to_vec(), another);
+        if let Some(grammar) = known().get(&key) {
+            return Ok(grammar.clone());
+        }
+        let shape = Shape { review: self.shape.review && another, ..self.shape.clone() };
+        let made = Grammar::new(&grammar(&self.language, earlier, &shape), &self.tokenizer)?;
+        known().insert(key, made.clone());
+        Ok(made)
+    }
+
+    /// The request for one round.
+    ///
+    /// # Errors
+    /// As [`Self::prompt`] and [`Self::grammar`].
+    pub fn request(&self, context: &WriteContext<'_>, constrained: bool) -> Result<Request, PolicyError> {
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        let another = context.round < self.rounds;
+        let grammar = if constrained { Some(self.grammar_of(&earlier, another)?) } else { None };
+        Ok(Request { prompt: self.prompt(context)?, grammar, seed: context.seed })
+    }
+
+    /// The context of a first round.
+    pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> WriteContext<'b> {
+        WriteContext {
+            question,
+            round: 1,
+            results: Vec::new(),
+            language: &self.language,
+            form: Form::of(question),
+            tokens_left: None,
+            seed,
+        }
+    }
+}
+
+/// The context that the specification of a pair was written in.
+pub fn write_context<'b>(pair: &'b Pair, language: &'b Language) -> WriteContext<'b> {
+    let result = |told: &'b Told| RoundResult {
+        agent: &told.agent,
+        role: &told.role,
+        status: told.status,
+        reply: told.reply.as_deref(),
+        sure: told.sure,
+    };
+    WriteContext {
+        question: &pair.task.question,
+        round: pair.round,
+        results: pair.results.iter().map(result).collect(),
+        language,
+        form: Form::of(&pair.task.question),
+        tokens_left: None,
+        seed: pair.seed,
+    }
+}
+
+/// For so many tokens of a prompt, one character of each reply is read: 128 characters where a model reads 2,048 tokens, about
+/// 4,000 where it reads 32,768.
+const REPLY_SHARE: usize = 8;
+
+/// A text of at most so many characters: its beginning and its end.
+fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let head = most.div_ceil(2);
+    text.chars().take(head).chain(" … ".chars()).chain(text.chars().skip(count - (most - head))).collect()
+}
+
+impl PromptEncoder for LanguagePromptEncoder {
+    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError> {
+        LanguagePromptEncoder::request(self, context, true)
+    }
+
+    fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded> {
+        let tokens = request.grammar.as_ref()?.encode_like(text, like).ok()?;
+        let end = self.tokenizer().end();
+        let length = |token: &u32| if *token == end { 0 } else { self.tokenizer().bytes(*token).len() };
+        let ends = tokens.iter().scan(0, |at, token| {
+            *at += length(token);
+            Some(*at)
+        });
+        Some(Encoded { ends: ends.collect(), tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lemon_trace::AgentStatus;
+
+    fn encoder() -> LanguagePromptEncoder {
+        let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
+        let shape = Shape { agents: 4, role_chars: 6, duty_chars: 8, ..Shape::default() };
+        LanguagePromptEncoder::new(tokenizer, Arc::new(Language::default()), shape, 4_096)
+    }
+
+    #[test]
+    fn a_long_task_loses_its_middle() {
+        assert_eq!(shortened("0123456789", 10), "0123456789");
+        assert_eq!(shortened("0123456789", 4), "01 … 89");
+        assert_eq!(shortened("0123456789", 1), "0 … ");
+        let encoder = encoder();
+        let long = format!("First words. {} last words?", "x".repeat(20_000));
+        let prompt = encoder.prompt(&encoder.first(&long, 0)).unwrap();
+        assert!(prompt.len() <= encoder.longest_prompt, "{}", prompt.len());
+        let told = encoder.tokenizer.decode(&prompt);
+        assert!(told.contains("First words.") && told.contains("last words?"));
+    }
+
+    #[test]
+    fn long_replies_lose_their_beginning() {
+        let encoder = encoder();
+        let most = encoder.longest_prompt / REPLY_SHARE;
+        let told = |reply: &str| {
+            let result =
+                RoundResult { agent: "a1", role: "Solver", status: AgentStatus::Done, reply: Some(reply), sure: None };
+            let context = WriteContext { round: 2, results: vec![result], ..encoder.first("A task?", 0) };
+            let prompt = encoder.prompt(&context).unwrap();
+            assert!(prompt.len() <= encoder.longest_prompt, "{}", prompt.len());
+            encoder.tokenizer.decode(&prompt)
+        };
+        let end = "Answer: 42";
+        let exact = format!("{}{end}", "x".repeat(most - end.len()));
+        assert!(told(&exact).contains(&format!("> {exact}\n")));
+        let long = told(&format!("First words. {exact}"));
+        assert!(long.contains(&format!("> … {exact}\n")));
+        assert!(long.contains("A task?") && !long.contains("First words."));
+    }
+}
