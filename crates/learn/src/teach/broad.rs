@@ -18,6 +18,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_rollout::{RolloutRequest, Team};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
     let all = stream::iter(works).map(|(case, number)| pairs(lessons, settings, case, number)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     // A library without the usual roles, or narrow limits, cannot write these teams.
-    let language = &lessons.trials.evaluator.language;
+    let language = &lessons.trials.language;
     let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
     Ok(dedupe(valid.collect()))
 }
@@ -66,7 +67,7 @@ async fn pairs(lessons: &Lessons<'_>, settings: &Settings, case: &Case, number: 
     let task = &case.item.task;
     let seed = draw(lessons.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let sight = look(&task.question, task.subject.as_deref());
-    let language = &lessons.trials.evaluator.language;
+    let language = &lessons.trials.language;
     let (team, further) = team(&task.question, &sight, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(lessons.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
@@ -131,14 +132,12 @@ async fn second_round(
 ) -> Result<Option<Pair>, EvalError> {
     let seed = reviewer.seed;
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(reviewer)) });
-    let Some(trace) = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await? else {
-        return Ok(None);
-    };
+    let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(lessons.cancel);
+    let run = lessons.trials.rollout(request).await?;
     if lessons.cancel.is_cancelled() {
         return Ok(None);
     }
-    let earned = lessons.trials.earned(case, &trace)?;
-    let pair = later_pair(lessons, case, &trace, Teacher::Broad, earned);
+    let pair = later_pair(lessons, case, &run.trace, Teacher::Broad, run.earned());
     Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
 }
 

@@ -23,6 +23,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused, percent};
 use lemon_exec::{Form, answer};
+use lemon_rollout::{RolloutRequest, Team};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
 use lemon_task::Everyday;
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -63,7 +64,7 @@ pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pai
 
 /// The pairs for one task.
 async fn pairs(lessons: &Lessons<'_>, settings: &Settings, at: usize, case: &Case) -> Result<Vec<Pair>, EvalError> {
-    let language = &lessons.trials.evaluator.language;
+    let language = &lessons.trials.language;
     let task = &case.item.task;
     let subject = task.subject.as_deref().filter(|_| settings.subjects);
     let mut pairs = Vec::new();
@@ -269,16 +270,15 @@ fn agree(results: &[Told]) -> bool {
 
 /// Runs an opening and what these rules write after it, and makes a pair of the second round. `None`: cancelled.
 async fn second_round(lessons: &Lessons<'_>, case: &Case, subject: Option<&str>) -> Result<Option<Pair>, EvalError> {
-    let (task, language) = (&case.item.task, &lessons.trials.evaluator.language);
+    let (task, language) = (&case.item.task, &lessons.trials.language);
     let seed = draw(lessons.seed, &["second round"]);
     let text = render(&opening(&task.question, subject, language, seed)).text;
     let rules = Rules { seed, subject: subject.map(str::to_owned), ..Rules::default() };
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(rules)) });
-    let Some(trace) = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await? else {
-        return Ok(None);
-    };
-    let Some(earned) = lessons.trials.earned(case, &trace)? else { return Ok(None) };
-    Ok(later_pair(lessons, case, &trace, Teacher::Rules, Some(earned)))
+    let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(lessons.cancel);
+    let run = lessons.trials.rollout(request).await?;
+    let Some(earned) = run.earned() else { return Ok(None) };
+    Ok(later_pair(lessons, case, &run.trace, Teacher::Rules, Some(earned)))
 }
 
 /// The text of a round. `None` if there was no such round.

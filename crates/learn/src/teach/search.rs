@@ -20,6 +20,7 @@ use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Brief, Draft, Orchestrator, Refused};
+use lemon_rollout::RolloutRequest;
 use lemon_spec::{Language, Spec, render};
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
@@ -163,7 +164,7 @@ impl Orchestrator for Book {
 /// # Errors
 /// The sandbox failed.
 pub async fn teach(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
-    let language = &lessons.trials.evaluator.language;
+    let language = &lessons.trials.language;
     let seed = draw(lessons.seed, &["wording", "0"]);
     let (book, own) = match settings.pooling {
         Pooling::Cluster | Pooling::Kind => (find(lessons, settings).await?, Vec::new()),
@@ -206,12 +207,14 @@ async fn pairs_of_both_rounds(
     writer: Arc<dyn Orchestrator>,
 ) -> Result<Vec<Pair>, EvalError> {
     let seed = draw(lessons.seed, &["lesson", "0"]);
-    let run = lessons.trials.evaluator.run(case, writer, seed, None, lessons.cancel).await?;
-    let Some(trace) = run.filter(|_| !lessons.cancel.is_cancelled()) else { return Ok(Vec::new()) };
-    let earned = lessons.trials.earned(case, &trace)?;
+    let run = lessons.trials.rollout(RolloutRequest::new(case, writer, seed).cancelled_by(lessons.cancel)).await?;
+    if lessons.cancel.is_cancelled() {
+        return Ok(Vec::new());
+    }
+    let (trace, earned) = (&run.trace, run.earned());
     let pair = |text| lessons.written(case, text, Teacher::Search, earned, u32::from(earned.is_some()));
-    let first = decided(&trace, 1).map(pair);
-    let second = later_pair(lessons, case, &trace, Teacher::Search, earned);
+    let first = decided(trace, 1).map(pair);
+    let second = later_pair(lessons, case, trace, Teacher::Search, earned);
     Ok(first.into_iter().chain(second).collect())
 }
 
@@ -291,7 +294,7 @@ pub async fn find_each(lessons: &Lessons<'_>, settings: &Settings) -> Result<Vec
             Some(best) => each.push(found(&best)),
             None if lessons.cancel.is_cancelled() => break,
             None => {
-                let team = rules::shape(&sight, rules::Aim::default(), &lessons.trials.evaluator.language);
+                let team = rules::shape(&sight, rules::Aim::default(), &lessons.trials.language);
                 each.push(Found { team, staged: None, earned: Earned::default(), runs: 0 });
             }
         }

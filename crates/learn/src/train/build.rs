@@ -9,9 +9,8 @@ use crate::sft::{Lesson, Metrics, SftError, SftSettings, sft};
 use crate::small_model;
 use crate::student::{Scribe, Student};
 use crate::teach::{Lessons, broad, draw};
-use crate::trial::Trials;
 use crate::writer::{Desk, brief};
-use lemon_eval::{Case, EvalError, Evaluator, Grader};
+use lemon_eval::{Case, EvalError, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_problems::{DataError, Generator, Part, Problem, Weights};
@@ -171,16 +170,9 @@ pub fn arena(
     settings: Settings,
     cancel: CancellationToken,
 ) -> Arena {
-    let evaluator = Evaluator {
-        priced: vec![false; backend.levels.len()],
-        backend,
-        language,
-        store: None,
-        settings,
-        grader,
-        names: Default::default(),
-    };
-    Arena::new(Trials::new(evaluator), cancel)
+    let mut arena = Arena::new(backend, language, settings, grader);
+    arena.cancel = cancel;
+    arena
 }
 
 /// Somebody to be trained, and where they write.
@@ -307,7 +299,7 @@ async fn broad_pairs(
     let simulated = workers.is_none().then(world);
     let Some(arena) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
     let lessons = Lessons {
-        trials: &arena.trials,
+        trials: arena,
         cases: &tasks.train,
         world: None,
         seed: recipe.seed,

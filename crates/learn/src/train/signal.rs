@@ -86,7 +86,7 @@ pub(crate) fn examples(
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, contrast, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness = economy.loudness(contrast.edit.family, contrast.verdict == Verdict::Free);
+            let loudness = economy.inverse_variance_weight(contrast.edit.family, contrast.verdict == Verdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
         text.local.push((terms.span, terms.written));
@@ -97,7 +97,7 @@ pub(crate) fn examples(
         }
     }
     let weights = Weights::new(&texts, update.per);
-    let usual = economy.usual(Family::Agent);
+    let usual = economy.baseline(Family::Agent);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushed.len());
     for text in &texts {
         let advantages = text.advantages(lambda, credit, usual);

@@ -8,7 +8,7 @@ mod fork;
 mod improving;
 mod known;
 mod oracle;
-mod purse;
 mod reuse;
+mod token_budget;
 mod truth;
 mod variance;

@@ -235,7 +235,7 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut school = School::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
     narrow.limits.agents = 2;
-    school.trials.evaluator.language = Arc::new(narrow.clone());
+    school.trials.language = Arc::new(narrow.clone());
     let pairs = teach(&school.lessons(1), &Settings::default()).await.unwrap();
     assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair.fault(&narrow).is_none()));
 }

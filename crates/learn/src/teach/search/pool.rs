@@ -194,7 +194,7 @@ impl Pool<'_> {
     /// Teams drawn at random, where they are asked for, and the usual shapes, each with duties that name the skill and show the
     /// working, and with brief ones.
     fn founders(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.lessons.trials.language;
         let marked = |team: &Spec, mark: &str| {
             let mut team = team.clone();
             for agent in &mut team.agents {
@@ -213,7 +213,7 @@ impl Pool<'_> {
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.lessons.trials.language;
         team.agents.len() <= self.settings.most_agents && validate(&text, language).is_ok() && known.insert(text)
     }
 
@@ -241,7 +241,7 @@ impl Pool<'_> {
     /// The team with a change of its structure, of a mark, or of both; or with one more like one of those who vote, who reads the
     /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
-        let language = &self.lessons.trials.evaluator.language;
+        let language = &self.lessons.trials.language;
         let what = below(random, 4);
         let mut changed = team.clone();
         if what == 3 {
