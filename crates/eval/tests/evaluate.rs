@@ -144,6 +144,14 @@ async fn runs_that_end_early_are_rows_too() {
     }
 }
 
+/// A method that nothing writes a team for is an error, not an empty team.
+#[tokio::test]
+async fn a_method_without_a_team_is_named() {
+    let study = Study::new(cases(&[SetName::Gsm8k], 1), rules(&["file"]), &[1], Budget::default(), 1);
+    let error = study.evaluator.evaluate(&study.work, &CancellationToken::new(), |_| {}).await.unwrap_err();
+    assert_eq!(error.to_string(), "`file` writes no team: it has no rule, and no orchestrator was given for it");
+}
+
 #[tokio::test]
 async fn the_width_changes_nothing() {
     let study = |width| {

@@ -77,6 +77,10 @@ fn a_run_is_measured_against_its_item_and_at_first_against_its_batch() {
     let second = advantages(&[outcome(true), outcome(true), outcome(false), outcome(false)], &mut baselines);
     assert_eq!(second, [0.0, 1.0, 0.0, 0.0]);
     assert_eq!(advantages(&[outcome(false)], &mut baselines[1..2]), [-0.5]);
+    // What is unknown moves nothing and counts towards no mean.
+    let mut fresh = [Mean::default(); 3];
+    assert_eq!(advantages(&[outcome(true), Trial::default(), outcome(false)], &mut fresh), [0.5, 0.0, -0.5]);
+    assert_eq!(fresh.map(|mean| mean.count), [1.0, 0.0, 1.0]);
 }
 
 #[test]

@@ -11,4 +11,5 @@ mod oracle;
 mod reuse;
 mod token_budget;
 mod truth;
+mod unknown;
 mod variance;

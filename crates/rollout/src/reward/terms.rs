@@ -56,12 +56,12 @@ impl fmt::Display for Channel {
 }
 
 reward_terms! {
-    Success = "success", "1 if the team's answer is right, else 0.", |run| success(run);
-    Efficiency = "efficiency", "How cheap the team was: from 1, free, towards 0.", |run| efficiency(run);
-    Structure = "structure", "What the graph costs: agents and references. More is worse; its weight is negative.", |run| structure(run);
+    Success = "success", "1 if the team's answer is right, else 0.", success;
+    Efficiency = "efficiency", "How cheap the team was: from 1, free, towards 0.", efficiency;
+    Structure = "structure", "What the graph costs: agents and references. More is worse; its weight is negative.", structure;
     Invalid = "invalid", "The share of the orchestrator's texts that were no specification. Its weight is negative.", |run| invalid(run.trace());
-    Team = "team", "R1: the team's outcome; what `success` is, under the name of its family.", |run| success(run);
-    Individual = "individual", "R2: the share of graded agents whose own answer is right.", |run| individual(run);
+    Team = "team", "R1: the team's outcome; what `success` is, under the name of its family.", success;
+    Individual = "individual", "R2: the share of graded agents whose own answer is right.", individual;
     Role = "role", "R3: how often a role held what it is for.", |run| mean(run.roles_held());
     Process = "process", "R4: the share of agents that ended without failure, retry or waste.", |run| mean(run.processes());
     Tool = "tool", "R5: the share of tool calls that succeeded.", |run| mean(tool_results(run.trace()));
