@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use apply::apply;
-pub use enumerate::{edits, endings};
+pub use enumerate::{edits, prefix_truncations, prefix_truncations as endings};
 pub use family::{EditFamily, FAMILIES, Family, UnknownFamily};
 
 /// The five decisions an orchestrator makes.
@@ -92,6 +92,7 @@ pub enum Change {
     },
     /// Prefix truncation: the team ends before `agent`, and neither it nor any agent after it exists. Agents that no other reads
     /// then answer, and those of earlier rounds that had a part in the answer.
+    #[serde(alias = "prefix_truncation")]
     EndBefore {
         /// The first that there is not.
         agent: String,

@@ -10,7 +10,7 @@ use crate::student::Student;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
 use lemon_exec::Memory;
 use lemon_rollout::{Replies, RolloutError};
-use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
+use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, prefix_truncations};
 use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -157,7 +157,7 @@ fn changes(plan: &Plan, language: &Language, prefixes: bool) -> Vec<Edit> {
     let mut changes = edits(plan, language);
     if prefixes {
         changes.retain(|edit| edit.family != Family::Agent);
-        changes.extend(endings(plan, language));
+        changes.extend(prefix_truncations(plan, language));
     }
     changes
 }
