@@ -102,7 +102,7 @@ impl Counterfactuals<'_> {
         cancel: &CancellationToken,
     ) -> Result<Rollout, RolloutError> {
         let mut request = RolloutRequest::of_plan(case, plan, seed);
-        request.team = Team::Plan { plan: plan.clone(), reviewer: self.reviewer.clone() };
+        request.team = Team::Plan { plan: Arc::new(plan.clone()), reviewer: self.reviewer.clone() };
         self.run(request, self.most(case, plan), cancel).await
     }
 

@@ -8,6 +8,7 @@ use crate::error::RolloutError;
 use crate::request::{RolloutRequest, RunOptions};
 use crate::team::Team;
 use lemon_spec::edit::{Edit, Edited, apply};
+use std::sync::Arc;
 
 impl RolloutEnv {
     /// Runs the team of a rollout with one decision changed. `None`: the edit does not apply to that team.
@@ -29,7 +30,7 @@ impl Rollout {
     /// This rollout was not run from a plan.
     pub fn counterfactual(&self, edited: &Edited) -> Result<RolloutRequest<'_>, RolloutError> {
         let Team::Plan { reviewer, .. } = &self.team else { return Err(RolloutError::NoPlan) };
-        let team = Team::Plan { plan: edited.plan.clone(), reviewer: reviewer.clone() };
+        let team = Team::Plan { plan: Arc::new(edited.plan.clone()), reviewer: reviewer.clone() };
         let (cache, withhold) = (self.cache.clone(), edited.withhold.clone());
         let options = RunOptions { cache, withhold, ..RunOptions::default() };
         Ok(RolloutRequest { case: &self.case, team, seed: self.seed, options })

@@ -68,7 +68,7 @@ impl<'a> RolloutRequest<'a> {
     /// A rollout of a plan, with a reply cache of its own, so that counterfactuals of it can follow.
     pub fn of_plan(case: &'a Case, plan: &Plan, seed: u64) -> Self {
         let options = RunOptions { cache: Some(Arc::default()), ..RunOptions::default() };
-        let team = Team::Plan { plan: plan.clone(), reviewer: None };
+        let team = Team::Plan { plan: Arc::new(plan.clone()), reviewer: None };
         RolloutRequest { case, team, seed, options }
     }
 

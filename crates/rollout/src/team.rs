@@ -13,7 +13,7 @@ pub enum Team {
     /// A validated team. Counterfactuals need one.
     Plan {
         /// The team.
-        plan: Plan,
+        plan: Arc<Plan>,
         /// Writes the rounds after the first, where the plan asks for them.
         reviewer: Option<Arc<dyn Orchestrator>>,
     },
