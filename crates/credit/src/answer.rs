@@ -1,12 +1,12 @@
 //! When two answers are the same.
 
 /// Whether two answers say the same: case, spaces, quotes, a final full stop and the way a number is written do not matter.
-pub(crate) fn same(left: &str, right: &str) -> bool {
+pub fn same(left: &str, right: &str) -> bool {
     key(left) == key(right)
 }
 
 /// What answers that say the same have in common.
-pub(crate) fn key(answer: &str) -> String {
+pub fn key(answer: &str) -> String {
     let bare = answer.trim_matches(|c: char| c.is_whitespace() || matches!(c, '.' | '"' | '\'' | '*' | '`'));
     let digits: String = bare.chars().filter(|c| !matches!(c, ',' | '$' | '€' | '£' | ' ')).collect();
     match digits.parse::<f64>() {
@@ -16,7 +16,7 @@ pub(crate) fn key(answer: &str) -> String {
 }
 
 /// The answer that most of them give, as its [`key`]. `None` if there is none, or if several are equally frequent.
-pub(crate) fn majority<'a>(answers: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn majority<'a>(answers: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut keys: Vec<String> = answers.map(key).collect();
     keys.sort_unstable();
     let mut counts: Vec<(usize, &String)> = keys.chunk_by(|a, b| a == b).map(|run| (run.len(), &run[0])).collect();

@@ -98,7 +98,7 @@ fn edited_agent(edit: &Edit) -> Option<&str> {
     }
 }
 
-/// Everybody who reads the agent, directly or through others, in either run. Agents of a later round all do: the
+/// All who read the agent, directly or through others, in either run. Agents of a later round all do: the
 /// orchestrator wrote them after it had read the results.
 fn descendants<'a>(source: &'a str, original: &'a Summary, edited: &'a Summary) -> BTreeSet<&'a str> {
     let agents = || original.agents.iter().chain(&edited.agents);

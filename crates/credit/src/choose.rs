@@ -1,6 +1,6 @@
 //! Which counterfactual to run next.
 //!
-//! A run of an edited team is bought with worker tokens, and most say little: many edits change nothing, others cost half a
+//! A run of an edited team costs worker tokens, and most say little: many edits change nothing, others cost half a
 //! team. The chooser proposes one at a time, never more than the cap allows, and learns from what comes back. It runs
 //! nothing itself.
 
@@ -69,7 +69,7 @@ pub struct Chooser {
 struct Pool {
     family: Family,
     edit: usize,
-    /// Dearest first, so that the cheapest is the last.
+    /// Most expensive first, so that the cheapest is the last.
     waiting: Vec<Candidate>,
     /// What came back.
     paired: Paired,

@@ -1,16 +1,16 @@
 //! Credit as an economy: which counterfactuals are worth their worker tokens?
 //!
 //! A rollout costs tokens and says a little about every field of its specification. A counterfactual costs tokens and says
-//! something about one field. Which is the better buy can be estimated from what both have shown so far. With a reward of
+//! something about one field. Which of the two tells more per token can be estimated from what both have shown so far. With a reward of
 //! variance V within a task and a difference of variance D, the effect of one field is as well known from one difference as from
 //! 4V/D rollouts, since a rollout shows one side of the comparison at a time; a rollout in turn serves all `fields` at once, each
 //! as much as there is at stake in it. So for a counterfactual of cost c against rollouts of cost C,
 //!
 //! `worth = (4V / D) · (C / c) · stake / fields`,
 //!
-//! where the stake of a family is its squared mean difference relative to that of the average family, and at most 1: to know
-//! precisely what matters to nobody is worth nothing. Of a family that little is known of some are drawn to find out. Above 1 a counterfactual is the better buy. What memory answers costs nothing and
-//! is always worth it.
+//! where the stake of a family is its squared mean difference relative to that of the average family, and at most 1: a precise
+//! figure for a decision without effect is worth nothing. Under-sampled families get a few exploratory draws. Above 1 a
+//! counterfactual tells more than rollouts for the same tokens. What the reply cache answers costs nothing and is always run.
 
 use crate::choose::Account;
 use crate::estimate::Paired;
@@ -19,25 +19,25 @@ use lemon_spec::edit::Family;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How counterfactuals are bought.
+/// How counterfactuals are purchased.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EconomySettings {
-    /// Which paid ones are bought.
+    /// Which paid ones are purchased.
     pub paid: Paid,
     /// What all paid ones may cost, as a share of what the rollouts cost, over the whole of the training.
     pub cap: f64,
-    /// The worth from which one is bought.
+    /// The worth from which one is purchased.
     pub least_worth: f64,
     /// The share of the cap that is spent on families below that worth, so that an estimate can be corrected.
     pub floor: f64,
 }
 
-/// Which counterfactuals that cost something are bought.
+/// Which counterfactuals that cost something are purchased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paid {
-    /// None: only what memory answers.
+    /// None: only what the reply cache answers.
     #[default]
     Never,
     /// Those that should tell more than rollouts would for the same tokens.
@@ -57,7 +57,7 @@ impl Default for EconomySettings {
 /// What is known of rollouts and of families of edits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Economy {
-    /// By family: differences and costs of those that were paid for. Free ones say nothing about what money buys.
+    /// By family: differences and costs of those that were paid for. Free ones say nothing about what tokens pay for.
     paid: BTreeMap<Family, Account>,
     /// By family: differences of those that were free.
     free: BTreeMap<Family, Account>,
@@ -72,8 +72,8 @@ pub struct Economy {
     real_tokens: u64,
 }
 
-/// How much louder or quieter than a reward a difference may be.
-const LOUDEST: f64 = 16.0;
+/// How many times more or less than a reward a difference may weigh.
+const MOST_WEIGHT: f64 = 16.0;
 
 /// What is at stake where nothing seems to be.
 const LEAST_STAKE: f64 = 1e-3;
@@ -97,11 +97,11 @@ pub enum Verdict {
     Free,
     /// It tells more for its tokens than rollouts do.
     Worth(f64),
-    /// It may not, but its family has to be looked at now and then; or families are not told apart.
+    /// It may not, but its family needs an exploratory draw now and then; or families are not told apart.
     Drawn(f64),
     /// It tells less.
     Declined(f64),
-    /// It would be bought, but the cap does not allow it.
+    /// It would be purchased, but the cap does not allow it.
     Capped(f64),
 }
 
@@ -110,7 +110,7 @@ pub enum Verdict {
 pub struct FamilyReport {
     /// Counterfactuals that cost nothing.
     pub free: u64,
-    /// Those that were bought.
+    /// Those that were purchased.
     pub bought: u64,
     /// Those that were offered and told too little.
     pub declined: u64,
@@ -150,8 +150,8 @@ impl Economy {
         self.real_tokens = self.real_tokens.saturating_add(tokens);
     }
 
-    /// How many times dearer than expected they were, and at least once.
-    pub fn dearer(&self) -> f64 {
+    /// The cost ratio: what they cost over what they were expected to cost, and at least 1.
+    pub fn cost_ratio(&self) -> f64 {
         const DOUBT: f64 = 1_000.0;
         ((self.real_tokens as f64 + DOUBT) / (self.expected_tokens as f64 + DOUBT)).max(1.0)
     }
@@ -161,18 +161,18 @@ impl Economy {
         self.free.entry(family).or_default().add(delta, 0);
     }
 
-    /// The mean difference of the free ones of a family so far; 0 before the first.
-    pub fn usual(&self, family: Family) -> f64 {
+    /// The baseline of a family: the mean difference of its free ones so far; 0 before the first.
+    pub fn baseline(&self, family: Family) -> f64 {
         self.free.get(&family).and_then(|account| account.deltas.mean()).unwrap_or(0.0)
     }
 
-    /// How loud a difference may speak beside a reward: by how much more a reward varies within a task, V/D. Two estimates of
-    /// the same thing are best added up by the inverse of their variances.
-    pub fn loudness(&self, family: Family, is_free: bool) -> f64 {
+    /// The inverse-variance weight of a difference beside a reward: by how much more a reward varies within a task, V/D. Two
+    /// estimates of the same thing are best added up by the inverse of their variances.
+    pub fn inverse_variance_weight(&self, family: Family, is_free: bool) -> f64 {
         let accounts = if is_free { &self.free } else { &self.paid };
         let account = accounts.get(&family).copied().unwrap_or_default();
         let Some(reward) = self.rewards.variance() else { return 1.0 };
-        (reward / account.variance_of(&Paired::default()).max(1e-9)).clamp(1.0 / LOUDEST, LOUDEST)
+        (reward / account.variance_of(&Paired::default()).max(1e-9)).clamp(1.0 / MOST_WEIGHT, MOST_WEIGHT)
     }
 
     /// What a counterfactual tells for its tokens, against rollouts; `None` as long as no rollout is known.
@@ -211,16 +211,16 @@ impl Economy {
         let mut verdicts = vec![Verdict::Free; offers.len()];
         let mut random = Random::new(seed);
         let drawn = (settings.floor.clamp(0.0, 1.0) * allowance as f64) as u64;
-        let mut purse = Purse { left: allowance, drawn };
+        let mut budget = StepBudget { left: allowance, drawn };
         for place in self.order(offers, settings.paid, &mut random) {
             let Some(offer) = offers.get(place) else { continue };
             // Nothing is known before the first rollouts; then anything may be worth it.
             let worth = self.worth(offer).unwrap_or(1.0);
             let verdict = match settings.paid {
                 Paid::Never => Verdict::Declined(worth),
-                Paid::Worth if worth >= settings.least_worth => purse.buy(offer.cost, Verdict::Worth(worth)),
-                Paid::Worth => purse.draw(offer.cost, worth),
-                Paid::Uniform | Paid::Contrast => purse.buy(offer.cost, Verdict::Drawn(worth)),
+                Paid::Worth if worth >= settings.least_worth => budget.buy(offer.cost, Verdict::Worth(worth)),
+                Paid::Worth => budget.draw(offer.cost, worth),
+                Paid::Uniform | Paid::Contrast => budget.buy(offer.cost, Verdict::Drawn(worth)),
             };
             // Places are those of `offers`.
             verdicts[place] = verdict;
@@ -254,13 +254,13 @@ impl Economy {
 }
 
 /// What may still be spent in a step.
-struct Purse {
+struct StepBudget {
     left: u64,
     /// Of that on what is not worth it.
     drawn: u64,
 }
 
-impl Purse {
+impl StepBudget {
     fn buy(&mut self, cost: u64, verdict: Verdict) -> Verdict {
         match self.left.checked_sub(cost) {
             Some(left) => {

@@ -8,7 +8,6 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`reward`] | what a run earned, channel by channel |
 //! | [`choose`] | which counterfactual to run next |
 //! | [`economy`] | which counterfactuals are worth their tokens, against more rollouts |
 //! | [`estimate`] | what the paired differences say, with their error |
@@ -19,12 +18,11 @@
 
 pub mod advantage;
 pub mod advice;
-mod answer;
+pub mod answer;
 pub mod cascade;
 pub mod choose;
 pub mod economy;
 pub mod estimate;
-pub mod reward;
 #[cfg(test)]
 mod story;
 pub mod unit;

@@ -16,7 +16,7 @@ pub struct Part<'a> {
     pub answer: Option<&'a str>,
 }
 
-/// An agent of the weakest level.
+/// An agent of the weakest capacity.
 pub fn part<'a>(id: &'a str, base: &'a str, after: &'a [&'a str], answer: &'a str) -> Part<'a> {
     Part { id, base, level: 0, after, answer: Some(answer) }
 }
@@ -63,10 +63,6 @@ pub fn round(trace: &mut Trace, round: u32, parts: &[Part], from: &[&str]) {
 pub fn decide(trace: &mut Trace, round: u32, by: &str) {
     let text = "agents: []".into();
     push(trace, ORCHESTRATOR, EventKind::Decision { round, by: by.into(), model: None, text, written: None });
-}
-
-pub fn reject(trace: &mut Trace, round: u32, failure: Option<Failure>) {
-    push(trace, ORCHESTRATOR, EventKind::Rejection { round, diagnostics: Vec::new(), failure });
 }
 
 pub fn push<'a>(trace: &'a mut Trace, agent: &str, kind: EventKind) -> &'a mut Event {

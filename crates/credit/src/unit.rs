@@ -14,7 +14,7 @@ pub enum Unit {
     Team,
     /// How the orchestrator makes the answer and when it ends.
     Orchestrator,
-    /// What an agent is to do, and on which level of model.
+    /// What an agent is to do, and on which capacity.
     Role,
     /// That an agent exists.
     Agent,

@@ -1,8 +1,8 @@
-//! Learned graphs: the baselines that learn who reads whom before they are scored.
+//! Baselines that learn who reads whom before they are scored: a small REINFORCE trainer, apart from the program's own.
 //!
 //! The public code of AgentPrune, which takes its estimator over from GPTSwarm: between `n` agents that all do the same,
 //! an edge is there with probability `σ(θ)`, at first one half. Ten batches of four items draw a graph for each item and
-//! run it, together with a final agent that reads everybody. The reward is 1 for a right answer; Adam, at a rate of 0.1,
+//! run it, together with a final agent that reads all others. The reward is 1 for a right answer; Adam, at a rate of 0.1,
 //! climbs the mean of `reward · ∇ log p(graph)`. After batches 5 and 10, a quarter of the edges that are left is pruned,
 //! those of the least `θ` first. The edges that survive are the team.
 //!
@@ -22,12 +22,12 @@
 
 mod policy;
 
-use crate::evaluate::{Case, EvalError, Evaluator};
 use crate::method::{Method, Source};
 use crate::row::Training;
-use crate::trial::{Outcome, Trials, agent, fixed};
+use crate::trial::{self, Trial, agent, fixed};
 use futures::future::try_join_all;
 use lemon_num::{Random, seed_of};
+use lemon_rollout::{Case, RolloutEnv, RolloutError};
 use lemon_spec::{Agent, Answer, AnswerRule, Next, Spec, render};
 use lemon_task::Key;
 use policy::Policy;
@@ -49,15 +49,15 @@ const DROPPED: f64 = 0.2;
 /// # Errors
 /// The sandbox failed.
 pub async fn learn(
-    evaluator: &Evaluator,
+    env: &RolloutEnv,
     method: &Method,
     capacity: Option<&str>,
     cases: &[Case],
     seed: u64,
     cancel: &CancellationToken,
-) -> Result<Training, EvalError> {
-    let mut lessons = Lessons { trials: Trials::new(evaluator, cancel), cases, seed, runs: 0, tokens: 0 };
-    let mut crowd = Crowd::new(method.number(), capacity, &evaluator.language.capacities, are_programs(cases));
+) -> Result<Training, RolloutError> {
+    let mut lessons = Lessons { env, cancel, cases, seed, runs: 0, tokens: 0 };
+    let mut crowd = Crowd::new(method.number(), capacity, &env.language.capacities, are_programs(cases));
     if method.source() == Some(Source::AgentDropout) {
         let policy = lessons.teach(&crowd, "agents", None).await?;
         crowd.drop_agents(&policy);
@@ -74,7 +74,8 @@ fn are_programs(cases: &[Case]) -> bool {
 
 /// What is learned from, and what that has cost.
 struct Lessons<'a> {
-    trials: Trials<'a>,
+    env: &'a RolloutEnv,
+    cancel: &'a CancellationToken,
     cases: &'a [Case],
     seed: u64,
     runs: u64,
@@ -83,24 +84,24 @@ struct Lessons<'a> {
 
 impl Lessons<'_> {
     /// Edge probabilities, learned, and pruned by this share twice.
-    async fn teach(&mut self, crowd: &Crowd, stage: &str, pruned: Option<f64>) -> Result<Policy, EvalError> {
+    async fn teach(&mut self, crowd: &Crowd, stage: &str, pruned: Option<f64>) -> Result<Policy, RolloutError> {
         let mut policy = Policy::new(crowd.edges().count());
         if policy.is_empty() || self.cases.is_empty() {
             return Ok(policy);
         }
         let seed = self.seed.to_string();
         let mut random = Random::new(seed_of(&["graphs", stage, &seed]));
-        let mut usual = vec![Mean::default(); self.cases.len()];
+        let mut baselines = vec![Mean::default(); self.cases.len()];
         let batches = PASSES * self.cases.len().div_ceil(BATCH);
         let mut batch = 0;
         for pass in 0..PASSES {
             let draws_of_workers = seed_of(&["workers", stage, &seed, &pass.to_string()]);
-            for (cases, usual) in self.cases.chunks(BATCH).zip(usual.chunks_mut(BATCH)) {
+            for (cases, baselines) in self.cases.chunks(BATCH).zip(baselines.chunks_mut(BATCH)) {
                 let graphs: Vec<Vec<bool>> = cases.iter().map(|_| policy.draw(&mut random)).collect();
                 let Some(outcomes) = self.run(crowd, cases, &graphs, draws_of_workers).await? else {
                     return Ok(policy);
                 };
-                policy.learn(&graphs, &advantages(&outcomes, usual));
+                policy.learn(&graphs, &advantages(&outcomes, baselines));
                 batch += 1;
                 if let Some(share) = pruned.filter(|_| batch == batches / 2 || batch == batches) {
                     policy.prune(share);
@@ -117,12 +118,12 @@ impl Lessons<'_> {
         cases: &[Case],
         graphs: &[Vec<bool>],
         seed: u64,
-    ) -> Result<Option<Vec<Outcome>>, EvalError> {
-        let trials = &self.trials;
+    ) -> Result<Option<Vec<Trial>>, RolloutError> {
+        let (env, cancel) = (self.env, self.cancel);
         let runs = cases
             .iter()
             .zip(graphs)
-            .map(|(case, graph)| async move { trials.run(case, &fixed(crowd.spec(graph)), seed).await });
+            .map(|(case, graph)| async move { trial::run(env, case, &fixed(crowd.spec(graph)), seed, cancel).await });
         let outcomes = try_join_all(runs).await?;
         for outcome in outcomes.iter().flatten() {
             self.runs += 1;
@@ -138,19 +139,22 @@ struct Mean {
     count: f64,
 }
 
-/// How much better each run was than what its item usually comes to, which is kept up to date.
-fn advantages(outcomes: &[Outcome], usual: &mut [Mean]) -> Vec<f64> {
-    let rewards: Vec<f64> = outcomes.iter().map(|outcome| f64::from(u8::from(outcome.right))).collect();
-    let batch_mean = rewards.iter().sum::<f64>() / rewards.len().max(1) as f64;
-    let advantage = |(reward, usual): (&f64, &mut Mean)| {
-        let baseline = if usual.count > 0.0 { usual.sum / usual.count } else { batch_mean };
-        *usual = Mean { sum: usual.sum + reward, count: usual.count + 1.0 };
+/// How much better each run was than the baseline of its item, which is kept up to date. A run whose outcome is unknown has an
+/// advantage of 0: it moves no probability.
+fn advantages(outcomes: &[Trial], baselines: &mut [Mean]) -> Vec<f64> {
+    let reward = |right: bool| f64::from(u8::from(right));
+    let known: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.right.map(reward)).collect();
+    let batch_mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    let advantage = |(outcome, own): (&Trial, &mut Mean)| {
+        let Some(reward) = outcome.right.map(reward) else { return 0.0 };
+        let baseline = if own.count > 0.0 { own.sum / own.count } else { batch_mean };
+        *own = Mean { sum: own.sum + reward, count: own.count + 1.0 };
         reward - baseline
     };
-    rewards.iter().zip(usual).map(advantage).collect()
+    outcomes.iter().zip(baselines).map(advantage).collect()
 }
 
-/// Agents that all do the same, before anybody has said who reads whom, and the one that decides in the end.
+/// Agents that all do the same, without edges between them, and the one that decides in the end.
 struct Crowd {
     agents: Vec<Agent>,
     last: Agent,
@@ -158,14 +162,14 @@ struct Crowd {
 
 impl Crowd {
     fn new(number: usize, capacity: Option<&str>, capacities: &[String], code: bool) -> Self {
-        let level = |turn: usize| {
+        let capacity_of = |turn: usize| {
             let turn = turn.checked_rem(capacities.len()).and_then(|at| capacities.get(at)).map(String::as_str);
             capacity.or(turn).unwrap_or_default()
         };
-        // A judge no weaker than anyone it judges, and who decides on programs has to write one.
-        let strongest = level(number.min(capacities.len()).saturating_sub(1));
+        // A judge is no weaker than those it judges, and who decides on programs has to write one.
+        let strongest = capacity_of(number.min(capacities.len()).saturating_sub(1));
         let (base, judge) = if code { ("programmer", "programmer") } else { ("solver", "judge") };
-        let agents = (0..number).map(|at| agent(format!("a{}", at + 1), base, level(at))).collect();
+        let agents = (0..number).map(|at| agent(format!("a{}", at + 1), base, capacity_of(at))).collect();
         Crowd { agents, last: agent("decide".to_owned(), judge, strongest) }
     }
 

@@ -1,6 +1,6 @@
 //! What an evaluation is likely to spend, and what it can spend at most, before its first call.
 
-use crate::evaluate::{Contestant, Evaluator, Work};
+use crate::evaluate::{Evaluator, MethodRun, Work};
 use crate::method::Ask;
 use lemon_exec::orchestrator::{Draft, OrchestratorError, WriteContext};
 use lemon_exec::{Forecast, Form, forecast_call};
@@ -59,38 +59,38 @@ impl Evaluator {
     pub async fn estimate(&self, work: &Work) -> Result<Estimate, OrchestratorError> {
         let mut sum = Estimate::default();
         let every = work.cases.len().div_ceil(MOST_ITEMS).max(1);
-        for contestant in &work.contestants {
+        for method in &work.methods {
             for case in (0..work.cases.len()).step_by(every) {
-                self.estimate_run(work, contestant, case, &mut sum).await?;
+                self.estimate_run(work, method, case, &mut sum).await?;
             }
         }
-        let looked_at = (work.cases.len().div_ceil(every) * work.contestants.len()).max(1);
+        let looked_at = (work.cases.len().div_ceil(every) * work.methods.len()).max(1);
         Ok(sum.times(work.runs() as f64 / looked_at as f64))
     }
 
     async fn estimate_run(
         &self,
         work: &Work,
-        contestant: &Contestant,
+        method: &MethodRun,
         case: usize,
         sum: &mut Estimate,
     ) -> Result<(), OrchestratorError> {
         let Some(case) = work.cases.get(case) else { return Ok(()) };
         let seed = work.seeds.first().copied().unwrap_or(0);
         let question = &case.item.task.question;
-        let text = match &contestant.writer {
+        let text = match &method.writer {
             None => {
-                let draw = seed_of(&[&contestant.method.name(), question, &seed.to_string()]);
-                let ask = Ask::new(&case.item, &self.language.capacities, work.capacity.as_deref(), draw);
-                contestant.method.spec(&ask)
+                let draw = seed_of(&[&method.method.name(), question, &seed.to_string()]);
+                let ask = Ask::new(&case.item, &self.env.language.capacities, work.capacity.as_deref(), draw);
+                method.method.spec(&ask)
             }
             Some(writer) => {
-                let tokens_left = self.settings.budget.tokens;
+                let tokens_left = self.env.settings.budget.tokens;
                 let brief = WriteContext {
                     question,
                     round: 1,
                     results: Vec::new(),
-                    language: &self.language,
+                    language: &self.env.language,
                     form: Form::of(question),
                     tokens_left,
                     seed,
@@ -99,7 +99,7 @@ impl Evaluator {
                     Some(Draft::Text(text) | Draft::Guarded(text) | Draft::Learned { text, .. }) => Some(text),
                     Some(Draft::Plan { plan, .. }) => Some(plan.source().to_owned()),
                     Some(Draft::Ask { level, messages, .. }) => {
-                        let known = self.backend.levels.get(level);
+                        let known = self.env.backend.levels.get(level);
                         let call = known.map(|known| forecast_call(ORCHESTRATOR, &messages, level, known));
                         sum.add(&Forecast { calls: call.into_iter().collect() });
                         sum.more = true;
@@ -109,15 +109,15 @@ impl Evaluator {
                 }
             }
         };
-        let plan = text.and_then(|text| validate(&text, &self.language).ok());
-        let judge = self.language.roles.get("judge");
+        let plan = text.and_then(|text| validate(&text, &self.env.language).ok());
+        let judge = self.env.language.roles.get("judge");
         // A team that is none costs nothing.
         let (Some(plan), Some(judge)) = (plan, judge) else {
             sum.add(&Forecast { calls: Vec::new() });
             return Ok(());
         };
-        sum.more |= plan.next() == Next::Review && contestant.writer.is_some();
-        sum.add(&Forecast::new(&plan, question, &self.backend.levels, judge.clone()));
+        sum.more |= plan.next() == Next::Review && method.writer.is_some();
+        sum.add(&Forecast::new(&plan, question, &self.env.backend.levels, judge.clone()));
         Ok(())
     }
 }

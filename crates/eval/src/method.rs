@@ -27,7 +27,7 @@ pub struct Kind {
 enum Writes {
     /// A rule.
     Team(fn(&mut Team)),
-    /// Somebody else: a model, a file, a search.
+    /// No rule: a model, a file, a search.
     Elsewhere(Source),
 }
 
@@ -71,9 +71,9 @@ pub const METHODS: &[Kind] = {
 /// What a rule is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
-    /// The levels of model, weakest first.
+    /// The capacities, weakest first.
     pub capacities: &'a [String],
-    /// The level every agent gets; `None`: they take turns, weakest first.
+    /// The capacity every agent gets; `None`: they take turns, weakest first.
     pub capacity: Option<&'a str>,
     /// Whether a program is asked for.
     pub code: bool,
@@ -89,10 +89,10 @@ impl<'a> Ask<'a> {
 }
 
 impl Method {
-    /// The name with the number, as it was given: `debate:3`, but `debate` for the usual number.
+    /// The name with the number, as it was given: `debate:3`, but `debate` for the default number.
     pub fn name(&self) -> String {
         match self.kind.number {
-            Some((_, usual, _)) if usual != self.number => format!("{}:{}", self.kind.name, self.number),
+            Some((_, default, _)) if default != self.number => format!("{}:{}", self.kind.name, self.number),
             _ => self.kind.name.to_owned(),
         }
     }
@@ -157,7 +157,7 @@ impl FromStr for Method {
         let number = match (kind.number, number) {
             (None, None) => 1,
             (None, Some(_)) => return Err(MethodError::NoNumber(name.to_owned())),
-            (Some((_, usual, _)), None) => usual,
+            (Some((_, default, _)), None) => default,
             (Some((what, _, most)), Some(given)) => {
                 let number = given.parse().ok().filter(|number| (1..=most).contains(number));
                 number.ok_or_else(|| MethodError::Number { name: name.into(), what, most, given: given.into() })?
@@ -183,6 +183,7 @@ impl Team<'_> {
         let turn = self.agents.len().checked_rem(capacities.len()).and_then(|at| capacities.get(at));
         let capacity = self.ask.capacity.or(turn.map(String::as_str)).unwrap_or_default();
         let mut entry = format!("  - id: {id}\n    base: {base}\n");
+        // Writing to a string cannot fail.
         if let Some(duty) = duty {
             let _ = writeln!(entry, "    duty: {duty}");
         }

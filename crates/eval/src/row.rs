@@ -131,7 +131,7 @@ pub struct AgentRow {
     pub status: Option<AgentStatus>,
     /// The answer extracted from its reply.
     pub answer: Option<Name>,
-    /// Whether that answer is right, where it gave one and somebody knows.
+    /// Whether that answer is right, where it gave one and that can be told without running code.
     pub right: Option<bool>,
     /// Tokens.
     pub tokens: u64,

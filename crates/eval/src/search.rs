@@ -1,22 +1,22 @@
 //! Searches a simulated world for the best team: is one agent always best?
 //!
-//! Founders of the usual shapes are measured, and the best of them changed at random ([`mutate`]) until so many teams have
+//! Seed teams of the common shapes are measured, and the best of them changed at random ([`mutate`]) until so many teams have
 //! been tried. Most are given up after a few runs (successive halving); all run the same tasks with the same draws, so
 //! that differences are paired. The best of many measurements is too good to be true, so the teams that were chosen run
 //! once more with seeds the search has not seen, and only those runs are reported. The items stay the same: what is
 //! found is the best team for these tasks.
 
-mod founders;
 mod mutate;
 mod pool;
+mod seeds;
 
-pub use founders::founders;
 pub use mutate::mutant;
+pub use seeds::seed_teams;
 
-use crate::evaluate::{Case, EvalError, Evaluator};
-use crate::trial::{Outcome, Trials};
 use lemon_num::stats::{Cluster, difference_interval, mean_interval};
 use lemon_num::{Random, seed_of};
+use crate::trial::Trial;
+use lemon_rollout::{Case, RolloutEnv, RolloutError};
 use lemon_task::Key;
 use pool::{Candidate, Pool, value};
 use serde::Serialize;
@@ -30,7 +30,7 @@ const FRESH: usize = 4;
 pub struct SearchSettings {
     /// Teams tried.
     pub teams: usize,
-    /// What a thousand tokens of the smallest level cost, in right answers. Tokens of the other levels count as the
+    /// What a thousand tokens of the smallest capacity cost, in right answers. Tokens of the other capacities count as the
     /// parameters of the recorded models do: 1, 3 and 8 billion.
     pub price: f64,
     /// The seed of every random choice.
@@ -64,7 +64,7 @@ pub struct FoundTeam {
     pub interval: [f64; 2],
     /// Tokens a run.
     pub tokens: f64,
-    /// Tokens a run, weighted by level.
+    /// Tokens a run, weighted by capacity.
     pub weighted_tokens: f64,
     /// The accuracy less the price of the weighted tokens.
     pub value: f64,
@@ -81,7 +81,7 @@ pub enum Best {
     Value,
     /// The accuracy alone.
     Accuracy,
-    /// The value, of all agents of this level that work alone.
+    /// The value, of all single agents of this capacity.
     Alone(String),
 }
 
@@ -94,19 +94,19 @@ pub struct Gap {
     pub interval: [f64; 2],
 }
 
-/// Finds the best team for these cases by value, the best by accuracy, and the best single agent of each level, in this
+/// Finds the best team for these cases by value, the best by accuracy, and the best single agent of each capacity, in this
 /// order. Calls `progress` with the teams tried and all to be tried. The same seed finds the same; a cancelled search finds
 /// nothing.
 ///
 /// # Errors
 /// The sandbox failed.
 pub async fn search(
-    evaluator: &Evaluator,
+    env: &RolloutEnv,
     cases: &[Case],
     settings: &SearchSettings,
     cancel: &CancellationToken,
     mut progress: impl FnMut(usize, usize),
-) -> Result<Vec<FoundTeam>, EvalError> {
+) -> Result<Vec<FoundTeam>, RolloutError> {
     let mut random = Random::new(seed_of(&["search", &settings.seed.to_string()]));
     let cases = drawn(cases, settings.items, &mut random);
     if cases.is_empty() {
@@ -114,8 +114,8 @@ pub async fn search(
     }
     let code = cases.iter().any(|case| matches!(case.item.key(), Key::Code { .. }));
     let mut pool = Pool {
-        trials: Trials::new(evaluator, cancel),
-        language: &evaluator.language,
+        env,
+        cancel,
         cases,
         code,
         price: settings.price,
@@ -153,8 +153,8 @@ fn found(
     items: usize,
 ) -> FoundTeam {
     let outcomes = &team.outcomes;
-    let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len().max(1) as f64;
-    let measure = |outcome: &Outcome| match best {
+    let mean = |of: fn(&Trial) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len().max(1) as f64;
+    let measure = |outcome: &Trial| match best {
         Best::Accuracy => right(outcome),
         Best::Value | Best::Alone(_) => value(outcome, settings.price),
     };
@@ -187,8 +187,10 @@ fn found(
     }
 }
 
-fn right(outcome: &Outcome) -> f64 {
-    f64::from(u8::from(outcome.right))
+/// 1 for a right answer. The simulated world fails no call, so that an outcome is unknown only where programs cannot be run:
+/// there no team is right, as a row of an evaluation would say.
+fn right(outcome: &Trial) -> f64 {
+    f64::from(u8::from(outcome.right.unwrap_or(false)))
 }
 
 /// The figures of runs that go through the items in turn, gathered by item.

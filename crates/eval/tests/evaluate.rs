@@ -1,10 +1,11 @@
 //! Evaluations in the simulated world, on the sample: what a row says is what the trace of its run says.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-use lemon_eval::{Case, Contestant, Evaluator, Grader, Method, Row, Work};
+use lemon_eval::{Case, Evaluator, Grader, Method, MethodRun, Row, Work};
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{Store, Sync};
 use lemon_exec::{Budget, Settings};
+use lemon_rollout::RolloutEnv;
 use lemon_spec::Language;
 use lemon_task::{SetName, Source, load};
 use lemon_trace::{AgentStatus, EventKind, StopReason, Trace};
@@ -27,27 +28,23 @@ fn cases(sets: &[SetName], limit: usize) -> Vec<Case> {
     sets.iter().flat_map(|set| items(set).map(|item| Case { set: set.as_str().into(), item })).collect()
 }
 
-fn rules(names: &[&str]) -> Vec<Contestant> {
-    names.iter().map(|name| Contestant { method: name.parse::<Method>().unwrap(), writer: None }).collect()
+fn rules(names: &[&str]) -> Vec<MethodRun> {
+    names.iter().map(|name| MethodRun { method: name.parse::<Method>().unwrap(), writer: None }).collect()
 }
 
 impl Study {
-    fn new(cases: Vec<Case>, contestants: Vec<Contestant>, seeds: &[u64], budget: Budget, width: usize) -> Study {
+    fn new(cases: Vec<Case>, methods: Vec<MethodRun>, seeds: &[u64], budget: Budget, width: usize) -> Study {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(&folder.path().join("lemon.db"), Sync::default()).unwrap());
-        let evaluator = Evaluator {
-            backend: World::new(Preset::Teams, cases.iter().map(|case| &case.item)).backend(),
-            language: Arc::new(Language::default()),
-            store: Some(store.clone()),
-            settings: Settings { budget, reuse: false, ..Settings::default() },
-            grader: Grader::new(None),
-            priced: vec![false; 3],
-            names: std::sync::Mutex::default(),
-        };
+        let backend = World::new(Preset::Teams, cases.iter().map(|case| &case.item)).backend();
+        let settings = Settings { budget, reuse: false, ..Settings::default() };
+        let mut env = RolloutEnv::new(backend, Arc::new(Language::default()), settings, Grader::new(None));
+        env.store = Some(store.clone());
+        let evaluator = Evaluator::new(env, vec![false; 3]);
         let work = Work {
             eval_id: "e-study".to_owned(),
             cases: Arc::new(cases),
-            contestants,
+            methods,
             seeds: seeds.to_vec(),
             capacity: None,
             width,
@@ -79,7 +76,8 @@ impl Study {
         let case = self.work.cases.iter().find(|case| *case.set == *row.set && case.item.position == row.item).unwrap();
         assert_eq!(trace.header.question, case.item.task.question);
         assert_eq!(trace.header.seed, row.seed);
-        let graded = summary.answer.as_deref().map(|answer| self.evaluator.grader.grade(&case.item, answer).unwrap());
+        let graded =
+            summary.answer.as_deref().map(|answer| self.evaluator.env.grader.grade(&case.item, answer).unwrap());
         assert_eq!(row.right, graded.as_ref().is_some_and(|graded| graded.right), "{row:?}");
         assert_eq!(row.legacy_right, graded.as_ref().is_some_and(|graded| graded.legacy), "{row:?}");
         assert_eq!(row.answer.as_deref(), graded.as_ref().and_then(|graded| graded.extracted.as_deref()), "{row:?}");
@@ -136,7 +134,7 @@ async fn runs_that_end_early_are_rows_too() {
 
     // A team that is none: nothing is spent, and the answer is wrong.
     let writer = Fixed { text: "agents: [{id: x, base: genius}]".to_owned(), reviewer: None };
-    let file = Contestant { method: "file".parse().unwrap(), writer: Some(Arc::new(writer)) };
+    let file = MethodRun { method: "file".parse().unwrap(), writer: Some(Arc::new(writer)) };
     let study = Study::new(cases(&[SetName::Gsm8k], 3), vec![file], &[1], Budget::default(), 8);
     let rows = study.rows(ALL).await;
     assert_eq!(rows.len(), 3);
@@ -144,6 +142,14 @@ async fn runs_that_end_early_are_rows_too() {
         study.check(&row);
         assert_eq!((row.stop_reason, row.right, row.tokens.total), (Some(StopReason::Rejected), false, 0));
     }
+}
+
+/// A method that nothing writes a team for is an error, not an empty team.
+#[tokio::test]
+async fn a_method_without_a_team_is_named() {
+    let study = Study::new(cases(&[SetName::Gsm8k], 1), rules(&["file"]), &[1], Budget::default(), 1);
+    let error = study.evaluator.evaluate(&study.work, &CancellationToken::new(), |_| {}).await.unwrap_err();
+    assert_eq!(error.to_string(), "`file` writes no team: it has no rule, and no orchestrator was given for it");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// A purse that many runs take from. What a run may need at most is taken before it begins and what it did not need is put
-/// back after it: the purse is never overdrawn, however many run at once.
+/// A budget that many runs share. What a run may need at most is taken before it begins, and what it did not need is put back
+/// after it: the budget is never overdrawn, however many run at once.
 #[derive(Debug)]
-pub struct Purse {
+pub struct TokenBudget {
     // A std mutex: it is held for arithmetic and never across an await.
     account: Mutex<Account>,
     put_back: Notify,
@@ -84,20 +84,21 @@ struct Account {
     out: usize,
 }
 
-impl Purse {
-    /// A purse with so much in it.
+impl TokenBudget {
+    /// A budget of so much.
     pub fn new(left: impl Into<SpendingLimits>) -> Self {
-        Purse { account: Mutex::new(Account { left: left.into(), out: 0 }), put_back: Notify::new() }
+        TokenBudget { account: Mutex::new(Account { left: left.into(), out: 0 }), put_back: Notify::new() }
     }
 
-    /// Takes what a run may need at most, and waits for others to put back theirs if need be: most need far less than they
-    /// may. `false`: there is not enough left, and nobody will put any back. Whoever takes puts back.
+    /// Takes what a run may need at most. Where too little is left it waits for other runs to put back theirs: most need far
+    /// less than they may. `false`: too little is left, and no run is under way. Every `take` must be paired with a
+    /// [`TokenBudget::put_back`].
     pub async fn take(&self, most: impl Into<Cost>) -> bool {
         let most = most.into();
         loop {
             let changed = self.put_back.notified();
             tokio::pin!(changed);
-            // Enabled before the look, so that what is put back in between is not missed.
+            // Enabled before the check, so that what is put back in between is not missed.
             changed.as_mut().enable();
             if let Some(taken) = self.account().take(most) {
                 return taken;
@@ -125,7 +126,7 @@ impl Purse {
 }
 
 impl Account {
-    /// `None`: not now, but perhaps once somebody puts back.
+    /// `None`: not now, but perhaps once a run puts back.
     fn take(&mut self, most: Cost) -> Option<bool> {
         let enough = self.left.tokens.is_none_or(|left| left >= most.tokens)
             && self.left.usd.is_none_or(|left| left >= most.usd);

@@ -1,73 +1,52 @@
-//! One counterfactual: a team, the same team with one thing changed, on the same task and the same draws.
-//!
-//! The changed team is run whole, with the memory of the original run. Whatever the change cannot reach is the same call as
-//! before and is answered from there; only what differs is asked. So a fork is exact by construction: it gives what a full
-//! run of the changed team with the same seed would give.
+//! One counterfactual: a team, the same team with one decision edited, on the same task and the same noise.
 
-use crate::purse::Cost;
+use crate::budget::Cost;
 use lemon_credit::cascade::{Cascade, cascade};
-use lemon_credit::reward::{Channels, Grades, RewardSettings, Weights, measure};
-use lemon_eval::{Case, EvalError, Evaluator, Grader};
-use lemon_exec::orchestrator::{Fixed, Orchestrator};
-use lemon_exec::store::RunMeta;
 use lemon_exec::{Job, Outcome, Price, ReplyCache, RunState, fresh_id};
-use lemon_spec::edit::{Change, Edit, Edited};
+use lemon_exec::orchestrator::Orchestrator;
+use lemon_exec::{Budget, Outcome, Price, RunState};
+use lemon_rollout::{Case, Rollout, RolloutEnv, RolloutError, RolloutRequest, Score, Team, UnknownReason};
+use lemon_spec::edit::{Edit, Edited};
 use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent};
-use lemon_trace::{AgentStatus, EventKind, Trace};
+use lemon_trace::{AgentStatus, AgentSummary, EventKind, Trace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Runs originals and counterfactuals.
-pub struct Contrasts<'a> {
-    /// Who runs and grades.
-    pub evaluator: &'a Evaluator,
+/// Runs teams and their counterfactuals.
+pub struct Counterfactuals<'a> {
+    /// What runs and scores teams.
+    pub env: &'a RolloutEnv,
     /// Who writes the second round where a team asks for one.
     pub reviewer: Option<Arc<dyn Orchestrator>>,
-    /// How rewards are measured.
-    pub rewards: RewardSettings,
-    /// How channels become one reward.
-    pub weights: Weights,
 }
 
-/// The original run of a team on a task, with everything its counterfactuals share.
-pub struct Original {
-    /// The trace.
-    pub trace: Trace,
-    /// What it came to.
-    pub score: Score,
-    seed: u64,
-    memory: Arc<ReplyCache>,
-}
-
-/// What a run came to.
+/// What a counterfactual showed and what it cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Score {
-    /// 1 if the answer is right.
-    pub success: f64,
-    /// Tokens of all replies, reused or not: what the team costs, not what this run spent.
-    pub tokens: f64,
-    /// The same in tokens of the weakest level.
-    pub cost: f64,
-    /// The reward, where it can be measured.
-    pub reward: Option<f64>,
-    /// Its channels.
-    pub channels: Channels,
+pub enum Measurement {
+    /// The outcomes of both runs are known.
+    Known(Counterfactual),
+    /// One of them is not: missing data.
+    Unknown {
+        /// Why.
+        reason: UnknownReason,
+        /// What was spent.
+        cost: Cost,
+    },
 }
 
-/// A counterfactual and how it differs from the original: original less changed, so that what is worth something is
-/// positive.
+/// A counterfactual and how it differs from its base: base less edited, so that what is worth something is positive.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Contrast {
+pub struct Counterfactual {
     /// Difference in success.
     pub success: f64,
     /// Difference in tokens.
     pub tokens: f64,
-    /// Difference in tokens of the weakest level.
+    /// Difference in tokens of the weakest capacity.
     pub cost: f64,
     /// Difference in reward.
     pub reward: Option<f64>,
-    /// The part of the difference in success that is there though nobody downstream changed; absent where a judge decides.
+    /// The part of the difference in success that is there though no agent downstream changed; absent where a judge decides.
     pub direct: Option<f64>,
     /// Tokens spent to learn this.
     pub spent: u64,
@@ -75,7 +54,7 @@ pub struct Contrast {
     pub spent_usd: f64,
     /// Calls that had to be made.
     pub calls: usize,
-    /// Calls that the original answered.
+    /// Calls that the base answered.
     pub reused: usize,
     /// Tokens those saved.
     pub saved: u64,
@@ -83,67 +62,117 @@ pub struct Contrast {
     pub cascade: Cascade,
 }
 
-impl Contrasts<'_> {
+impl Measurement {
+    /// What was spent.
+    pub fn cost(&self) -> Cost {
+        match self {
+            Measurement::Known(known) => Cost { tokens: known.spent, usd: known.spent_usd },
+            Measurement::Unknown { cost, .. } => *cost,
+        }
+    }
+
+    /// The difference, where it is known.
+    pub fn known(self) -> Option<Counterfactual> {
+        match self {
+            Measurement::Known(known) => Some(known),
+            Measurement::Unknown { .. } => None,
+        }
+    }
+}
+
+/// Tokens of all replies, reused or not, those of the orchestrator included.
+pub(crate) fn nominal_tokens(run: &Rollout, score: &Score) -> f64 {
+    (score.tokens + run.summary.tokens.orchestrator) as f64
+}
+
+/// What a run spent.
+pub(crate) fn cost_of(run: &Rollout) -> Cost {
+    Cost { tokens: run.summary.tokens.total, usd: run.summary.usd }
+}
+
+impl Counterfactuals<'_> {
     /// Runs the team as it is.
     ///
     /// # Errors
     /// A program could not be graded.
-    pub async fn original(
+    pub async fn base(
         &self,
         case: &Case,
         plan: &Plan,
         seed: u64,
         cancel: &CancellationToken,
-    ) -> Result<Original, EvalError> {
-        let memory = Arc::new(ReplyCache::default());
-        let budget = self.most(case, plan);
-        let trace = self.run(case, plan.source(), None, seed, (&memory, budget), cancel).await?;
-        let score = self.score(case, &trace)?;
-        Ok(Original { trace, score, seed, memory })
+    ) -> Result<Rollout, RolloutError> {
+        let mut request = RolloutRequest::of_plan(case, plan, seed);
+        request.team = Team::Plan { plan: Arc::new(plan.clone()), reviewer: self.reviewer.clone() };
+        self.run(request, self.most(case, plan), cancel).await
     }
 
     /// Runs a counterfactual of it.
     ///
     /// # Errors
     /// A program could not be graded.
-    pub async fn contrast(
+    pub async fn counterfactual(
         &self,
-        case: &Case,
-        original: &Original,
+        base: &Rollout,
         edit: &Edit,
         edited: &Edited,
         cancel: &CancellationToken,
-    ) -> Result<Contrast, EvalError> {
-        let withhold = edited.withhold.clone();
-        let shared = (&original.memory, self.most(case, &edited.plan));
-        let trace = self.run(case, edited.plan.source(), withhold, original.seed, shared, cancel).await?;
-        let score = self.score(case, &trace)?;
-        let direct = self.direct(case, original, &trace, edit, edited)?;
-        let summary = trace.summary();
-        let asked = |reused: bool| {
-            move |agent: &&lemon_trace::AgentSummary| agent.status == Some(AgentStatus::Done) && agent.reused == reused
+    ) -> Result<Measurement, RolloutError> {
+        let before = match (base.outcome.score(), base.outcome.unknown()) {
+            (Some(score), _) => score,
+            (None, reason) => {
+                let reason = reason.cloned().unwrap_or(UnknownReason::NotMeasured);
+                return Ok(Measurement::Unknown { reason, cost: Cost::default() });
+            }
         };
-        Ok(Contrast {
-            success: original.score.success - score.success,
-            tokens: original.score.tokens - score.tokens,
-            cost: original.score.cost - score.cost,
-            reward: original.score.reward.zip(score.reward).map(|(original, edited)| original - edited),
-            direct: direct.map(|direct| original.score.success - direct),
-            spent: summary.tokens.total,
-            spent_usd: summary.usd,
-            calls: summary.agents.iter().filter(asked(false)).count(),
-            reused: summary.agents.iter().filter(asked(true)).count(),
-            saved: summary.agents.iter().map(|agent| agent.saved).sum(),
-            cascade: cascade(&original.trace, &trace, edit),
-        })
+        let run = self.run(base.counterfactual(edited)?, self.most(&base.case, &edited.plan), cancel).await?;
+        let after = match &run.outcome {
+            lemon_rollout::Outcome::Scored(score) => score,
+            lemon_rollout::Outcome::Unknown(reason) => {
+                return Ok(Measurement::Unknown { reason: reason.clone(), cost: cost_of(&run) });
+            }
+        };
+        let direct = self.direct(base, &run, edit, edited)?;
+        let asked = |reused: bool| {
+            move |agent: &&AgentSummary| agent.status == Some(AgentStatus::Done) && agent.reused == reused
+        };
+        let agents = &run.summary.agents;
+        Ok(Measurement::Known(Counterfactual {
+            success: before.success() - after.success(),
+            tokens: nominal_tokens(base, before) - nominal_tokens(&run, after),
+            cost: before.cost - after.cost,
+            reward: before.reward.zip(after.reward).map(|(before, after)| before - after),
+            direct: direct.map(|direct| before.success() - direct),
+            spent: run.summary.tokens.total,
+            spent_usd: run.summary.usd,
+            calls: agents.iter().filter(asked(false)).count(),
+            reused: agents.iter().filter(asked(true)).count(),
+            saved: agents.iter().map(|agent| agent.saved).sum(),
+            cascade: cascade(&base.trace, &run.trace, edit),
+        }))
+    }
+
+    async fn run(
+        &self,
+        mut request: RolloutRequest<'_>,
+        most: Cost,
+        cancel: &CancellationToken,
+    ) -> Result<Rollout, RolloutError> {
+        let budget = self.env.settings.budget;
+        request.options.budget = Some(Budget {
+            tokens: Some(budget.tokens.map_or(most.tokens, |tokens| tokens.min(most.tokens))),
+            usd: Some(budget.usd.map_or(most.usd, |usd| usd.min(most.usd))),
+            ..budget
+        });
+        self.env.rollout(request.cancelled_by(cancel)).await
     }
 
     /// What a run of this team on this task can spend at most: every prompt as long as it can be, every reply as long as it
     /// may be, and a judge and a second round where they can come.
     pub fn most(&self, case: &Case, plan: &Plan) -> Cost {
-        let known = |level: usize| self.evaluator.backend.levels.get(level);
-        let reply = |level: usize| known(level).map_or(1024, |level| level.max_tokens);
-        let price = |level: usize| known(level).map_or_else(Price::default, |level| level.price);
+        let known = |capacity: usize| self.env.backend.levels.get(capacity);
+        let reply = |capacity: usize| known(capacity).map_or(1024, |level| level.max_tokens);
+        let price = |capacity: usize| known(capacity).map_or_else(Price::default, |level| level.price);
         // No vocabulary needs more than a token a byte.
         let question = case.item.task.question.len() as u64;
         let longest = plan.agents().iter().map(|agent| reply(agent.level)).max().unwrap_or(0);
@@ -155,9 +184,9 @@ impl Contrasts<'_> {
             Cost { tokens: tokens_in + tokens_out, usd: price(agent.level).usd(tokens_in, tokens_out) }
         };
         let judge_in = plan.answer_from().len() as u64 * (2 * longest + 100) + question + 1000;
-        // Nobody knows here which level judges, or reviews: the dearest.
-        let dearest = self.evaluator.backend.levels.iter().map(|level| level.price.usd(judge_in, longest));
-        let judge = Cost { tokens: judge_in + longest, usd: dearest.fold(0.0, f64::max) };
+        // Which capacity judges or reviews is not known here: the most expensive.
+        let expensive = self.env.backend.levels.iter().map(|level| level.price.usd(judge_in, longest));
+        let judge = Cost { tokens: judge_in + longest, usd: expensive.fold(0.0, f64::max) };
         let once: Cost = plan.agents().iter().map(agent).chain([judge]).sum();
         let most = match plan.next() == Next::Review && self.reviewer.is_some() {
             true => [once, once].into_iter().sum(),
@@ -167,99 +196,26 @@ impl Contrasts<'_> {
         Cost { usd: most.usd * (1.0 + 1e-9), ..most }
     }
 
-    async fn run(
-        &self,
-        case: &Case,
-        text: &str,
-        withhold: Option<(String, String)>,
-        seed: u64,
-        (memory, most): (&Arc<ReplyCache>, Cost),
-        cancel: &CancellationToken,
-    ) -> Result<Trace, EvalError> {
-        let writer = Arc::new(Fixed { text: text.to_owned(), reviewer: self.reviewer.clone() });
-        let mut runner = self.evaluator.runner(writer);
-        runner.reply_cache = Some(memory.clone());
-        // Counterfactuals are many and made again from the seed; what is kept is what they showed.
-        runner.store = None;
-        let budget = self.evaluator.settings.budget;
-        runner.settings.budget.tokens = Some(budget.tokens.map_or(most.tokens, |tokens| tokens.min(most.tokens)));
-        runner.settings.budget.usd = Some(budget.usd.map_or(most.usd, |usd| usd.min(most.usd)));
-        let job = Job {
-            run_id: format!("c-{}", fresh_id()),
-            task_id: case.item.task.id.clone(),
-            question: case.item.task.question.clone(),
-            seed,
-            meta: RunMeta { withhold: withhold.into_iter().collect(), ..RunMeta::default() },
-        };
-        Ok(runner.run(&job, cancel, None).await?)
-    }
-
-    /// What a run came to.
-    ///
-    /// # Errors
-    /// A program could not be graded.
-    pub fn score(&self, case: &Case, trace: &Trace) -> Result<Score, EvalError> {
-        let right = self.evaluator.is_right(case, trace)?;
-        let summary = trace.summary();
-        let grade = |agent: &lemon_trace::AgentSummary| {
-            Some((agent.id.clone(), Grader::quick(&case.item, agent.answer.as_deref()?)?))
-        };
-        let agents: BTreeMap<String, bool> = summary.agents.iter().filter_map(grade).collect();
-        let channels = measure(trace, &Grades { team: Some(right), agents }, &self.rewards);
-        let nominal = |agent: &lemon_trace::AgentSummary| agent.tokens().saturating_add(agent.saved);
-        let weights = &self.rewards.level_weights;
-        let weight = |level: usize| weights.get(level).or(weights.last()).copied().unwrap_or(1.0);
-        let tokens: u64 = summary.agents.iter().map(nominal).sum();
-        Ok(Score {
-            success: f64::from(u8::from(right)),
-            tokens: (tokens + summary.tokens.orchestrator) as f64,
-            cost: summary.agents.iter().map(|agent| weight(agent.level) * nominal(agent) as f64).sum(),
-            reward: channels.total(&self.weights, 0),
-            channels,
-        })
-    }
-
-    /// Success had only the changed agent's own output differed, and everybody else said what they said.
+    /// Success if only the edited agent's own output differed, and every other agent said what it said in the base.
     fn direct(
         &self,
-        case: &Case,
-        original: &Original,
-        trace: &Trace,
+        base: &Rollout,
+        edited_run: &Rollout,
         edit: &Edit,
         edited: &Edited,
-    ) -> Result<Option<f64>, EvalError> {
-        let single_round = original.trace.summary().rounds == 1 && trace.summary().rounds == 1;
+    ) -> Result<Option<f64>, RolloutError> {
+        let single_round = base.summary.rounds == 1 && edited_run.summary.rounds == 1;
         if edited.plan.answer_rule() == AnswerRule::Judge || !single_round {
             return Ok(None);
         }
-        let Some(judge) = self.evaluator.language.roles.get("judge") else { return Ok(None) };
-        let mut state = RunState::new(&case.item.task.question, Default::default(), judge.clone());
+        let Some(judge) = self.env.language.roles.get("judge") else { return Ok(None) };
+        let mut state = RunState::new(&base.case.item.task.question, Default::default(), judge.clone());
         state.add_round(edited.plan.clone());
-        let (before, after) = (ends(&original.trace), ends(trace));
-        let own = changed_agent(edit);
+        let (before, after) = (ends(&base.trace), ends(&edited_run.trace));
+        let own = edit.change.rewritten_agent();
         let answer = state.answer_with(|id| if own == Some(id) { after.get(id) } else { before.get(id) }.cloned());
         let Some(answer) = answer else { return Ok(Some(0.0)) };
-        Ok(Some(f64::from(u8::from(self.evaluator.grader.grade(&case.item, &answer)?.right))))
-    }
-}
-
-/// The agent whose own output a change can change.
-fn changed_agent(edit: &Edit) -> Option<&str> {
-    match &edit.change {
-        Change::DeleteReference { agent, .. }
-        | Change::AddReference { agent, .. }
-        | Change::ResetRole { agent }
-        | Change::ResetDuty { agent }
-        | Change::LowerCapacity { agent }
-        | Change::RaiseCapacity { agent }
-        | Change::WithholdMessage { to: agent, .. } => Some(agent),
-        Change::RemoveAgent { .. }
-        | Change::EndBefore { .. }
-        | Change::ShareAnswer { .. }
-        | Change::ShareReply { .. }
-        | Change::AnswerBy { .. }
-        | Change::Stop
-        | Change::Review => None,
+        Ok(Some(f64::from(u8::from(self.env.is_right(&base.case, &answer)?))))
     }
 }
 

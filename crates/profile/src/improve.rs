@@ -1,11 +1,11 @@
 //! A better team, one accepted change at a time, and then the proof on tasks it never saw.
 
-use crate::contrast::Contrasts;
+use crate::budget::SpendingLimits;
+use crate::counterfactual::{Counterfactuals, nominal_tokens};
 use crate::profile::{Effect, ProfileWork, profile};
-use crate::purse::SpendingLimits;
 use lemon_credit::choose::Policy;
 use lemon_credit::estimate::ClusteredPaired;
-use lemon_eval::{Case, EvalError};
+use lemon_rollout::{Case, RolloutError};
 use lemon_spec::Plan;
 use lemon_spec::edit::{Change, apply};
 use serde::Serialize;
@@ -17,7 +17,7 @@ const MOST_STEPS: usize = 12;
 const MOST_SEEMING_LOSS: f64 = 0.01;
 /// A change must save this share of the cost, or gain success beyond doubt.
 const LEAST_SAVING: f64 = 0.01;
-/// What a thousand tokens of the weakest level are worth in success, to choose between changes.
+/// What a thousand tokens of the weakest capacity are worth in success, to choose between changes.
 const PRICE: f64 = 0.01;
 
 /// What became of a team.
@@ -54,7 +54,7 @@ pub struct Step {
     pub standard_error: Option<f64>,
     /// … and mean tokens.
     pub tokens: f64,
-    /// … and cost, in tokens of the weakest level.
+    /// … and cost, in tokens of the weakest capacity.
     pub cost: f64,
     /// On the held-out tasks: success of the team up to this change less that of the original.
     pub held_out_change: Option<f64>,
@@ -67,14 +67,14 @@ pub struct Step {
 /// # Errors
 /// A program could not be graded.
 pub async fn improve(
-    contrasts: &Contrasts<'_>,
+    runs: &Counterfactuals<'_>,
     plan: &Plan,
     cases: (&[Case], &[Case]),
     seeds: &[u64],
     width: usize,
     cancel: &CancellationToken,
     mut progress: impl FnMut(&Step),
-) -> Result<Improvement, EvalError> {
+) -> Result<Improvement, RolloutError> {
     let (chosen_by, held_out) = cases;
     let mut teams = vec![plan.clone()];
     let mut steps: Vec<Step> = Vec::new();
@@ -84,10 +84,10 @@ pub async fn improve(
         let policy = Policy::Information { floor: 0.0 };
         let work =
             ProfileWork { plan: team, cases: chosen_by, seeds, width, budget: SpendingLimits::default(), policy };
-        let found = profile(contrasts, &work, cancel, |_, _| {}).await?;
+        let found = profile(runs, &work, cancel, |_, _| {}).await?;
         spent += found.reuse.tokens;
         let Some(best) = best(&found.effects, found.baseline.cost) else { break };
-        let Ok(edited) = apply(team, &best.edit, &contrasts.evaluator.language) else { break };
+        let Ok(edited) = apply(team, &best.edit, &runs.env.language) else { break };
         let step = Step {
             change: best.change.clone(),
             success: -best.effect.unwrap_or(0.0),
@@ -101,13 +101,13 @@ pub async fn improve(
         steps.push(step);
         teams.push(edited.plan);
     }
-    confirm(contrasts, &teams, steps, held_out, seeds, (width, spent), cancel).await
+    confirm(runs, &teams, steps, held_out, seeds, (width, spent), cancel).await
 }
 
 /// The change to make: of those that save something and do not seem to lose, or gain for certain, the one worth most.
 fn best(effects: &[Effect], cost: f64) -> Option<&Effect> {
     let worth = |effect: &Effect| {
-        // A message withheld is no change of the text; a reference more is an edit for those who train.
+        // A message withheld is no change of the text; one reference more is an edit for training.
         if matches!(effect.edit.change, Change::WithholdMessage { .. } | Change::AddReference { .. } | Change::Review) {
             return None;
         }
@@ -120,32 +120,39 @@ fn best(effects: &[Effect], cost: f64) -> Option<&Effect> {
     scored.filter(|(worth, _)| *worth > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, effect)| effect)
 }
 
+/// A run on a held-out task.
+struct HeldOut {
+    case: usize,
+    /// Success, tokens, cost; `None`: unknown.
+    score: Option<[f64; 3]>,
+}
+
 /// Runs every team of the way on the held-out tasks and goes back to the last one that is not worse than the original.
 async fn confirm(
-    contrasts: &Contrasts<'_>,
+    runs: &Counterfactuals<'_>,
     teams: &[Plan],
     mut steps: Vec<Step>,
     held_out: &[Case],
     seeds: &[u64],
     (width, mut spent): (usize, u64),
     cancel: &CancellationToken,
-) -> Result<Improvement, EvalError> {
+) -> Result<Improvement, RolloutError> {
     use futures::stream::{self, StreamExt};
-    let mut scores: Vec<Vec<(usize, [f64; 3])>> = Vec::new();
+    let mut scores: Vec<Vec<HeldOut>> = Vec::new();
     for team in teams {
         let places = held_out.iter().enumerate().flat_map(|(case, _)| seeds.iter().map(move |seed| (case, *seed)));
         let one = |(case, seed): (usize, u64)| async move {
-            let original = contrasts.original(&held_out[case], team, seed, cancel).await?; // `case` counts them
-            let score = &original.score;
-            let tokens = original.trace.summary().tokens.total;
-            Ok::<_, EvalError>((case, [score.success, score.tokens, score.cost], tokens))
+            let run = runs.base(&held_out[case], team, seed, cancel).await?; // `case` counts them
+            let score = run.outcome.score();
+            let score = score.map(|score| [score.success(), nominal_tokens(&run, score), score.cost]);
+            Ok::<_, RolloutError>((HeldOut { case, score }, run.summary.tokens.total))
         };
         let mut ends = stream::iter(places).map(one).buffered(width.max(1));
         let mut own = Vec::new();
         while let Some(end) = ends.next().await {
-            let (case, score, tokens) = end?;
+            let (run, tokens) = end?;
             spent += tokens;
-            own.push((case, score));
+            own.push(run);
         }
         scores.push(own);
     }
@@ -154,7 +161,11 @@ async fn confirm(
     let mut changes = Vec::new();
     for own in &scores {
         let mut change = ClusteredPaired::default();
-        own.iter().zip(first).for_each(|((case, own), (_, first))| change.push(*case, own[0] - first[0]));
+        for (own, first) in own.iter().zip(first) {
+            if let (Some(after), Some(before)) = (own.score, first.score) {
+                change.push(own.case, after[0] - before[0]);
+            }
+        }
         changes.push((change.mean(), change.over_tasks().interval_within(1.0)));
     }
     for (step, (mean, interval)) in steps.iter_mut().zip(changes.iter().skip(1)) {
@@ -167,9 +178,9 @@ async fn confirm(
     };
     let kept = (0..teams.len()).rev().find(holds).unwrap_or(0);
     let taken_back = steps.split_off(kept);
-    let mean = |own: Option<&Vec<(usize, [f64; 3])>>| {
-        let own = own.map(Vec::as_slice).unwrap_or_default();
-        [0, 1, 2].map(|at| own.iter().map(|(_, score)| score[at]).sum::<f64>() / own.len().max(1) as f64)
+    let mean = |own: Option<&Vec<HeldOut>>| {
+        let known: Vec<[f64; 3]> = own.into_iter().flatten().filter_map(|run| run.score).collect();
+        [0, 1, 2].map(|at| known.iter().map(|score| score[at]).sum::<f64>() / known.len().max(1) as f64)
     };
     let (change, interval) = changes.get(kept).copied().unwrap_or_default();
     Ok(Improvement {

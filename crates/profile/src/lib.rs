@@ -1,14 +1,14 @@
 //! What is each decision of a team worth? This crate runs the counterfactuals that `credit` proposes, and makes a profile
 //! of them: for every agent, dependency, role, duty, capacity, share, aggregation and stop, what it is worth and what it costs.
 
-mod contrast;
+mod budget;
+mod counterfactual;
 mod improve;
 mod picture;
 mod profile;
-mod purse;
 
-pub use contrast::{Contrast, Contrasts, Original, Score};
+pub use budget::{Cost, SpendingLimits, TokenBudget};
+pub use counterfactual::{Counterfactual, Counterfactuals, Measurement};
 pub use improve::{Improvement, Step, improve};
 pub use picture::picture;
 pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, estimate, profile};
-pub use purse::{Cost, Purse, SpendingLimits};

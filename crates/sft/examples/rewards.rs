@@ -4,8 +4,8 @@
 //! `cargo run -p lemon-sft --example rewards -- [--data DIR] [--items 300] [--seeds 3] [--teach 250] [SET…]`
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Ask, Case, EvalError, Evaluator, Grader, METHODS, Method};
 use lemon_policy::featurize;
+use lemon_eval::{Ask, Case, EvalError, Grader, METHODS, Method};
 use lemon_sandbox::Sandbox;
 use lemon_sft::teach::{BRIEF, TeachContext, WORKED, rules, search, worded};
 use lemon_sft::trial::{Earned, Trials};
@@ -185,15 +185,8 @@ fn trials<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Trials, Fault> {
         true => Some(Sandbox::new(Default::default())?),
         false => None,
     };
-    Ok(Trials::new(Evaluator {
-        backend: World::new(Preset::Calibrated, items).backend(),
-        language: Arc::new(Language::default()),
-        store: None,
-        settings: Default::default(),
-        grader: Grader::new(sandbox),
-        priced: vec![false; 3],
-        names: Default::default(),
-    }))
+    let backend = World::new(Preset::Calibrated, items).backend();
+    Ok(Trials::new(backend, Arc::new(Language::default()), Default::default(), Grader::new(sandbox)))
 }
 
 /// The subject of a case, where it may be used.

@@ -5,73 +5,15 @@
 
 mod apply;
 mod enumerate;
+mod family;
 
 use crate::{AnswerRule, Field, Plan, Rejection, Share, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use apply::apply;
-pub use enumerate::{edits, endings};
-
-/// The families of edits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// Delete or add one reference.
-    Dependency,
-    /// Roll the identity back to the base role.
-    Role,
-    /// Roll the duty back to the base role.
-    Duty,
-    /// One capacity down or up.
-    Capacity,
-    /// Remove an agent; its children read its parents instead.
-    Agent,
-    /// Reply to answer, or answer to reply.
-    Share,
-    /// Change the aggregation rule.
-    Answer,
-    /// Stop to review, or review to stop.
-    Stop,
-    /// Withhold one message at run time; the text stays.
-    Message,
-}
-
-impl Family {
-    /// All of them.
-    pub const ALL: [Family; 9] = [
-        Family::Dependency,
-        Family::Role,
-        Family::Duty,
-        Family::Capacity,
-        Family::Agent,
-        Family::Share,
-        Family::Answer,
-        Family::Stop,
-        Family::Message,
-    ];
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Family::Dependency => "dependency",
-            Family::Role => "role",
-            Family::Duty => "duty",
-            Family::Capacity => "capacity",
-            Family::Agent => "agent",
-            Family::Share => "share",
-            Family::Answer => "answer",
-            Family::Stop => "stop",
-            Family::Message => "message",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
+pub use enumerate::{edits, prefix_truncations, prefix_truncations as endings};
+pub use family::{EditFamily, FAMILIES, Family, UnknownFamily};
 
 /// The five decisions an orchestrator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -148,8 +90,9 @@ pub enum Change {
         /// Which.
         agent: String,
     },
-    /// The team ends before `agent`: neither it nor any agent after it exists. Those that no agent reads then answer, and those of
-    /// earlier rounds that had a part in the answer.
+    /// Prefix truncation: the team ends before `agent`, and neither it nor any agent after it exists. Agents that no other reads
+    /// then answer, and those of earlier rounds that had a part in the answer.
+    #[serde(alias = "prefix_truncation")]
     EndBefore {
         /// The first that there is not.
         agent: String,
@@ -285,6 +228,38 @@ impl Edit {
     /// What it does, in a short sentence.
     pub fn describe(&self) -> String {
         self.change.to_string()
+    }
+}
+
+impl Change {
+    /// The agent that the change is made at; `None` where it is made at the answer or at the end of the round.
+    pub fn edited_agent(&self) -> Option<&str> {
+        match self {
+            Change::DeleteReference { agent, .. }
+            | Change::AddReference { agent, .. }
+            | Change::ResetRole { agent }
+            | Change::ResetDuty { agent }
+            | Change::LowerCapacity { agent }
+            | Change::RaiseCapacity { agent }
+            | Change::WithholdMessage { to: agent, .. }
+            | Change::RemoveAgent { agent }
+            | Change::EndBefore { agent }
+            | Change::ShareAnswer { agent }
+            | Change::ShareReply { agent } => Some(agent),
+            Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
+        }
+    }
+
+    /// The agent whose own output the change can alter: it is still there and is asked something else.
+    pub fn rewritten_agent(&self) -> Option<&str> {
+        let others_only = matches!(
+            self,
+            Change::RemoveAgent { .. }
+                | Change::EndBefore { .. }
+                | Change::ShareAnswer { .. }
+                | Change::ShareReply { .. }
+        );
+        self.edited_agent().filter(|_| !others_only)
     }
 }
 

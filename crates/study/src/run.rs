@@ -263,7 +263,7 @@ fn one(
     let language = Arc::new(Language::default());
     let world = || simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
     let mut arena = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
-    arena.trials.weights = recipe.reward.weights();
+    arena.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
     let (trained, stops) = runtime.block_on(async {

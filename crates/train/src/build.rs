@@ -2,7 +2,7 @@
 
 use super::arena::Arena;
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
-use lemon_eval::{Case, EvalError, Evaluator, Grader};
+use lemon_eval::{Case, EvalError, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
@@ -171,16 +171,9 @@ pub fn arena(
     settings: Settings,
     cancel: CancellationToken,
 ) -> Arena {
-    let evaluator = Evaluator {
-        priced: vec![false; backend.levels.len()],
-        backend,
-        language,
-        store: None,
-        settings,
-        grader,
-        names: Default::default(),
-    };
-    Arena::new(Trials::new(evaluator), cancel)
+    let mut arena = Arena::new(backend, language, settings, grader);
+    arena.cancel = cancel;
+    arena
 }
 
 /// A policy to train, and its encoder.
@@ -318,7 +311,7 @@ async fn broad_pairs(
     let simulated = workers.is_none().then(world);
     let Some(arena) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
     let lessons = TeachContext {
-        trials: &arena.trials,
+        trials: arena,
         cases: &tasks.train,
         world: None,
         seed: recipe.seed,

@@ -1,22 +1,24 @@
-//! Contrasts: one decision of an episode changed, the changed team run on the same draws, and the difference in reward.
+//! Counterfactuals of episodes: one decision edited, the edited team run with the same noise seed, and the difference in reward.
 //!
-//! Most of a changed team was asked before, by the episode itself or by another of its group. What memory can answer
-//! altogether is free and is always run. What it cannot is offered to the economy of credit, which buys it or not.
+//! Most calls of an edited team were made before, by the episode itself or by another of its group. What the reply cache can
+//! answer altogether is free and is always run. The rest is offered to the economy of credit, which purchases it or not.
 
 use super::TrainError;
-use super::arena::Pay;
 use super::episode::{Episode, Job, Stage};
 use super::recipe::CreditSettings;
 use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
-use lemon_eval::EvalError;
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy as Student;
-use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, endings};
+use lemon_rollout::{Replies, RolloutError};
+use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, prefix_truncations};
 use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// One changed decision that could be run.
+// The names that the rest of the trainer uses.
+pub(crate) use self::{Counterfactuals as Contrasts, counterfactuals as contrasts};
+
+/// One edited decision that could be run.
 pub(crate) struct Candidate {
     /// The group and the episode in it.
     pub group: usize,
@@ -29,7 +31,7 @@ pub(crate) struct Candidate {
     texts: Vec<String>,
     /// What it is expected to cost.
     cost: u64,
-    /// Whether memory may hold all of it.
+    /// Whether the reply cache may hold all of it.
     may_be_free: bool,
     pub verdict: Verdict,
     /// The difference, original less changed; `None`: not measured.
@@ -38,8 +40,8 @@ pub(crate) struct Candidate {
     spent: u64,
 }
 
-/// What the contrasts of a step came to.
-pub(crate) struct Contrasts {
+/// What the counterfactuals of a step came to.
+pub(crate) struct Counterfactuals {
     /// Those that were measured.
     pub measured: Vec<Candidate>,
     /// What happened to every family.
@@ -48,8 +50,8 @@ pub(crate) struct Contrasts {
     pub spent: u64,
 }
 
-/// Measures the contrasts of a step for at most `allowance` worker tokens.
-pub(crate) async fn contrasts(
+/// Measures the counterfactuals of a step for at most `allowance` worker tokens.
+pub(crate) async fn counterfactuals(
     stage: &Stage<'_>,
     student: &dyn Student,
     groups: &[Vec<Episode>],
@@ -57,20 +59,20 @@ pub(crate) async fn contrasts(
     economy: &mut Economy,
     (allowance, temperature): (u64, f32),
     seed: u64,
-) -> Result<Contrasts, TrainError> {
+) -> Result<Counterfactuals, TrainError> {
     let of_group = |(at, group): (usize, &Vec<Episode>)| of_group(stage, at, group, settings);
     let mut candidates: Vec<Candidate> = groups.iter().enumerate().flat_map(of_group).collect();
-    ask_memory(stage, groups, &mut candidates).await?;
+    ask_cache(stage, groups, &mut candidates).await?;
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
-    let dearer = economy.dearer();
-    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].price(dearer) };
+    let cost_ratio = economy.cost_ratio();
+    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].price(cost_ratio) };
     let offers: Vec<Offer> = paid.iter().map(offer).collect();
     let verdicts = economy.decide(&offers, allowance, &settings.economy, seed);
     for (at, verdict) in paid.into_iter().zip(verdicts) {
         candidates[at].verdict = verdict;
     }
     continue_reviews(stage, student, groups, &mut candidates, temperature).await?;
-    buy(stage, groups, &mut candidates, settings, (allowance, dearer, seed)).await?;
+    run_purchased(stage, groups, &mut candidates, settings, (allowance, cost_ratio, seed)).await?;
 
     let (mut ledger, mut spent) = (Ledger::default(), 0);
     for candidate in &candidates {
@@ -84,20 +86,20 @@ pub(crate) async fn contrasts(
         spent += candidate.spent;
     }
     candidates.retain(|candidate| candidate.delta.is_some());
-    Ok(Contrasts { measured: candidates, ledger, spent })
+    Ok(Counterfactuals { measured: candidates, ledger, spent })
 }
 
 impl Candidate {
-    /// What it may cost, if it is as many times dearer than expected as others were. What is not free costs something.
-    fn price(&self, dearer: f64) -> u64 {
-        (dearer * self.cost.max(1) as f64).ceil() as u64
+    /// What it may cost, if its cost ratio is that of the others. What is not free costs something.
+    fn price(&self, cost_ratio: f64) -> u64 {
+        (cost_ratio * self.cost.max(1) as f64).ceil() as u64
     }
 }
 
 /// Every edit of every episode of a group that was measured and can be changed.
 fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &CreditSettings) -> Vec<Candidate> {
     let asked: HashSet<Ask> = episodes.iter().flat_map(asks_of).collect();
-    let has_cache_keys = settings.common_noise && stage.arena.trials.evaluator.backend.worker.has_cache_keys();
+    let has_cache_keys = settings.common_noise && stage.arena.backend.worker.has_cache_keys();
     let mut candidates = Vec::new();
     for (at, episode) in episodes.iter().enumerate() {
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
@@ -112,14 +114,14 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
                     continue;
                 }
                 let Some((edited, texts)) = changed(stage, episode, round, plan, &edit) else { continue };
-                // Two ways to the same team are one contrast.
+                // Two ways to the same team are one counterfactual.
                 if !seen.insert(texts.clone()) {
                     continue;
                 }
                 let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
-                let may_be_free = known || (has_cache_keys && may_share_a_cache_key(&edit.change));
+                let may_be_free = known || (has_cache_keys && may_share_cache_keys(&edit.change));
                 let (verdict, spent) = (Verdict::Free, 0);
-                // What nobody reads changes nothing; no run has to show it.
+                // What no agent reads changes nothing; no run has to show it.
                 let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
                 let delta = nothing.then_some(0.0);
                 candidates.push(Candidate {
@@ -141,7 +143,7 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
     candidates
 }
 
-/// Whether an edit is of what an agent hands on that hands nothing on: nobody reads it, now or later, and no judge does.
+/// Whether an edit changes what an agent shares though no agent and no judge reads it, now or later.
 fn changes_nothing(episode: &Episode, round: usize, plan: &Plan, edit: &Edit) -> bool {
     let (Change::ShareAnswer { agent } | Change::ShareReply { agent }) = &edit.change else { return false };
     let is_last = round + 1 == episode.rounds.len() && plan.next() == Next::Stop;
@@ -149,13 +151,13 @@ fn changes_nothing(episode: &Episode, round: usize, plan: &Plan, edit: &Edit) ->
     is_last && !is_read && plan.answer_rule() != AnswerRule::Judge
 }
 
-/// What can be changed. A team is written agent by agent, so that the other branch of "one more" is that it ends there; a team
-/// that goes on without one agent is what another decision would have led to.
-fn changes(plan: &Plan, language: &Language, ends: bool) -> Vec<Edit> {
+/// What can be edited. A team is written agent by agent, so that the alternative to one more agent is a prefix truncation; a
+/// team that goes on without one agent is what another decision would have led to.
+fn changes(plan: &Plan, language: &Language, prefixes: bool) -> Vec<Edit> {
     let mut changes = edits(plan, language);
-    if ends {
+    if prefixes {
         changes.retain(|edit| edit.family != Family::Agent);
-        changes.extend(endings(plan, language));
+        changes.extend(prefix_truncations(plan, language));
     }
     changes
 }
@@ -172,7 +174,7 @@ fn changed(
     match edit.change {
         // Only where there is room for another round, and none was written.
         Change::Review if !is_last || round + 1 >= stage.rounds as usize => return None,
-        // A review that nobody wrote a round for is a stop already.
+        // A review without a second round is a stop already.
         Change::Stop if is_last => return None,
         _ => {}
     }
@@ -192,7 +194,7 @@ fn changed(
     Some((edited, texts))
 }
 
-/// What an agent is asked, as far as the specification says it: enough to see that memory cannot hold a call.
+/// What an agent is asked, as far as the specification says it: enough to see that the reply cache cannot hold a call.
 type Ask = (usize, String, String, Option<String>, Option<String>, String, Vec<(String, bool)>);
 
 fn asks_of(episode: &Episode) -> Vec<Ask> {
@@ -218,7 +220,7 @@ fn asks(round: usize, plan: &Plan) -> Vec<Ask> {
     plan.spec().agents.iter().map(ask).collect()
 }
 
-/// What a contrast is expected to cost, and whether memory may hold all of it.
+/// What a counterfactual is expected to cost, and whether the reply cache may hold all of it.
 fn expected(
     episode: &Episode,
     round: usize,
@@ -257,18 +259,23 @@ fn expected(
     (cost, cost == 0 || (edit.change == Change::AnswerBy { rule: AnswerRule::Judge } && new.is_empty()))
 }
 
-/// Whether workers that are told less than the specification says may have been asked all of it, though it says something new. Who
-/// reads one more is told more, and so is a judge; nobody wrote the round that a review asks for.
-fn may_share_a_cache_key(change: &Change) -> bool {
+/// Whether the calls of an edit that is new to the specification may still have known cache keys: a worker may supply a narrower
+/// key than the full request. An agent that reads one more is told more, and so is a judge; a review needs a round that is not
+/// written.
+fn may_share_cache_keys(change: &Change) -> bool {
     !matches!(change, Change::AddReference { .. } | Change::Review | Change::AnswerBy { rule: AnswerRule::Judge })
 }
 
-/// Runs what memory may answer, and keeps the differences of what it does answer.
-async fn ask_memory(stage: &Stage<'_>, groups: &[Vec<Episode>], candidates: &mut [Candidate]) -> Result<(), EvalError> {
+/// Runs what the reply cache may answer, and keeps the differences of what it does answer.
+async fn ask_cache(
+    stage: &Stage<'_>,
+    groups: &[Vec<Episode>],
+    candidates: &mut [Candidate],
+) -> Result<(), RolloutError> {
     let unknown = |at: &usize| candidates[*at].may_be_free && candidates[*at].delta.is_none();
     let asked: Vec<usize> = (0..candidates.len()).filter(unknown).collect();
     let jobs = asked.iter().map(|at| job(groups, &candidates[*at])).collect();
-    let runs = stage.run_all(jobs, Pay::Nobody).await?;
+    let runs = stage.run_all(jobs, Replies::CacheOnly).await?;
     for (at, run) in asked.into_iter().zip(runs) {
         let Some(changed) = run.outcome else { continue };
         candidates[at].delta = reward(groups, &candidates[at]).map(|reward| reward - changed.reward);
@@ -310,15 +317,15 @@ async fn continue_reviews(
     Ok(())
 }
 
-/// Runs what was bought. The contrasts of a group follow one another, so that what one asks the next need not; groups run
-/// side by side.
-async fn buy(
+/// Runs what was purchased. The counterfactuals of a group follow one another, so that what one asks the next need not; groups
+/// run side by side.
+async fn run_purchased(
     stage: &Stage<'_>,
     groups: &[Vec<Episode>],
     candidates: &mut [Candidate],
     settings: &CreditSettings,
-    (allowance, dearer, seed): (u64, f64, u64),
-) -> Result<(), EvalError> {
+    (allowance, cost_ratio, seed): (u64, f64, u64),
+) -> Result<(), RolloutError> {
     let mut spent: u64 = candidates.iter().map(|candidate| candidate.spent).sum();
     let mut by_group: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
@@ -331,8 +338,8 @@ async fn buy(
         let mut now: Vec<usize> = Vec::new();
         for at in lanes.iter_mut().filter_map(std::collections::VecDeque::pop_front) {
             // What was expected to be cheaper may have used up what this one was to have.
-            let ahead: u64 = now.iter().map(|at| candidates[*at].price(dearer)).sum();
-            if spent + ahead + candidates[at].price(dearer) <= allowance {
+            let ahead: u64 = now.iter().map(|at| candidates[*at].price(cost_ratio)).sum();
+            if spent + ahead + candidates[at].price(cost_ratio) <= allowance {
                 now.push(at);
             } else if let Verdict::Worth(worth) | Verdict::Drawn(worth) = candidates[at].verdict {
                 candidates[at].verdict = Verdict::Capped(worth);
@@ -346,7 +353,7 @@ async fn buy(
                 Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(ReplyCache::default()), ..job }
             }
         });
-        let runs = stage.run_all(jobs.collect(), Pay::Workers).await?;
+        let runs = stage.run_all(jobs.collect(), Replies::Workers).await?;
         for (at, run) in now.into_iter().zip(runs) {
             spent += run.spent;
             let candidate = &mut candidates[at];
@@ -370,7 +377,7 @@ fn reward(groups: &[Vec<Episode>], candidate: &Candidate) -> Option<f64> {
 
 #[cfg(test)]
 impl Candidate {
-    /// A contrast that came to this difference.
+    /// A counterfactual that came to this difference.
     pub fn measured(place: (usize, usize, usize), edit: Edit, edited: Edited, delta: f64) -> Self {
         let ((group, episode, round), texts) = (place, Vec::new());
         let (cost, may_be_free, verdict, delta, spent) = (0, true, Verdict::Free, Some(delta), 0);

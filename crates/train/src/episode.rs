@@ -1,16 +1,16 @@
 //! Episodes: what is written for a task, round by round, and the run that follows.
 //!
 //! All first rounds of a step are written together, run together, and so are the second rounds of those that ask for a
-//! review: a run is begun anew with one more text, and memory answers for the rounds before.
+//! review: a run is begun anew with one more text, and the reply cache answers for the rounds before.
 
 use super::TrainError;
-use super::arena::{Arena, Pay, Run};
+use super::arena::{self, Arena, Run};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
 use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::{RoundResult, WriteContext, percent};
 use lemon_model::{Request, Sample, SampleSettings};
 use lemon_policy::{PromptEncoder as Scribe, TrainablePolicy as Student};
+use lemon_rollout::{Case, Replies, RolloutError};
 use lemon_spec::{Language, Next, Plan, validate_round};
 use lemon_trace::AgentStatus;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Episode {
     pub seed: u64,
     /// The seed of its writer.
     pub writer_seed: u64,
-    /// What its workers, and those of others it shares their luck with, were asked.
+    /// The reply cache that it shares with others of the same noise seed.
     pub memory: Arc<ReplyCache>,
     /// What was written, round by round.
     pub rounds: Vec<Round>,
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub texts: Vec<String>,
     /// The seed of its workers.
     pub seed: u64,
-    /// What they and others were asked.
+    /// The reply cache.
     pub memory: Arc<ReplyCache>,
 }
 
@@ -90,7 +90,7 @@ impl Episode {
     }
 }
 
-/// Everything that episodes are played with.
+/// Everything that episodes are run with.
 pub(crate) struct Stage<'a> {
     pub arena: &'a Arc<Arena>,
     pub scribe: &'a dyn Scribe,
@@ -99,7 +99,7 @@ pub(crate) struct Stage<'a> {
     pub width: usize,
 }
 
-/// Seconds that playing took, and tokens.
+/// Seconds that sampling and running took, and tokens.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Played {
     pub sampling: Duration,
@@ -111,7 +111,7 @@ pub(crate) struct Played {
 impl Stage<'_> {
     /// The language that plans are checked in.
     pub fn language(&self) -> &Arc<Language> {
-        &self.arena.trials.evaluator.language
+        &self.arena.language
     }
 
     /// Writes and runs until no episode asks for another round.
@@ -132,7 +132,7 @@ impl Stage<'_> {
             played.sampling += began.elapsed();
             let began = Instant::now();
             let jobs = open.iter().map(|at| episodes[*at].job()).collect();
-            let runs = self.run_all(jobs, Pay::Workers).await?;
+            let runs = self.run_all(jobs, Replies::Workers).await?;
             for (at, run) in open.into_iter().zip(runs) {
                 played.spent += run.spent;
                 episodes[at].run = Some(run);
@@ -154,7 +154,7 @@ impl Stage<'_> {
 
     /// Runs what is written.
     pub async fn run_written(&self, episodes: &mut [Episode]) -> Result<(), TrainError> {
-        let runs = self.run_all(episodes.iter().map(Episode::job).collect(), Pay::Workers).await?;
+        let runs = self.run_all(episodes.iter().map(Episode::job).collect(), Replies::Workers).await?;
         for (episode, run) in episodes.iter_mut().zip(runs) {
             episode.run = Some(run);
         }
@@ -175,6 +175,7 @@ impl Stage<'_> {
         for ((at, request), sample) in open.iter().zip(requests).zip(samples) {
             let episode = &mut episodes[*at];
             let earlier = episode.earlier(episode.rounds.len());
+            // A text that is not valid is data: its run is recorded as rejected, with the reasons.
             let plan = validate_round(&sample.text, self.language(), &earlier).ok();
             episode.rounds.push(Round { request, sample, plan });
         }
@@ -212,15 +213,15 @@ impl Stage<'_> {
     }
 
     /// Runs these, many at a time, in their order.
-    pub async fn run_all(&self, jobs: Vec<Job>, pay: Pay) -> Result<Vec<Run>, EvalError> {
+    pub async fn run_all(&self, jobs: Vec<Job>, replies: Replies) -> Result<Vec<Run>, RolloutError> {
         let one = |Job { case, texts, seed, memory }: Job| {
-            let (arena, cases) = (self.arena.clone(), self.cases.clone());
-            // A task of its own, so that all cores work.
+            let (env, cases) = (self.arena.clone(), self.cases.clone());
+            // A task of its own for the runtime: woken alone, not with all the others.
             let run = tokio::spawn(async move {
                 // Positions are those of `cases`.
-                arena.run(&cases[case], &texts, seed, &memory, pay).await
+                arena::run(&env, &cases[case], texts, seed, memory, replies).await
             });
-            async move { run.await.unwrap_or_else(|error| Err(EvalError::BrokeOff(error.to_string()))) }
+            async move { run.await.unwrap_or_else(|error| Err(RolloutError::BrokeOff(error.to_string()))) }
         };
         stream::iter(jobs).map(one).buffered(self.width.max(1)).try_collect().await
     }

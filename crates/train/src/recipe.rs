@@ -1,9 +1,9 @@
 //! A recipe: everything that training does, as a documented TOML file that says what to expect.
 
 use lemon_credit::economy::EconomySettings;
-use lemon_credit::reward::{Channel, Weight, Weights};
 use lemon_model::OptimiserSettings;
 pub use lemon_policy::fields::{FieldStart, FirstTeams};
+use lemon_rollout::reward::{Channel, Weight, Weights};
 use lemon_spec::Shape;
 use lemon_spec::edit::Family;
 use lemon_task::SetName;

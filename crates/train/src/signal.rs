@@ -110,7 +110,7 @@ pub(crate) fn examples(
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, counterfactual, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness = economy.loudness(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
+            let loudness = economy.inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
         text.local.push((terms.span, terms.written));
@@ -121,7 +121,7 @@ pub(crate) fn examples(
         }
     }
     let weights = Weights::new(&texts, update.per);
-    let baseline = economy.usual(Family::Agent);
+    let baseline = economy.baseline(Family::Agent);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushed.len());
     for text in &texts {
         let advantages = text.advantages(lambda, credit, baseline);

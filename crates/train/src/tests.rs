@@ -10,7 +10,6 @@ use super::recipe::{
 use super::*;
 use async_trait::async_trait;
 use lemon_credit::economy::{Economy, Paid};
-use lemon_credit::reward::Weight;
 use lemon_eval::Grader;
 use lemon_exec::worker::{AskError, Reply, Request as Call, Worker};
 use lemon_exec::{ReplyCache, Settings};
@@ -19,6 +18,7 @@ use lemon_model::{
     StepSettings,
 };
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
+use lemon_rollout::reward::Weight;
 use lemon_spec::edit::{Family, apply, edits, endings};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
@@ -273,7 +273,7 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
     let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
     let mut paused = 0;
     for stays in [0, 40, 60, 60] {
-        let mut backend = world().trials.evaluator.backend.clone();
+        let mut backend = world().backend.clone();
         backend.worker = Arc::new(Leaving { inner: backend.worker.clone(), calls: AtomicUsize::new(0), stays });
         let settings = Settings::default();
         let arena = arena(backend, language.clone(), Grader::new(None), settings, CancellationToken::new());

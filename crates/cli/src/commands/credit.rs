@@ -14,10 +14,10 @@ use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_credit::choose::Policy;
 use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
-use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::store::Store;
-use lemon_profile::{Contrasts, Profile, ProfileWork, Score, SpendingLimits, estimate, improve, picture, profile};
+use lemon_profile::{Counterfactuals, Profile, ProfileWork, SpendingLimits, estimate, improve, picture, profile};
+use lemon_rollout::{Case, Grader, RolloutEnv, Score};
 use lemon_spec::{Plan, diagnostic, validate};
 use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
@@ -48,7 +48,7 @@ struct Job {
     plan: Plan,
     cases: Vec<Case>,
     seeds: Vec<u64>,
-    evaluator: Evaluator,
+    env: RolloutEnv,
     reviewer: Arc<dyn Orchestrator>,
     /// The run whose trace gets the credit.
     run: Option<(Arc<Store>, Trace)>,
@@ -91,7 +91,6 @@ impl Job {
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
         let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
-        let priced = staff.priced();
         let Staff { backend, language, settings, levels } = staff;
         if together.usd.is_some() {
             setup::check_prices(&levels)?;
@@ -120,15 +119,7 @@ impl Job {
             plan,
             seeds: (0..repeats).map(|number| first.wrapping_add(number)).collect(),
             reviewer: Arc::new(Reviewer { text: review }),
-            evaluator: Evaluator {
-                backend,
-                language: Arc::new(language),
-                store: None,
-                settings,
-                grader: Grader::new(sandbox),
-                priced,
-                names: Default::default(),
-            },
+            env: RolloutEnv::new(backend, Arc::new(language), settings, Grader::new(sandbox)),
             cases,
             run,
             together,
@@ -138,7 +129,7 @@ impl Job {
     }
 
     fn announce(&self, args: &CreditArgs) {
-        let edits = lemon_spec::edit::edits(&self.plan, &self.evaluator.language).len();
+        let edits = lemon_spec::edit::edits(&self.plan, &self.env.language).len();
         let (agents, tasks, repeats) = (self.plan.agents().len(), self.cases.len(), self.seeds.len());
         let limit = match self.together.is_limited() {
             true => {
@@ -159,14 +150,9 @@ impl Job {
     }
 
     async fn run(&mut self, args: &CreditArgs, cancel: &CancellationToken) -> Result<u8, Fault> {
-        let contrasts = Contrasts {
-            evaluator: &self.evaluator,
-            reviewer: Some(self.reviewer.clone()),
-            rewards: Default::default(),
-            weights: Default::default(),
-        };
+        let runs = Counterfactuals { env: &self.env, reviewer: Some(self.reviewer.clone()) };
         if let Some(path) = &args.apply {
-            return self.apply(args, &contrasts, path, cancel).await;
+            return self.apply(args, &runs, path, cancel).await;
         }
         let policy = match args.choose {
             ChoosePolicy::Information => Policy::Information { floor: 0.02 },
@@ -181,10 +167,10 @@ impl Job {
             policy,
         };
         if args.workers == EvalWorkers::Endpoints && !args.quiet {
-            eprintln!("{}", self.together.estimate(&estimate(&contrasts, &work), &self.levels));
+            eprintln!("{}", self.together.estimate(&estimate(&runs, &work), &self.levels));
         }
         let bar = bar(args.quiet);
-        let found = profile(&contrasts, &work, cancel, |done, all| {
+        let found = profile(&runs, &work, cancel, |done, all| {
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         });
@@ -194,12 +180,15 @@ impl Job {
         match (found.baseline.runs, cancelled) {
             (0, true) => return Err(Fault::new("cancelled before the first run ended").code(1)),
             (0, false) => {
+                if let Some(reason) = found.unknown.first() {
+                    return Err(Fault::new(format!("no run has a known outcome: {reason}")).code(1));
+                }
                 return Err(Fault::new("the budget does not allow a single run").hint(self.more()));
             }
             _ => {}
         }
         if let (Some((store, trace)), Some(case), false) = (&mut self.run, self.cases.first(), cancelled) {
-            let score = contrasts.score(case, trace).map_err(super::eval::fault)?;
+            let score = self.env.score(case, trace, &trace.summary()).map_err(super::eval::fault)?;
             store.annotate(trace, entries(&self.plan, &score, &found)).wait().await?;
         }
         match args.json {
@@ -230,7 +219,7 @@ impl Job {
     async fn apply(
         &self,
         args: &CreditArgs,
-        contrasts: &Contrasts<'_>,
+        runs: &Counterfactuals<'_>,
         path: &Path,
         cancel: &CancellationToken,
     ) -> Result<u8, Fault> {
@@ -238,7 +227,7 @@ impl Job {
         let half = |odd: usize| self.cases.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
         let (chosen_by, held_out) = (half(0), half(1));
         let cases = (&chosen_by[..], &held_out[..]);
-        let found = improve(contrasts, &self.plan, cases, &self.seeds, self.width, cancel, |step| {
+        let found = improve(runs, &self.plan, cases, &self.seeds, self.width, cancel, |step| {
             if !args.quiet {
                 eprintln!("{}: success {:+.1} points, {:+.0} tokens", step.change, 100.0 * step.success, step.tokens);
             }
@@ -304,7 +293,7 @@ fn entries(plan: &Plan, score: &Score, profile: &Profile) -> Vec<EventKind> {
         .iter()
         .map(|e| CreditEntry::measured(&e.edit, e.effect, e.standard_error, u32::try_from(e.n).unwrap_or(u32::MAX)))
         .collect();
-    let score = EventKind::Score { right: Some(score.success == 1.0), rewards: score.channels.named() };
+    let score = EventKind::Score { right: Some(score.right), rewards: score.channels.named() };
     let entry = |entry: CreditEntry| EventKind::Credit {
         unit: entry.unit.as_str().to_owned(),
         target: entry.target,

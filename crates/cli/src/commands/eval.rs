@@ -17,12 +17,13 @@ use crate::spending::{self, Together};
 use crate::{print, println, runtime, setup};
 use files::Claim;
 use lemon_eval::{
-    Case, Contestant, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, Report, Row, SetUp, Source, Training,
+    Case, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, MethodRun, Report, Row, SetUp, Source, Training,
     Work, learn, report,
 };
 use lemon_exec::fresh_id;
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::Store;
+use lemon_rollout::RolloutEnv;
 use lemon_spec::{Language, diagnostic};
 use progress::Progress;
 use request::Request;
@@ -100,15 +101,9 @@ async fn prepare(
     };
     // Last, so that an evaluation that cannot begin leaves no store behind.
     let store = store()?;
-    let evaluator = Evaluator {
-        backend,
-        language: Arc::new(language),
-        store: Some(store.clone()),
-        settings,
-        grader: Grader::new(sandbox),
-        priced,
-        names: Default::default(),
-    };
+    let mut env = RolloutEnv::new(backend, Arc::new(language), settings, Grader::new(sandbox));
+    env.store = Some(store.clone());
+    let evaluator = Evaluator::new(env, priced);
     // Who writes has to fit who works.
     let config = Config { capacity: levels, ..config.clone() };
     Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, config })
@@ -132,20 +127,20 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         let meta = serde_json::to_string(&prepared.request).unwrap_or_default();
         prepared.store.begin_batch(&prepared.eval_id, set_up.started_at_ms, meta, Vec::new()).wait().await?;
     }
-    let (contestants, training) = contestants(&prepared, args.quiet, cancel).await?;
+    let (methods, training) = method_runs(&prepared, args.quiet, cancel).await?;
     let work = Arc::new(Work {
         eval_id: prepared.eval_id.clone(),
-        contestants,
+        methods,
         seeds: prepared.request.seeds.clone(),
         capacity: prepared.request.capacity.clone(),
         // Within a budget one item at a time: many runs at once would all be half done when it ends.
-        width: args.width.unwrap_or_else(|| match prepared.evaluator.settings.shared {
+        width: args.width.unwrap_or_else(|| match prepared.evaluator.env.settings.shared {
             Some(_) => prepared.methods.len(),
             None => prepared.request.usual_width(),
         }),
         cases: Arc::new(prepared.cases),
     });
-    let shared = prepared.evaluator.settings.shared.clone();
+    let shared = prepared.evaluator.env.settings.shared.clone();
     if args.resume.is_some() {
         prepared.evaluator.enter_spent(&work).map_err(fault)?;
     }
@@ -228,23 +223,23 @@ fn set_up(prepared: &Prepared) -> SetUp {
         clusters: None,
         methods: prepared.methods.iter().map(Method::name).collect(),
         capacity: request.capacity.clone(),
-        workers: prepared.evaluator.backend.name.clone(),
+        workers: prepared.evaluator.env.backend.name.clone(),
         seeds: request.seeds.clone(),
     }
 }
 
 /// The methods with whoever writes their teams; those that learn, learn now.
-async fn contestants(
+async fn method_runs(
     prepared: &Prepared,
     quiet: bool,
     cancel: &CancellationToken,
-) -> Result<(Vec<Contestant>, Vec<Training>), Fault> {
-    let (mut contestants, mut training) = (Vec::new(), Vec::new());
+) -> Result<(Vec<MethodRun>, Vec<Training>), Fault> {
+    let (mut methods, mut training) = (Vec::new(), Vec::new());
     for method in &prepared.methods {
         let writer = match method.source() {
             None => None,
             Some(Source::File) => Some(fixed(prepared.request.spec()?)),
-            Some(Source::Prompted) => Some(setup::prompted(&prepared.config, &prepared.evaluator.language)?),
+            Some(Source::Prompted) => Some(setup::prompted(&prepared.config, &prepared.evaluator.env.language)?),
             Some(Source::Policy) => Some(learned(prepared, quiet)?),
             Some(Source::AgentPrune | Source::AgentDropout) => {
                 let cases = prepared.request.training_cases()?;
@@ -253,22 +248,22 @@ async fn contestants(
                 }
                 let capacity = prepared.request.capacity.as_deref();
                 let seed = prepared.request.seeds.first().copied().unwrap_or(0);
-                let learned = learn(&prepared.evaluator, method, capacity, &cases, seed, cancel).await;
+                let learned = learn(&prepared.evaluator.env, method, capacity, &cases, seed, cancel).await;
                 let learned = learned.map_err(fault)?;
                 let spec = learned.spec.clone();
                 training.push(learned);
                 Some(fixed(spec))
             }
         };
-        contestants.push(Contestant { method: method.clone(), writer });
+        methods.push(MethodRun { method: method.clone(), writer });
     }
-    Ok((contestants, training))
+    Ok((methods, training))
 }
 
 /// The policy, with all its teams written ahead: many at a time is far quicker than one by one.
 fn learned(prepared: &Prepared, quiet: bool) -> Result<Arc<dyn lemon_exec::Orchestrator>, Fault> {
     let args = ModelArgs { model: prepared.request.policy.clone(), ..ModelArgs::default() };
-    let writer = setup::writer(&prepared.config, &args, &prepared.evaluator.language)?;
+    let writer = setup::writer(&prepared.config, &args, &prepared.evaluator.env.language)?;
     let questions: Vec<&str> = prepared.cases.iter().map(|case| case.item.task.question.as_str()).collect();
     if !quiet {
         eprintln!("the policy writes {} teams", questions.len());
@@ -289,7 +284,7 @@ pub fn fault(error: EvalError) -> Fault {
         error @ EvalError::OtherTask { .. } => {
             Fault::new(error).hint("go on with the tasks it began with, or begin a new evaluation")
         }
-        EvalError::BrokeOff(_) => Fault::new(error),
+        EvalError::NoTeam(_) | EvalError::NoPlan | EvalError::BrokeOff(_) => Fault::new(error),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::fault::{Fault, need_plain_file, read_file};
 use crate::live::learning::LearningTalk;
 use crate::{println, runtime, setup, to_json};
-use lemon_eval::{Case, Evaluator, Grader};
+use lemon_eval::{Case, Grader};
 use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
@@ -153,16 +153,10 @@ impl Prober {
             return Ok(None);
         }
         let items: Vec<&Item> = cases.iter().map(|case| &case.item).collect();
-        let evaluator = Evaluator {
-            backend: World::new(Preset::Calibrated, items).backend(),
-            priced: vec![false; language.capacities.len()],
-            language,
-            store: None,
-            settings: Settings { reuse: false, ..Settings::default() },
-            grader: Grader::new(None),
-            names: Default::default(),
-        };
-        Ok(Some(Prober { trials: Trials::new(evaluator), cases, runtime: runtime()? }))
+        let backend = World::new(Preset::Calibrated, items).backend();
+        let settings = Settings { reuse: false, ..Settings::default() };
+        let trials = Trials::new(backend, language, settings, Grader::new(None));
+        Ok(Some(Prober { trials, cases, runtime: runtime()? }))
     }
 
     fn probe(&self, policy: &LanguagePolicy, desk: &Desk) -> Result<Probe, SftError> {

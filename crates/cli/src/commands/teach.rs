@@ -8,7 +8,7 @@ use crate::setup::Staff;
 use crate::workers::{Chosen, choose};
 use crate::{println, runtime, setup, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lemon_eval::{Case, Evaluator, Grader};
+use lemon_eval::{Case, Grader};
 use lemon_exec::Settings;
 use lemon_policy::pair::{self, Pair};
 use lemon_sft::teach::search::Pooling;
@@ -58,16 +58,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
-    let evaluator = Evaluator {
-        backend,
-        priced: vec![false; language.capacities.len()],
-        language: language.clone(),
-        store: None,
-        settings,
-        grader: Grader::new(sandbox),
-        names: Default::default(),
-    };
-    let mut trials = Trials::new(evaluator);
+    let mut trials = Trials::new(backend, language.clone(), settings, Grader::new(sandbox));
     if matches!(args.workers, EvalWorkers::Local | EvalWorkers::InTheBox) {
         trials.weights = Prices::IN_PROCESS.weights();
     }
@@ -144,12 +135,12 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
                 teach::rules::teach(lessons, &teach::rules::Settings { aim, runs: args.runs, ..Default::default() })
                     .await
                     .map_err(fault)?;
-            let language = &lessons.trials.evaluator.language;
+            let language = &lessons.trials.language;
             pairs.extend(teach::rules::everyday(args.everyday, language, args.seed));
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
-            let language = &lessons.trials.evaluator.language;
+            let language = &lessons.trials.language;
             let team = args.team.as_deref().map(|path| given_team(path, language)).transpose()?;
             let settings = teach::search::Settings {
                 team,
@@ -167,7 +158,7 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
             Ok((pairs, Summary::default()))
         }
         TeacherName::Endpoint => {
-            let language = &lessons.trials.evaluator.language;
+            let language = &lessons.trials.language;
             let Chosen { kind, levels, .. } =
                 choose(config, &args.endpoints, Some(WorkerKind::Endpoints), &[], args.quiet).await?;
             let config = &Config { capacity: levels, ..config.clone() };

@@ -99,10 +99,10 @@ async fn learn(
     };
     let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
     let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
-    arena.trials.weights = recipe.reward.weights();
+    arena.weights = recipe.reward.weights();
     if args.workers == EvalWorkers::Endpoints {
         // Replies are paid for: those of a step that is taken again come from the store.
-        arena.trials.evaluator.store = Some(setup::store(config, cli.store.as_deref())?);
+        arena.store = Some(setup::store(config, cli.store.as_deref())?);
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");

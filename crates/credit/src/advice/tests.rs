@@ -123,7 +123,7 @@ fn names_are_the_same_everywhere() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What might cost more than the tolerance is never recommended, and what surely helps is never kept from anybody.
+    /// What might cost more than the tolerance is never recommended, and what surely helps is always recommended.
     #[test]
     fn no_advice_beyond_the_data(worth in -30.0..30.0, half in 0.0..20.0, tokens in -60.0..60.0, n in 0_u64..60) {
         let settings = AdviceSettings::default();

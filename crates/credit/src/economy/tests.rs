@@ -42,8 +42,12 @@ fn to_know_what_does_not_matter_is_worth_little() {
     }
     let worth = |family| economy.worth(&offer(family, 100)).unwrap();
     assert!(worth(Family::Capacity) > 10.0 * worth(Family::Share));
-    assert!(economy.loudness(Family::Capacity, false) > 1.0);
-    assert_eq!(economy.loudness(Family::Capacity, true), economy.loudness(Family::Share, true), "nothing was free");
+    assert!(economy.inverse_variance_weight(Family::Capacity, false) > 1.0);
+    assert_eq!(
+        economy.inverse_variance_weight(Family::Capacity, true),
+        economy.inverse_variance_weight(Family::Share, true),
+        "nothing was free"
+    );
 }
 
 #[test]
@@ -53,9 +57,9 @@ fn a_quiet_difference_may_speak_louder_but_not_without_bound() {
     for step in 0..500 {
         economy.add_free(Family::Agent, Some(if step % 2 == 0 { 3.0 } else { -3.0 }));
     }
-    assert_eq!(economy.loudness(Family::Answer, true), LOUDEST);
-    assert!((1.0 / LOUDEST..0.1).contains(&economy.loudness(Family::Agent, true)));
-    assert_eq!(Economy::default().loudness(Family::Agent, true), 1.0);
+    assert_eq!(economy.inverse_variance_weight(Family::Answer, true), MOST_WEIGHT);
+    assert!((1.0 / MOST_WEIGHT..0.1).contains(&economy.inverse_variance_weight(Family::Agent, true)));
+    assert_eq!(Economy::default().inverse_variance_weight(Family::Agent, true), 1.0);
 }
 
 #[test]
@@ -82,13 +86,13 @@ fn every_policy_decides_as_it_says() {
 }
 
 #[test]
-fn what_was_dearer_than_expected_is_expected_to_be() {
+fn what_cost_more_than_expected_is_expected_to() {
     let mut economy = Economy::default();
-    assert_eq!(economy.dearer(), 1.0);
+    assert_eq!(economy.cost_ratio(), 1.0);
     (0..100).for_each(|_| economy.add_paid(Family::Duty, None, 300, 200));
-    assert!((1.4..1.5).contains(&economy.dearer()));
+    assert!((1.4..1.5).contains(&economy.cost_ratio()));
     (0..1_000).for_each(|_| economy.add_paid(Family::Duty, None, 10, 200));
-    assert_eq!(economy.dearer(), 1.0);
+    assert_eq!(economy.cost_ratio(), 1.0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lemon_num::{Random, logistic};
 
-/// Adam's rate, as in the public code; the rest are its usual figures.
+/// Adam's rate, as in the public code; the rest are its default figures.
 const RATE: f64 = 0.1;
 const FIRST_DECAY: f64 = 0.9;
 const SECOND_DECAY: f64 = 0.999;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::grader::Grader;
 use lemon_exec::Settings;
+use lemon_rollout::Grader;
 use lemon_spec::{Language, validate};
 use lemon_task::{SetName, Source as Tasks, load};
 use lemon_world::{Preset, World};
@@ -12,22 +12,16 @@ fn cases() -> Vec<Case> {
     items.into_iter().map(|item| Case { set: "gsm8k/test".into(), item }).collect()
 }
 
-fn evaluator(cases: &[Case]) -> Evaluator {
-    Evaluator {
-        backend: World::new(Preset::Calibrated, cases.iter().map(|case| &case.item)).backend(),
-        language: Arc::new(Language::default()),
-        store: None,
-        settings: Settings { reuse: false, ..Settings::default() },
-        grader: Grader::new(None),
-        priced: vec![false; 3],
-        names: Default::default(),
-    }
+fn env(cases: &[Case]) -> RolloutEnv {
+    let backend = World::new(Preset::Calibrated, cases.iter().map(|case| &case.item)).backend();
+    let settings = Settings { reuse: false, ..Settings::default() };
+    RolloutEnv::new(backend, Arc::new(Language::default()), settings, Grader::new(None))
 }
 
 async fn learned(method: &str, seed: u64, cancel: &CancellationToken) -> Training {
     let cases = cases();
     let method = method.parse().unwrap();
-    learn(&evaluator(&cases), &method, None, &cases, seed, cancel).await.unwrap()
+    learn(&env(&cases), &method, None, &cases, seed, cancel).await.unwrap()
 }
 
 #[tokio::test]
@@ -76,13 +70,17 @@ fn the_last_agent_is_no_weaker_than_the_others() {
 
 #[test]
 fn a_run_is_measured_against_its_item_and_at_first_against_its_batch() {
-    let outcome = |right| Outcome { right, ..Outcome::default() };
-    let mut usual = [Mean::default(); 4];
-    let first = advantages(&[outcome(true), outcome(false), outcome(false), outcome(false)], &mut usual);
+    let outcome = |right| Trial { right: Some(right), ..Trial::default() };
+    let mut baselines = [Mean::default(); 4];
+    let first = advantages(&[outcome(true), outcome(false), outcome(false), outcome(false)], &mut baselines);
     assert_eq!(first, [0.75, -0.25, -0.25, -0.25]);
-    let second = advantages(&[outcome(true), outcome(true), outcome(false), outcome(false)], &mut usual);
+    let second = advantages(&[outcome(true), outcome(true), outcome(false), outcome(false)], &mut baselines);
     assert_eq!(second, [0.0, 1.0, 0.0, 0.0]);
-    assert_eq!(advantages(&[outcome(false)], &mut usual[1..2]), [-0.5]);
+    assert_eq!(advantages(&[outcome(false)], &mut baselines[1..2]), [-0.5]);
+    // What is unknown moves nothing and counts towards no mean.
+    let mut fresh = [Mean::default(); 3];
+    assert_eq!(advantages(&[outcome(true), Trial::default(), outcome(false)], &mut fresh), [0.5, 0.0, -0.5]);
+    assert_eq!(fresh.map(|mean| mean.count), [1.0, 0.0, 1.0]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub fn mutant(plan: &Plan, language: &Language, code: bool, random: &mut Random)
     makes_sense(&changed).then_some(changed)
 }
 
-/// Whether nobody works for nothing; that everybody counts towards the answer is what a plan without warnings says. The
+/// Whether every agent is of use. That each counts towards the answer is what a plan without warnings says. The
 /// world would let a judge with nothing to judge solve the task, and charge less for it, since its prompt is shorter.
 fn makes_sense(plan: &Plan) -> bool {
     let agents = &plan.spec().agents;
@@ -56,7 +56,7 @@ fn changed(plan: &Plan, language: &Language, code: bool, random: &mut Random) ->
 fn edited(plan: &Plan, language: &Language, random: &mut Random) -> Option<Plan> {
     let is_read = |id: &String| plan.spec().agents.iter().any(|agent| agent.after.contains(id));
     let matters = |edit: &Edit| match &edit.change {
-        // Nobody here writes a further round, and the text stays as it is.
+        // A search writes no further round, and the text stays as it is.
         Change::Review | Change::Stop | Change::WithholdMessage { .. } => false,
         Change::ShareAnswer { agent } | Change::ShareReply { agent } => is_read(agent),
         Change::AnswerBy { .. } => plan.answer_from().len() > 1,
@@ -105,7 +105,7 @@ fn with_role(spec: &Spec, role: &str, random: &mut Random) -> Option<Spec> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::founders::founders;
+    use super::super::seeds::seed_teams;
     use super::*;
     use proptest::prelude::*;
 
@@ -113,10 +113,10 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_mutant_is_a_small_valid_team_of_the_roles_allowed(seed: u64, founder in 0_usize..30, code: bool) {
+        fn a_mutant_is_a_small_valid_team_of_the_roles_allowed(seed: u64, seed_team in 0_usize..30, code: bool) {
             let language = Language::default();
             let mut random = Random::new(seed);
-            let mut plan = validate(&render(&founders(&language, code)[founder]).text, &language).unwrap();
+            let mut plan = validate(&render(&seed_teams(&language, code)[seed_team]).text, &language).unwrap();
             for _ in 0..12 {
                 plan = mutant(&plan, &language, code, &mut random).unwrap_or(plan);
                 // A plan is valid by construction; its own text has to say the same team.
@@ -158,7 +158,7 @@ mod tests {
         let language = Language::default();
         let mut random = Random::new(7);
         let reached = |from: usize, wanted: fn(&Plan) -> bool, random: &mut Random| {
-            let plan = validate(&render(&founders(&language, false)[from]).text, &language).unwrap();
+            let plan = validate(&render(&seed_teams(&language, false)[from]).text, &language).unwrap();
             (0..200).filter_map(|_| mutant(&plan, &language, false, random)).any(|plan| wanted(&plan))
         };
         assert!(reached(0, |plan| plan.agents().len() == 2, &mut random));

@@ -1,17 +1,19 @@
 //! The teams tried so far, and how the best of them are found.
 
 use super::Best;
-use super::founders::founders;
 use super::mutate::mutant;
-use crate::evaluate::{Case, EvalError};
-use crate::trial::{Outcome, Trials, fixed};
+use super::seeds::seed_teams;
+use super::{Best, below, right};
+use crate::trial::{self, Trial, fixed};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_exec::orchestrator::Orchestrator;
 use lemon_num::{Random, seed_of};
-use lemon_spec::{Language, Plan, render, validate};
+use lemon_rollout::{Case, RolloutEnv, RolloutError};
+use lemon_spec::{Plan, render, validate};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Runs after which a third of the teams is kept each time, before they run on all items.
 const RUNGS: [usize; 2] = [40, 120];
@@ -29,8 +31,8 @@ const WIDTH: usize = 16;
 const MOST_DRAWS: usize = 50;
 
 pub struct Pool<'a> {
-    pub trials: Trials<'a>,
-    pub language: &'a Language,
+    pub env: &'a RolloutEnv,
+    pub cancel: &'a CancellationToken,
     pub cases: Vec<&'a Case>,
     /// Whether programs are asked for.
     pub code: bool,
@@ -47,7 +49,7 @@ pub struct Candidate {
     pub text: String,
     team: Arc<dyn Orchestrator>,
     /// Its runs, through the items in turn, then again with the next seed.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Trial>,
 }
 
 impl Candidate {
@@ -67,8 +69,8 @@ impl Candidate {
 }
 
 /// What a run is worth: a right answer less the price of its tokens.
-pub fn value(outcome: &Outcome, price: f64) -> f64 {
-    f64::from(u8::from(outcome.right)) - price * outcome.weighted as f64 / 1000.0
+pub fn value(outcome: &Trial, price: f64) -> f64 {
+    right(outcome) - price * outcome.weighted as f64 / 1000.0
 }
 
 impl Pool<'_> {
@@ -78,10 +80,10 @@ impl Pool<'_> {
         teams: usize,
         random: &mut Random,
         mut progress: impl FnMut(usize, usize),
-    ) -> Result<bool, EvalError> {
-        let mut brood = self.founders();
-        // Those who work alone come first, and others are compared with them.
-        brood.truncate(teams.max(self.language.capacities.len()));
+    ) -> Result<bool, RolloutError> {
+        let mut brood = self.seed_teams();
+        // Single agents come first, and teams are compared with them.
+        brood.truncate(teams.max(self.env.language.capacities.len()));
         let mut known: HashSet<String> = brood.iter().map(|team| team.text.clone()).collect();
         while !brood.is_empty() {
             if !self.halve(&mut brood).await? {
@@ -101,9 +103,10 @@ impl Pool<'_> {
         Ok(true)
     }
 
-    fn founders(&self) -> Vec<Candidate> {
-        let texts = founders(self.language, self.code).into_iter().map(|spec| render(&spec).text);
-        texts.filter_map(|text| validate(&text, self.language).ok()).map(Candidate::new).collect()
+    fn seed_teams(&self) -> Vec<Candidate> {
+        let texts = seed_teams(&self.env.language, self.code).into_iter().map(|spec| render(&spec).text);
+        // A language with tight limits rules some of them out.
+        texts.filter_map(|text| validate(&text, &self.env.language).ok()).map(Candidate::new).collect()
     }
 
     /// Up to so many new teams, each a change of one of the best.
@@ -113,7 +116,7 @@ impl Pool<'_> {
         for _ in 0..size {
             let mut draws = (0..MOST_DRAWS).filter_map(|_| {
                 let parent = parents.get(random.below(parents.len()))?;
-                mutant(&parent.plan, self.language, self.code, random).map(Candidate::new)
+                mutant(&parent.plan, &self.env.language, self.code, random).map(Candidate::new)
             });
             brood.extend(draws.find(|team| known.insert(team.text.clone())));
         }
@@ -121,7 +124,7 @@ impl Pool<'_> {
     }
 
     /// Measures teams on more and more runs, and gives up those that do worse. `false`: cancelled.
-    async fn halve(&self, teams: &mut Vec<Candidate>) -> Result<bool, EvalError> {
+    async fn halve(&self, teams: &mut Vec<Candidate>) -> Result<bool, RolloutError> {
         let mut left = std::mem::take(teams);
         for runs in RUNGS.into_iter().chain([self.cases.len()]) {
             for team in &mut left {
@@ -138,16 +141,16 @@ impl Pool<'_> {
     }
 
     /// Runs a team until it has so many outcomes. `false`: cancelled.
-    pub async fn measure(&self, team: &mut Candidate, runs: usize) -> Result<bool, EvalError> {
+    pub async fn measure(&self, team: &mut Candidate, runs: usize) -> Result<bool, RolloutError> {
         let items = self.cases.len().max(1);
         let writer = &team.team;
         let run = |at: usize| async move {
             let Some(case) = self.cases.get(at % items) else { return Ok(None) };
             let seed = seed_of(&[&self.seeds, &(at / items).to_string()]);
-            self.trials.run(case, writer, seed).await
+            trial::run(self.env, case, writer, seed, self.cancel).await
         };
         let wanted = team.outcomes.len()..runs;
-        let outcomes: Vec<Option<Outcome>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect().await?;
+        let outcomes: Vec<Option<Trial>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect().await?;
         let complete = outcomes.iter().all(Option::is_some);
         team.outcomes.extend(outcomes.into_iter().flatten());
         Ok(complete)
@@ -179,13 +182,13 @@ impl Pool<'_> {
         b.value(price).total_cmp(&a.value(price)).then(cost(a).cmp(&cost(b))).then_with(|| a.text.cmp(&b.text))
     }
 
-    /// The best team by value, the best by accuracy, and the best agent alone of each level.
+    /// The best team by value, the best by accuracy, and the best single agent of each capacity.
     pub fn chosen(&self) -> Vec<(Best, Candidate)> {
         let first = |price: f64, wanted: &dyn Fn(&&Candidate) -> bool| {
             self.candidates.iter().filter(wanted).min_by(|a, b| self.compare(a, b, price)).cloned()
         };
         let mut chosen = vec![(Best::Value, first(self.price, &|_| true)), (Best::Accuracy, first(0.0, &|_| true))];
-        for level in &self.language.capacities {
+        for level in &self.env.language.capacities {
             let is_it =
                 |team: &&Candidate| team.is_alone() && team.plan.agents().iter().all(|agent| agent.capacity == *level);
             chosen.push((Best::Alone(level.clone()), first(self.price, &is_it)));

@@ -1,11 +1,11 @@
-//! The teams a search begins with: the usual shapes, at every level.
+//! The teams a search begins with: the common shapes, at every capacity.
 
 use crate::trial::agent;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Spec};
 
 /// One agent, votes, solver and critic, the same with a second try, planner and solver, a judged star, a debate. The
 /// single agents come first.
-pub fn founders(language: &Language, code: bool) -> Vec<Spec> {
+pub fn seed_teams(language: &Language, code: bool) -> Vec<Spec> {
     let solver = if code { "programmer" } else { "solver" };
     let levels = &language.capacities;
     let mut specs: Vec<Spec> =
@@ -51,10 +51,10 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn founders_are_valid_and_differ() {
+    fn seed_teams_are_valid_and_differ() {
         let language = Language::default();
         for code in [false, true] {
-            let texts: Vec<String> = founders(&language, code).iter().map(|spec| render(spec).text).collect();
+            let texts: Vec<String> = seed_teams(&language, code).iter().map(|spec| render(spec).text).collect();
             assert_eq!(texts.iter().collect::<HashSet<_>>().len(), 3 + 3 * 9);
             let agents: Vec<usize> =
                 texts.iter().map(|text| validate(text, &language).unwrap().agents().len()).collect();

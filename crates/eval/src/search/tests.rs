@@ -1,6 +1,6 @@
 use super::*;
-use crate::grader::Grader;
 use lemon_exec::Settings;
+use lemon_rollout::Grader;
 use lemon_spec::{Language, validate};
 use lemon_task::{SetName, Source, load};
 use lemon_world::{Preset, World};
@@ -11,21 +11,15 @@ fn cases() -> Vec<Case> {
     items.into_iter().map(|item| Case { set: "gsm8k/test".into(), item }).collect()
 }
 
-fn evaluator(preset: Preset, cases: &[Case]) -> Evaluator {
-    Evaluator {
-        backend: World::new(preset, cases.iter().map(|case| &case.item)).backend(),
-        language: Arc::new(Language::default()),
-        store: None,
-        settings: Settings { reuse: false, ..Settings::default() },
-        grader: Grader::new(None),
-        priced: vec![false; 3],
-        names: Default::default(),
-    }
+fn env(preset: Preset, cases: &[Case]) -> RolloutEnv {
+    let backend = World::new(preset, cases.iter().map(|case| &case.item)).backend();
+    let settings = Settings { reuse: false, ..Settings::default() };
+    RolloutEnv::new(backend, Arc::new(Language::default()), settings, Grader::new(None))
 }
 
 async fn found(preset: Preset, settings: &SearchSettings) -> Vec<FoundTeam> {
     let cases = cases();
-    search(&evaluator(preset, &cases), &cases, settings, &CancellationToken::new(), |_, _| {}).await.unwrap()
+    search(&env(preset, &cases), &cases, settings, &CancellationToken::new(), |_, _| {}).await.unwrap()
 }
 
 const QUICK: SearchSettings = SearchSettings { teams: 60, price: 0.01, seed: 1, items: 100 };
@@ -73,7 +67,7 @@ async fn a_price_nobody_can_pay_leaves_one_small_agent() {
 #[tokio::test]
 async fn no_more_teams_are_tried_than_asked_for() {
     let cases = cases();
-    let evaluator = evaluator(Preset::Calibrated, &cases);
+    let env = env(Preset::Calibrated, &cases);
     for (teams, counted) in [(1, vec![1]), (40, vec![30, 40]), (75, vec![30, 54, 75])] {
         let mut seen = Vec::new();
         let settings = SearchSettings { teams, items: 4, ..QUICK };
@@ -81,7 +75,7 @@ async fn no_more_teams_are_tried_than_asked_for() {
             seen.push(tried);
             assert_eq!(all, teams);
         };
-        let found = search(&evaluator, &cases, &settings, &CancellationToken::new(), progress).await.unwrap();
+        let found = search(&env, &cases, &settings, &CancellationToken::new(), progress).await.unwrap();
         assert_eq!((seen, found[0].items), (counted, 4));
     }
 }
@@ -89,11 +83,11 @@ async fn no_more_teams_are_tried_than_asked_for() {
 #[tokio::test]
 async fn nothing_is_found_where_nothing_may_run() {
     let cases = cases();
-    let evaluator = evaluator(Preset::Calibrated, &cases);
+    let env = env(Preset::Calibrated, &cases);
     let cancelled = CancellationToken::new();
     cancelled.cancel();
-    assert_eq!(search(&evaluator, &cases, &QUICK, &cancelled, |_, _| {}).await.unwrap(), []);
-    assert_eq!(search(&evaluator, &[], &QUICK, &CancellationToken::new(), |_, _| {}).await.unwrap(), []);
+    assert_eq!(search(&env, &cases, &QUICK, &cancelled, |_, _| {}).await.unwrap(), []);
+    assert_eq!(search(&env, &[], &QUICK, &CancellationToken::new(), |_, _| {}).await.unwrap(), []);
 }
 
 #[test]

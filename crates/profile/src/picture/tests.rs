@@ -72,7 +72,15 @@ fn profile(plan: &Plan, effects: Vec<Effect>) -> Profile {
         rewards: BTreeMap::new(),
     };
     let reuse = Reuse::default();
-    Profile { baseline, effects, cascades: Vec::new(), reuse, accounts: BTreeMap::new(), complete: true }
+    Profile {
+        baseline,
+        effects,
+        cascades: Vec::new(),
+        reuse,
+        accounts: BTreeMap::new(),
+        complete: true,
+        unknown: Vec::new(),
+    }
 }
 
 /// Every edit of a plan measured at random, some not at all.

@@ -1,13 +1,13 @@
 //! A profile spends what it may and no more, says what it did not measure, and is the same each time.
 
-use crate::common::{WORD_PROBLEMS, contrasts, plan, profile_of, simulated, work};
+use crate::common::{WORD_PROBLEMS, counterfactuals, plan, profile_of, simulated, work};
 use async_trait::async_trait;
 use lemon_credit::advice::Verdict;
 use lemon_credit::choose::Policy;
-use lemon_eval::Evaluator;
 use lemon_exec::Worker;
 use lemon_exec::worker::{AskError, Reply, Request};
 use lemon_profile::{Profile, ProfileWork};
+use lemon_rollout::RolloutEnv;
 use lemon_spec::edit::edits;
 use lemon_world::{Luck, Preset};
 use proptest::prelude::*;
@@ -22,10 +22,10 @@ agents:
 answer: {from: [one, two, check], by: vote}
 ";
 
-fn spending(evaluator: &Evaluator, budget: Option<u64>, width: usize, policy: Policy) -> Profile {
+fn spending(env: &RolloutEnv, budget: Option<u64>, width: usize, policy: Policy) -> Profile {
     let plan = plan(TEAM);
     let work = ProfileWork { budget: budget.into(), width, policy, ..work(&plan, &WORD_PROBLEMS[..6], &[3, 4]) };
-    profile_of(&contrasts(evaluator), &work)
+    profile_of(&counterfactuals(env), &work)
 }
 
 const POLICIES: [Policy; 2] = [Policy::Information { floor: 0.05 }, Policy::Contrast { floor: 0.05 }];
@@ -41,12 +41,12 @@ proptest! {
         width in 1usize..40,
         policy in prop::sample::select(POLICIES.to_vec()),
     ) {
-        let evaluator = simulated(Preset::Teams, Luck::Kept);
-        let found = spending(&evaluator, Some(budget), width, policy);
+        let env = simulated(Preset::Teams, Luck::Kept);
+        let found = spending(&env, Some(budget), width, policy);
         prop_assert!(found.reuse.tokens <= budget, "{} of {budget}", found.reuse.tokens);
         let counterfactuals: u64 = found.effects.iter().map(|effect| effect.spent).sum();
         prop_assert!(counterfactuals <= found.reuse.tokens);
-        prop_assert_eq!(found.effects.len(), edits(&plan(TEAM), &evaluator.language).len());
+        prop_assert_eq!(found.effects.len(), edits(&plan(TEAM), &env.language).len());
         for effect in &found.effects {
             let measured = effect.n > 0;
             let present = [effect.effect, effect.tokens, effect.cost, effect.zeros].map(|value| value.is_some());
@@ -60,15 +60,15 @@ proptest! {
 
 #[test]
 fn both_policies_measure_the_same_once_the_budget_allows_everything() {
-    let evaluator = simulated(Preset::Teams, Luck::Kept);
-    let unlimited = spending(&evaluator, None, 8, Policy::default());
+    let env = simulated(Preset::Teams, Luck::Kept);
+    let unlimited = spending(&env, None, 8, Policy::default());
     assert!(unlimited.complete);
     for policy in POLICIES {
-        let enough = spending(&evaluator, Some(EVERYTHING), 8, policy);
+        let enough = spending(&env, Some(EVERYTHING), 8, policy);
         assert!(enough.complete && enough.reuse.tokens < EVERYTHING);
         assert_eq!(estimates(&enough), estimates(&unlimited));
         // A part of that measures a part of it.
-        let some = spending(&evaluator, Some(unlimited.reuse.tokens / 2), 1, policy);
+        let some = spending(&env, Some(unlimited.reuse.tokens / 2), 1, policy);
         let pairs = |profile: &Profile| profile.effects.iter().map(|effect| effect.n).sum::<u64>();
         assert!(!some.complete && 0 < pairs(&some) && pairs(&some) < pairs(&unlimited), "{}", pairs(&some));
     }
@@ -87,14 +87,14 @@ fn estimates(profile: &Profile) -> Value {
 
 #[test]
 fn the_same_seeds_give_the_same_profile_whatever_the_width() {
-    let evaluator = simulated(Preset::Teams, Luck::Fresh);
-    let first = spending(&evaluator, None, 1, Policy::default());
+    let env = simulated(Preset::Teams, Luck::Fresh);
+    let first = spending(&env, None, 1, Policy::default());
     for width in [7, 64] {
-        let other = spending(&evaluator, None, width, Policy::default());
+        let other = spending(&env, None, width, Policy::default());
         assert_eq!(estimates(&other), estimates(&first), "{width} at a time");
     }
     for (policy, budget) in [(POLICIES[0], None), (POLICIES[0], Some(60_000)), (POLICIES[1], Some(60_000))] {
-        let again = || serde_json::to_string(&spending(&evaluator, budget, 4, policy)).unwrap();
+        let again = || serde_json::to_string(&spending(&env, budget, 4, policy)).unwrap();
         assert_eq!(again(), again());
     }
 }
@@ -115,15 +115,15 @@ impl Worker for FakeSlow {
 /// A run is promised far more tokens than it needs. Those promised to others are not lost to a run that comes meanwhile.
 #[test]
 fn a_budget_goes_as_far_with_many_at_once_as_with_one() {
-    let mut evaluator = simulated(Preset::Teams, Luck::Kept);
-    let everything = spending(&evaluator, None, 1, Policy::default());
-    evaluator.backend.worker = Arc::new(FakeSlow(evaluator.backend.worker));
+    let mut env = simulated(Preset::Teams, Luck::Kept);
+    let everything = spending(&env, None, 1, Policy::default());
+    env.backend.worker = Arc::new(FakeSlow(env.backend.worker));
     let reviewed = TEAM.to_owned() + "next: review";
-    let promised = contrasts(&evaluator).most(&WORD_PROBLEMS[0], &plan(&reviewed)).tokens;
+    let promised = counterfactuals(&env).most(&WORD_PROBLEMS[0], &plan(&reviewed)).tokens;
     assert!(promised * 16 > everything.reuse.tokens, "too little to stand in each other's way");
     let budget = everything.reuse.tokens + 2 * promised;
     for width in [1, 16] {
-        let found = spending(&evaluator, Some(budget), width, Policy::default());
+        let found = spending(&env, Some(budget), width, Policy::default());
         assert!(found.complete && found.reuse.tokens <= budget, "{width} at a time");
         assert_eq!(found.baseline.runs, 12);
         assert_eq!(estimates(&found)["effects"], estimates(&everything)["effects"]);

@@ -1,11 +1,11 @@
-//! What the tests share: evaluators without a store, and the tasks of the sample.
+//! What the tests share: environments without a store, and the tasks of the sample.
 
 use async_trait::async_trait;
 use lemon_credit::choose::Policy;
-use lemon_eval::{Case, Evaluator, Grader};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::{Backend, Settings};
-use lemon_profile::{Contrasts, Effect, Profile, ProfileWork, profile};
+use lemon_profile::{Counterfactuals, Effect, Profile, ProfileWork, profile};
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_spec::edit::Change;
 use lemon_spec::{Language, Plan, validate};
 use lemon_task::{SetName, Source, load, load_jsonl};
@@ -37,30 +37,17 @@ pub fn own_cases(tasks: impl IntoIterator<Item = (String, String)>) -> Vec<Case>
     load_jsonl(&path).unwrap().items.into_iter().map(|item| Case { set: "own".into(), item }).collect()
 }
 
-pub fn evaluator(backend: Backend) -> Evaluator {
-    Evaluator {
-        backend,
-        language: LANGUAGE.clone(),
-        store: None,
-        settings: Settings::default(),
-        grader: Grader::new(None),
-        priced: Vec::new(),
-        names: Default::default(),
-    }
+pub fn env(backend: Backend) -> RolloutEnv {
+    RolloutEnv::new(backend, LANGUAGE.clone(), Settings::default(), Grader::new(None))
 }
 
 /// The simulated world of the word problems.
-pub fn simulated(preset: Preset, luck: Luck) -> Evaluator {
-    evaluator(World::new(preset, WORD_PROBLEMS.iter().map(|case| &case.item)).with_luck(luck).backend())
+pub fn simulated(preset: Preset, luck: Luck) -> RolloutEnv {
+    env(World::new(preset, WORD_PROBLEMS.iter().map(|case| &case.item)).with_luck(luck).backend())
 }
 
-pub fn contrasts(evaluator: &Evaluator) -> Contrasts<'_> {
-    Contrasts {
-        evaluator,
-        reviewer: Some(Arc::new(FakeReviewer)),
-        rewards: Default::default(),
-        weights: Default::default(),
-    }
+pub fn counterfactuals(env: &RolloutEnv) -> Counterfactuals<'_> {
+    Counterfactuals { env, reviewer: Some(Arc::new(FakeReviewer)) }
 }
 
 pub fn plan(text: &str) -> Plan {
@@ -72,8 +59,8 @@ pub fn work<'a>(plan: &'a Plan, cases: &'a [Case], seeds: &'a [u64]) -> ProfileW
     ProfileWork { plan, cases, seeds, width: 16, budget: None.into(), policy: Policy::default() }
 }
 
-pub fn profile_of(contrasts: &Contrasts<'_>, work: &ProfileWork<'_>) -> Profile {
-    wait(profile(contrasts, work, &CancellationToken::new(), |_, _| {})).unwrap()
+pub fn profile_of(counterfactuals: &Counterfactuals<'_>, work: &ProfileWork<'_>) -> Profile {
+    wait(profile(counterfactuals, work, &CancellationToken::new(), |_, _| {})).unwrap()
 }
 
 /// What was found of a change.

@@ -1,10 +1,10 @@
 //! A world so small that every effect can be computed: an agent is right or wrong, and its luck is one of a few numbers.
 
-use crate::common::{evaluator, own_cases};
+use crate::common::{env, own_cases};
 use async_trait::async_trait;
-use lemon_eval::{Case, Evaluator};
 use lemon_exec::worker::{AskError, Reply, Request, Usage};
 use lemon_exec::{Backend, Clock, Level, Worker};
+use lemon_rollout::{Case, RolloutEnv};
 use std::sync::Arc;
 
 /// Who can be asked: three agents, the judge and the second round's verifier.
@@ -63,8 +63,8 @@ impl Worker for FakeEnumerable {
     }
 }
 
-pub fn enumerable() -> Evaluator {
-    evaluator(Backend {
+pub fn enumerable() -> RolloutEnv {
+    env(Backend {
         worker: Arc::new(FakeEnumerable),
         name: "enumerable".into(),
         levels: ["small", "medium", "large"].map(Level::new).to_vec(),

@@ -1,11 +1,10 @@
 //! A counterfactual that reuses what it can is what a full run of the changed team would have been.
 
-use crate::common::{FakeReviewer, LANGUAGE, WORD_PROBLEMS, contrasts, plan, simulated, wait};
-use lemon_eval::Case;
-use lemon_eval::Evaluator;
+use crate::common::{FakeReviewer, LANGUAGE, WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
+use lemon_exec::Memory;
 use lemon_exec::orchestrator::Fixed;
-use lemon_exec::store::RunMeta;
 use lemon_exec::{Job, ReplyCache};
+use lemon_rollout::{Case, RolloutEnv, RunOptions};
 use lemon_spec::edit::{Edit, Edited, apply, edits};
 use lemon_spec::{Plan, generate, render};
 use lemon_trace::{EventKind, Spend, Trace};
@@ -21,14 +20,14 @@ const MOST_EDITS: usize = 60;
 fn a_fork_is_a_full_run_of_the_changed_team() {
     let (mut forks, mut reused) = (0, 0);
     for luck in [Luck::Kept, Luck::Fresh] {
-        let evaluator = simulated(Preset::Teams, luck);
+        let env = simulated(Preset::Teams, luck);
         for seed in 0..TEAMS {
             let team = plan(&render(&generate::spec(seed, &LANGUAGE)).text);
             let case = &WORD_PROBLEMS[seed as usize % WORD_PROBLEMS.len()];
             let edits = edits(&team, &LANGUAGE);
             for edit in edits.iter().step_by(edits.len().div_ceil(MOST_EDITS)) {
                 let edited = apply(&team, edit, &LANGUAGE).unwrap();
-                reused += check(&evaluator, case, &team, (edit, &edited), seed);
+                reused += check(&env, case, &team, (edit, &edited), seed);
                 forks += 1;
             }
         }
@@ -39,12 +38,12 @@ fn a_fork_is_a_full_run_of_the_changed_team() {
 
 /// Returns how many replies the fork reused.
 #[track_caller]
-fn check(evaluator: &Evaluator, case: &Case, team: &Plan, (edit, edited): (&Edit, &Edited), seed: u64) -> usize {
-    let contrasts = contrasts(evaluator);
+fn check(env: &RolloutEnv, case: &Case, team: &Plan, (edit, edited): (&Edit, &Edited), seed: u64) -> usize {
+    let counterfactuals = counterfactuals(env);
     let cancel = CancellationToken::new();
     let memory = Arc::new(ReplyCache::default());
     let run = |plan: &Plan, withhold: &Option<(String, String)>, memory: Option<&Arc<ReplyCache>>| {
-        wait(run(evaluator, case, plan.source(), withhold.clone(), seed, memory.cloned()))
+        wait(run(env, case, plan.source(), withhold.clone(), seed, memory.cloned()))
     };
     let original = run(team, &None, Some(&memory));
     let fork = run(&edited.plan, &edited.withhold, Some(&memory));
@@ -52,38 +51,31 @@ fn check(evaluator: &Evaluator, case: &Case, team: &Plan, (edit, edited): (&Edit
     assert_eq!(told(&fork), told(&full), "{} in\n{}", edit.describe(), team.source());
 
     // The engine says the same of it as the two full runs say.
-    let contrast = wait(async {
-        let original = contrasts.original(case, team, seed, &cancel).await.unwrap();
-        contrasts.contrast(case, &original, edit, edited, &cancel).await.unwrap()
+    let found = wait(async {
+        let original = counterfactuals.base(case, team, seed, &cancel).await.unwrap();
+        counterfactuals.counterfactual(&original, edit, edited, &cancel).await.unwrap().known().unwrap()
     });
-    let score = |trace: &Trace| contrasts.score(case, trace).unwrap();
+    let score = |trace: &Trace| env.score(case, trace, &trace.summary()).unwrap();
     let (before, after) = (score(&original), score(&full));
-    let expected = (before.success - after.success, before.tokens - after.tokens, before.cost - after.cost);
-    assert_eq!((contrast.success, contrast.tokens, contrast.cost), expected, "{}", edit.describe());
+    let tokens = before.tokens as f64 - after.tokens as f64;
+    let expected = (before.success() - after.success(), tokens, before.cost - after.cost);
+    assert_eq!((found.success, found.tokens, found.cost), expected, "{}", edit.describe());
     let reward = before.reward.zip(after.reward).map(|(before, after)| before - after);
-    assert_eq!(contrast.reward, reward, "{}", edit.describe());
-    contrast.reused
+    assert_eq!(found.reward, reward, "{}", edit.describe());
+    found.reused
 }
 
 async fn run(
-    evaluator: &Evaluator,
+    env: &RolloutEnv,
     case: &Case,
     text: &str,
     withhold: Option<(String, String)>,
     seed: u64,
     memory: Option<Arc<ReplyCache>>,
 ) -> Trace {
-    let mut runner =
-        evaluator.runner(Arc::new(Fixed { text: text.to_owned(), reviewer: Some(Arc::new(FakeReviewer)) }));
-    runner.reply_cache = memory;
-    let job = Job {
-        run_id: "run".into(),
-        task_id: case.item.task.id.clone(),
-        question: case.item.task.question.clone(),
-        seed,
-        meta: RunMeta { withhold: withhold.into_iter().collect(), ..RunMeta::default() },
-    };
-    runner.run(&job, &CancellationToken::new(), None).await.unwrap()
+    let writer = Fixed { text: text.to_owned(), reviewer: Some(Arc::new(FakeReviewer)) };
+    let options = RunOptions { cache: memory, withhold, ..RunOptions::default() };
+    env.execute(case, Arc::new(writer), seed, &options).await.unwrap()
 }
 
 /// Everything a trace tells, byte for byte, but what reuse is about: when an event came, in which order beside those it

@@ -1,22 +1,22 @@
 //! A team is made leaner, and what does not hold elsewhere is taken back.
 
-use crate::common::{WORD_PROBLEMS, contrasts, plan, simulated, wait};
+use crate::common::{WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
 use crate::enumerable::{LUCKS, cases, enumerable};
-use lemon_eval::Case;
-use lemon_profile::{Contrasts, Improvement, improve};
+use lemon_profile::{Counterfactuals, Improvement, improve};
+use lemon_rollout::Case;
 use lemon_spec::validate;
 use lemon_world::{Luck, Preset};
 use tokio_util::sync::CancellationToken;
 
 fn improved(
-    contrasts: &Contrasts<'_>,
+    counterfactuals: &Counterfactuals<'_>,
     team: &str,
     cases: (&[Case], &[Case]),
     seeds: &[u64],
 ) -> (Improvement, Vec<String>) {
     let (plan, cancel, mut made) = (plan(team), CancellationToken::new(), Vec::new());
-    let found =
-        wait(improve(contrasts, &plan, cases, seeds, 16, &cancel, |step| made.push(step.change.clone()))).unwrap();
+    let found = wait(improve(counterfactuals, &plan, cases, seeds, 16, &cancel, |step| made.push(step.change.clone())))
+        .unwrap();
     // Every change made was either kept or taken back.
     assert!(found.steps.iter().chain(&found.taken_back).map(|step| &step.change).eq(&made));
     (found, made)
@@ -25,10 +25,10 @@ fn improved(
 #[test]
 fn the_seven_of_the_example_become_fewer_at_no_measurable_loss() {
     let seven = include_str!("../../../../examples/seven.yaml");
-    let evaluator = simulated(Preset::Calibrated, Luck::Kept);
+    let env = simulated(Preset::Calibrated, Luck::Kept);
     let half = |odd: usize| WORD_PROBLEMS.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
     let (chosen_by, held_out) = (half(0), half(1));
-    let (found, _) = improved(&contrasts(&evaluator), seven, (&chosen_by, &held_out), &[1, 2]);
+    let (found, _) = improved(&counterfactuals(&env), seven, (&chosen_by, &held_out), &[1, 2]);
     for step in &found.steps {
         println!(
             "{}: {:+.3}, {:+.0} tokens; held out {:?}",
@@ -44,7 +44,7 @@ fn the_seven_of_the_example_become_fewer_at_no_measurable_loss() {
     let [_, high] = found.interval.unwrap();
     assert!(high >= 0.0 && found.change.unwrap() >= -0.01, "{:?}", found.interval);
     assert!(!found.steps.is_empty() && found.held_out == held_out.len());
-    assert!(validate(&found.spec, &evaluator.language).is_ok());
+    assert!(validate(&found.spec, &env.language).is_ok());
 }
 
 /// On the tasks it is chosen by everything is right whoever works; on the others only the strong are.
@@ -56,10 +56,10 @@ agents:
   - {id: b, base: solver, capacity: large}
 answer: {from: [a], by: last}
 ";
-    let evaluator = enumerable();
+    let env = enumerable();
     let tasks = |hard: i64| cases((0..40).map(|at| (at * 13 % LUCKS, hard)));
     let (easy, harder) = (tasks(-10), tasks(2));
-    let (found, told) = improved(&contrasts(&evaluator), TEAM, (&easy, &harder), &[1]);
+    let (found, told) = improved(&counterfactuals(&env), TEAM, (&easy, &harder), &[1]);
     assert_eq!(told[0], "b is removed");
     assert!(told[1..].iter().all(|change| change == "a runs one capacity level lower"), "{told:?}");
     assert_eq!((found.steps.len(), found.taken_back.len()), (1, 2), "{told:?}");
@@ -73,6 +73,6 @@ answer: {from: [a], by: last}
     assert!(found.spec.contains("capacity: large") && !found.spec.contains("id: b"), "{}", found.spec);
 
     // Where both halves agree, all of it holds.
-    let (found, _) = improved(&contrasts(&evaluator), TEAM, (&easy, &easy), &[1]);
+    let (found, _) = improved(&counterfactuals(&env), TEAM, (&easy, &easy), &[1]);
     assert_eq!((found.steps.len(), found.taken_back.len()), (3, 0));
 }

@@ -1,9 +1,9 @@
 //! Teams of which it is known what is wrong with them: the profile names it.
 
-use crate::common::{contrasts, effect, evaluator, own_cases, plan, profile_of, work};
+use crate::common::{counterfactuals, effect, env, own_cases, plan, profile_of, work};
 use lemon_credit::advice::Verdict;
-use lemon_eval::Case;
 use lemon_profile::Profile;
+use lemon_rollout::Case;
 use lemon_spec::edit::Change;
 use lemon_world::{Luck, Preset, World};
 
@@ -30,8 +30,8 @@ fn word_problems() -> Vec<Case> {
 fn profiled(team: &str, preset: Preset) -> Profile {
     let cases = word_problems();
     let world = World::new(preset, cases.iter().map(|case| &case.item)).with_luck(Luck::Kept);
-    let evaluator = evaluator(world.backend());
-    profile_of(&contrasts(&evaluator), &work(&plan(team), &cases, &[1]))
+    let env = env(world.backend());
+    profile_of(&counterfactuals(&env), &work(&plan(team), &cases, &[1]))
 }
 
 #[track_caller]

@@ -1,6 +1,6 @@
 //! What a change cannot reach is not asked again.
 
-use crate::common::{WORD_PROBLEMS, contrasts, plan, profile_of, simulated, work};
+use crate::common::{WORD_PROBLEMS, counterfactuals, plan, profile_of, simulated, work};
 use lemon_world::{Luck, Preset};
 
 const EIGHT: &str = "
@@ -19,9 +19,9 @@ answer: {from: [report], by: last}
 #[test]
 fn on_a_team_of_eight_at_least_half_of_the_calls_are_reused() {
     for (preset, luck) in [(Preset::Calibrated, Luck::Fresh), (Preset::Teams, Luck::Kept)] {
-        let evaluator = simulated(preset, luck);
+        let env = simulated(preset, luck);
         let plan = plan(EIGHT);
-        let found = profile_of(&contrasts(&evaluator), &work(&plan, &WORD_PROBLEMS[..20], &[1]));
+        let found = profile_of(&counterfactuals(&env), &work(&plan, &WORD_PROBLEMS[..20], &[1]));
         let share = found.reuse.share().unwrap();
         let saved = found.reuse.tokens_saved as f64 / (found.reuse.tokens_saved + found.reuse.tokens) as f64;
         println!(

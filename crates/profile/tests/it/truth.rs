@@ -1,12 +1,12 @@
 //! Effects are what enumeration says, and intervals cover them as often as they say.
 
-use crate::common::{contrasts, effect, plan, profile_of, wait, work};
+use crate::common::{counterfactuals, effect, plan, profile_of, wait, work};
 use crate::enumerable::{DIFFICULTIES, DUTY, LUCKS, ROLE, all_cases, cases, enumerable};
 use crate::oracle::{Team, member};
 use lemon_credit::estimate::{ClusteredPaired, Paired};
-use lemon_eval::Case;
 use lemon_num::Random;
-use lemon_profile::Contrasts;
+use lemon_profile::Counterfactuals;
+use lemon_rollout::Case;
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply};
 use lemon_spec::{AnswerRule, Plan};
 use std::collections::BTreeSet;
@@ -120,21 +120,23 @@ pub struct Measured {
     truth: f64,
 }
 
-/// Every contrast of every study, once.
+/// Every counterfactual of every study, once.
 pub static MEASURED: LazyLock<Vec<Measured>> = LazyLock::new(|| {
     let [judged, reviewed] = judged_and_reviewed();
     [voting(), judged, reviewed].iter().flat_map(measure).collect()
 });
 
 fn measure(study: &Study) -> Vec<Measured> {
-    let evaluator = enumerable();
-    let contrasts = contrasts(&evaluator);
+    let env = enumerable();
+    let counterfactuals = counterfactuals(&env);
     let (plan, cases) = (plan(study.text), all_cases());
-    let edits: Vec<(Edit, Edited)> = study.changes.iter().map(|known| edit(&plan, &known.change, &contrasts)).collect();
+    let edits: Vec<(Edit, Edited)> =
+        study.changes.iter().map(|known| edit(&plan, &known.change, &counterfactuals)).collect();
     let mut runs: Vec<Runs> = edits.iter().map(|_| Runs::default()).collect();
     for (at, case) in cases.iter().enumerate() {
         let hard = at / LUCKS as usize;
-        for (edit, (original, difference)) in measure_one(&contrasts, &plan, case, &edits).into_iter().enumerate() {
+        for (edit, (original, difference)) in measure_one(&counterfactuals, &plan, case, &edits).into_iter().enumerate()
+        {
             runs[edit][hard].push((original, difference));
         }
     }
@@ -146,20 +148,26 @@ fn measure(study: &Study) -> Vec<Measured> {
     measured
 }
 
-fn edit(plan: &Plan, change: &Change, contrasts: &Contrasts<'_>) -> (Edit, Edited) {
+fn edit(plan: &Plan, change: &Change, counterfactuals: &Counterfactuals<'_>) -> (Edit, Edited) {
     let edit = Edit::new(change.clone(), plan);
-    let edited = apply(plan, &edit, &contrasts.evaluator.language).unwrap();
+    let edited = apply(plan, &edit, &counterfactuals.env.language).unwrap();
     (edit, edited)
 }
 
-fn measure_one(contrasts: &Contrasts<'_>, plan: &Plan, case: &Case, edits: &[(Edit, Edited)]) -> Vec<(f64, f64)> {
+fn measure_one(
+    counterfactuals: &Counterfactuals<'_>,
+    plan: &Plan,
+    case: &Case,
+    edits: &[(Edit, Edited)],
+) -> Vec<(f64, f64)> {
     let cancel = CancellationToken::new();
     wait(async {
-        let original = contrasts.original(case, plan, SEED, &cancel).await.unwrap();
+        let original = counterfactuals.base(case, plan, SEED, &cancel).await.unwrap();
         let mut found = Vec::new();
         for (edit, edited) in edits {
-            let contrast = contrasts.contrast(case, &original, edit, edited, &cancel).await.unwrap();
-            found.push((original.score.success, contrast.success));
+            let measured = counterfactuals.counterfactual(&original, edit, edited, &cancel).await.unwrap();
+            let before = original.outcome.score().unwrap().success();
+            found.push((before, measured.known().unwrap().success));
         }
         found
     })
@@ -261,24 +269,25 @@ fn with_few_tasks_rare_one_sided_differences_are_covered_less_often() {
 /// The profile makes of its pairs what the replications above make of theirs.
 #[test]
 fn a_profile_is_the_estimate_of_its_pairs() {
-    let evaluator = enumerable();
-    let contrasts = contrasts(&evaluator);
+    let env = enumerable();
+    let counterfactuals = counterfactuals(&env);
     let study = voting();
     let plan = plan(study.text);
     let mut random = Random::new(5);
     let which = (0..40).map(|_| (random.below(LUCKS as usize) as u64, *random.pick(&DIFFICULTIES).unwrap()));
     let (cases, seeds) = (cases(which.collect::<Vec<_>>()), [1, 2]);
-    let found = profile_of(&contrasts, &work(&plan, &cases, &seeds));
+    let found = profile_of(&counterfactuals, &work(&plan, &cases, &seeds));
     assert!(found.complete && found.effects.len() > study.changes.len());
     let cancel = CancellationToken::new();
     for known in &study.changes {
-        let (edit, edited) = edit(&plan, &known.change, &contrasts);
+        let (edit, edited) = edit(&plan, &known.change, &counterfactuals);
         let mut expected = ClusteredPaired::default();
         for (at, case) in cases.iter().enumerate() {
             for seed in seeds {
                 let difference = wait(async {
-                    let original = contrasts.original(case, &plan, seed, &cancel).await.unwrap();
-                    contrasts.contrast(case, &original, &edit, &edited, &cancel).await.unwrap().success
+                    let original = counterfactuals.base(case, &plan, seed, &cancel).await.unwrap();
+                    let measured = counterfactuals.counterfactual(&original, &edit, &edited, &cancel).await;
+                    measured.unwrap().known().unwrap().success
                 });
                 expected.push(at, difference);
             }

@@ -1,6 +1,6 @@
 //! Common random numbers: what it is worth that a counterfactual keeps the luck of its original.
 
-use crate::common::{WORD_PROBLEMS, contrasts, plan, simulated, wait};
+use crate::common::{WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
 use crate::truth::{MEASURED, Measured};
 use lemon_credit::estimate::Paired;
 use lemon_num::Random;
@@ -71,24 +71,26 @@ fn in_the_simulated_world_kept_luck_is_worth_more_than_fresh() {
 }
 
 fn simulated_ratio(luck: Luck) -> f64 {
-    let evaluator = simulated(Preset::Teams, luck);
-    let contrasts = contrasts(&evaluator);
+    let env = simulated(Preset::Teams, luck);
+    let counterfactuals = counterfactuals(&env);
     let plan = plan(TEAM);
     let cancel = CancellationToken::new();
     let mut all = Variances::default();
-    let edits: Vec<_> = edits(&plan, &evaluator.language)
+    let edits: Vec<_> = edits(&plan, &env.language)
         .into_iter()
-        .map(|edit| (apply(&plan, &edit, &evaluator.language).unwrap(), edit))
+        .map(|edit| (apply(&plan, &edit, &env.language).unwrap(), edit))
         .collect();
     let mut found = vec![(Paired::default(), Paired::default()); edits.len()];
     for case in WORD_PROBLEMS.iter() {
         wait(async {
-            let original = contrasts.original(case, &plan, 1, &cancel).await.unwrap();
-            let other = contrasts.original(case, &plan, 2, &cancel).await.unwrap();
+            let original = counterfactuals.base(case, &plan, 1, &cancel).await.unwrap();
+            let other = counterfactuals.base(case, &plan, 2, &cancel).await.unwrap();
+            let success = |run: &lemon_rollout::Rollout| run.outcome.score().unwrap().success();
             for ((edited, edit), (shared, apart)) in edits.iter().zip(&mut found) {
-                let contrast = contrasts.contrast(case, &original, edit, edited, &cancel).await.unwrap();
-                shared.push(contrast.success);
-                apart.push(other.score.success - (original.score.success - contrast.success));
+                let measured = counterfactuals.counterfactual(&original, edit, edited, &cancel).await.unwrap();
+                let difference = measured.known().unwrap().success;
+                shared.push(difference);
+                apart.push(success(&other) - (success(&original) - difference));
             }
         });
     }

@@ -1,10 +1,14 @@
 use super::*;
-use crate::story::{Part, begin, decide, failure, part, push, reject, round, stop, tell};
-use lemon_trace::{EventKind, ORCHESTRATOR, Spend, StopReason, Trace, sample};
+use crate::story::{Part, begin, decide, failure, part, push, round, stop, tell};
+use lemon_trace::{EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace, sample};
 use proptest::prelude::*;
 
 fn grades(team: Option<bool>, agents: &[(&str, bool)]) -> Grades {
     Grades { team, agents: agents.iter().map(|(id, right)| ((*id).to_owned(), *right)).collect() }
+}
+
+fn reject(trace: &mut Trace, round: u32, failure: Option<Failure>) {
+    push(trace, ORCHESTRATOR, EventKind::Rejection { round, diagnostics: Vec::new(), failure });
 }
 
 /// Checks one channel of a run.
@@ -61,11 +65,11 @@ fn a_reused_reply_costs_what_it_cost_when_it_was_made() {
     };
     set(&mut run, Some(Spend { tokens_in: 60, tokens_out: 40, ..Spend::default() }));
     let reused = measure(&run, &Grades::default(), &RewardSettings::default());
-    assert_eq!(reused.efficiency, paid.efficiency);
+    assert_eq!(reused.get(Channel::Efficiency), paid.get(Channel::Efficiency));
     assert_eq!(team_tokens(&run.summary()), Some(200));
-    assert_eq!(reused.speedup, None);
+    assert_eq!(reused.get(Channel::Speedup), None);
     set(&mut run, None);
-    assert_eq!(measure(&run, &Grades::default(), &RewardSettings::default()).efficiency, None);
+    assert_eq!(measure(&run, &Grades::default(), &RewardSettings::default()).get(Channel::Efficiency), None);
     assert_eq!(team_tokens(&run.summary()), None);
 }
 
@@ -165,7 +169,7 @@ fn a_clean_process_has_no_failure_retry_or_waste() {
         }
     }
     check(&retried, &Grades::default(), Channel::Process, Some(0.5));
-    // The orchestrator read what nobody else did.
+    // The orchestrator read what no agent did.
     let mut reviewed = begin();
     round(&mut reviewed, 1, &idle, &["b"]);
     round(&mut reviewed, 2, &[part("c", "solver", &["b"], "1")], &["c"]);
@@ -242,30 +246,45 @@ fn weights_change_in_equal_parts_and_then_stay() {
 
 #[test]
 fn the_total_needs_success_only_where_it_counts() {
-    let channels = Channels { efficiency: Some(0.5), structure: Some(4.0), ..Channels::default() };
+    let channels = Channels::default().with(Channel::Efficiency, 0.5).with(Channel::Structure, 4.0);
     assert_eq!(channels.total(&Weights::default(), 0), None);
     let only_structure = Weights::none().with(Channel::Structure, Weight::fixed(-0.25));
     assert_eq!(channels.total(&only_structure, 0), Some(-1.0));
     let annealed = only_structure.with(Channel::Success, Weight { start: 0.0, end: 1.0, steps: 10 });
     assert_eq!(channels.total(&annealed, 0), Some(-1.0));
     assert_eq!(channels.total(&annealed, 1), None);
-    let right = Channels { success: Some(1.0), ..channels };
+    let right = channels.with(Channel::Success, 1.0);
     assert_eq!(right.total(&Weights::default(), 0), Some(1.0 + 0.1 - 0.02));
-    assert_eq!(Channels { success: Some(1.0), ..Channels::default() }.total(&Weights::default(), 7), Some(1.0));
+    assert_eq!(Channels::default().with(Channel::Success, 1.0).total(&Weights::default(), 7), Some(1.0));
 }
 
 #[test]
 fn names_are_the_same_everywhere() {
-    for channel in Channel::ALL {
+    for (channel, term) in Channel::ALL.iter().zip(REWARD_TERMS) {
         assert_eq!(serde_json::to_value(channel).unwrap(), channel.as_str());
+        assert_eq!((term.channel, term.name), (*channel, channel.as_str()));
     }
-    let full = Channels { success: Some(1.0), split: Some(0.5), ..Channels::default() };
-    assert_eq!(serde_json::to_value(full).unwrap(), serde_json::to_value(full.named()).unwrap());
+    let full = Channels::default().with(Channel::Success, 1.0).with(Channel::Split, 0.5);
+    assert_eq!(serde_json::to_value(&full).unwrap(), serde_json::to_value(full.named()).unwrap());
     let weights = Weights::default();
     let text = serde_json::to_string(&weights).unwrap();
     assert_eq!(serde_json::from_str::<Weights>(&text).unwrap(), weights);
     assert_eq!(weights.get(Channel::Tool), Weight::fixed(0.0));
     assert!(serde_json::from_str::<Weights>(r#"{"sucess": {"start": 1, "end": 1, "steps": 0}}"#).is_err());
+}
+
+#[test]
+fn a_term_of_the_user_is_measured_logged_and_counted() {
+    let settings = RewardSettings::default()
+        .with_term("agents", Weight::fixed(-0.5), |run| Some(run.summary().agents.len() as f64))
+        .with_term("never", Weight::fixed(9.0), |_| None);
+    let run = solve_and_check("1", "1");
+    let graded = grades(Some(true), &[]);
+    let (plain, own) = (measure(&run, &graded, &RewardSettings::default()), measure(&run, &graded, &settings));
+    let total = |channels: &Channels| channels.total(&Weights::default(), 0).unwrap();
+    assert_eq!(total(&own), total(&plain) - 1.0);
+    assert_eq!((own.named_value("agents"), own.named_value("never")), (Some(2.0), None));
+    assert_eq!(own.named().len(), plain.named().len() + 1);
 }
 
 proptest! {
@@ -282,8 +301,9 @@ proptest! {
         for channel in Channel::ALL.iter().filter(|channel| **channel != Channel::Structure) {
             prop_assert!(channels.get(*channel).is_none_or(|value| (0.0..=1.0).contains(&value)), "{channel}");
         }
-        prop_assert_eq!(channels.success, channels.team);
-        prop_assert!(team.is_none() || channels.success == team.map(|right| f64::from(u8::from(right))));
+        let success = channels.get(Channel::Success);
+        prop_assert_eq!(success, channels.get(Channel::Team));
+        prop_assert!(team.is_none() || success == team.map(|right| f64::from(u8::from(right))));
     }
 
     /// A channel without a weight is logged and does not count.
@@ -292,8 +312,8 @@ proptest! {
         let trace = sample::random(seed);
         let grades = Grades { team: Some(right), ..Grades::default() };
         let all = measure(&trace, &grades, &RewardSettings::default());
-        let Channels { success, efficiency, structure, invalid, .. } = all;
-        let few = Channels { success, efficiency, structure, invalid, ..Channels::default() };
+        let counted = [Channel::Success, Channel::Efficiency, Channel::Structure, Channel::Invalid];
+        let few = counted.into_iter().fold(Channels::default(), |few, channel| few.with(channel, all.get(channel)));
         prop_assert_eq!(all.total(&Weights::default(), 0), few.total(&Weights::default(), 0));
     }
 }

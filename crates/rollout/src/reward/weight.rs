@@ -1,4 +1,4 @@
-//! How much each channel counts, and how that changes over training.
+//! How much each term counts, and how that changes over training.
 
 use super::Channel;
 use serde::{Deserialize, Serialize};

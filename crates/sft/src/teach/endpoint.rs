@@ -108,7 +108,7 @@ impl Asking<'_> {
 
     /// A valid team in our own writing, after one repair at most.
     async fn team(&self, asked: &mut Asked) -> Option<String> {
-        let language = &self.context.trials.evaluator.language;
+        let language = &self.context.trials.language;
         let orchestrator = Prompted {
             level: self.settings.level,
             structured: self.settings.structured,

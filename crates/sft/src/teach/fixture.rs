@@ -2,8 +2,8 @@
 
 use super::TeachContext;
 use crate::trial::Trials;
-use lemon_eval::{Case, Evaluator, Grader};
 use lemon_policy::pair::Pair;
+use lemon_eval::{Case, Grader};
 use lemon_spec::Language;
 use lemon_task::{SetName, compose};
 use lemon_world::{Preset, World};
@@ -25,16 +25,8 @@ impl Fixture {
         };
         let cases: Vec<Case> = sets.iter().flat_map(composed).collect();
         let world = World::new(Preset::Calibrated, cases.iter().map(|case| &case.item));
-        let evaluator = Evaluator {
-            backend: world.backend(),
-            language: Arc::new(Language::default()),
-            store: None,
-            settings: Default::default(),
-            grader: Grader::new(None),
-            priced: vec![false; 3],
-            names: Default::default(),
-        };
-        Fixture { trials: Trials::new(evaluator), cases, cancel: CancellationToken::new() }
+        let trials = Trials::new(world.backend(), Arc::new(Language::default()), Default::default(), Grader::new(None));
+        Fixture { trials, cases, cancel: CancellationToken::new() }
     }
 
     pub fn context(&self, seed: u64) -> TeachContext<'_> {

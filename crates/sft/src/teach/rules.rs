@@ -24,6 +24,7 @@ use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, Wr
 use lemon_exec::{Form, answer};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told, canonical_round, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize, is_option};
+use lemon_rollout::{RolloutRequest, Team};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
 use lemon_task::Everyday;
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -69,7 +70,7 @@ async fn pairs(
     at: usize,
     case: &Case,
 ) -> Result<Vec<Pair>, EvalError> {
-    let language = &context.trials.evaluator.language;
+    let language = &context.trials.language;
     let task = &case.item.task;
     let subject = task.subject.as_deref().filter(|_| settings.subjects);
     let mut pairs = Vec::new();
@@ -279,16 +280,15 @@ async fn second_round(
     case: &Case,
     subject: Option<&str>,
 ) -> Result<Option<Pair>, EvalError> {
-    let (task, language) = (&case.item.task, &context.trials.evaluator.language);
+    let (task, language) = (&case.item.task, &context.trials.language);
     let seed = draw(context.seed, &["second round"]);
     let text = render(&opening(&task.question, subject, language, seed)).text;
     let rules = Rules { seed, subject: subject.map(str::to_owned), ..Rules::default() };
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(rules)) });
-    let Some(trace) = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await? else {
-        return Ok(None);
-    };
-    let Some(earned) = context.trials.earned(case, &trace)? else { return Ok(None) };
-    Ok(later_pair(context, case, &trace, Teacher::Rules, Some(earned)))
+    let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(context.cancel);
+    let run = context.trials.rollout(request).await?;
+    let Some(earned) = run.earned() else { return Ok(None) };
+    Ok(later_pair(context, case, &run.trace, Teacher::Rules, Some(earned)))
 }
 
 /// The text of a round. `None` if there was no such round.

@@ -22,6 +22,7 @@ use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize};
+use lemon_rollout::RolloutRequest;
 use lemon_spec::{Language, Spec, render};
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
@@ -164,7 +165,7 @@ impl Orchestrator for BestTeams {
 /// # Errors
 /// The sandbox failed.
 pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
-    let language = &context.trials.evaluator.language;
+    let language = &context.trials.language;
     let seed = draw(context.seed, &["wording", "0"]);
     let (best_teams, own) = match settings.pooling {
         Pooling::Cluster | Pooling::Kind => (find(context, settings).await?, Vec::new()),
@@ -207,12 +208,14 @@ async fn pairs_of_both_rounds(
     writer: Arc<dyn Orchestrator>,
 ) -> Result<Vec<Pair>, EvalError> {
     let seed = draw(context.seed, &["lesson", "0"]);
-    let run = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await?;
-    let Some(trace) = run.filter(|_| !context.cancel.is_cancelled()) else { return Ok(Vec::new()) };
-    let earned = context.trials.earned(case, &trace)?;
+    let run = context.trials.rollout(RolloutRequest::new(case, writer, seed).cancelled_by(context.cancel)).await?;
+    if context.cancel.is_cancelled() {
+        return Ok(Vec::new());
+    }
+    let (trace, earned) = (&run.trace, run.earned());
     let pair = |text| context.written(case, text, Teacher::Search, earned, u32::from(earned.is_some()));
-    let first = decided(&trace, 1).map(pair);
-    let second = later_pair(context, case, &trace, Teacher::Search, earned);
+    let first = decided(trace, 1).map(pair);
+    let second = later_pair(context, case, trace, Teacher::Search, earned);
     Ok(first.into_iter().chain(second).collect())
 }
 
@@ -292,7 +295,7 @@ pub async fn find_each(context: &TeachContext<'_>, settings: &Settings) -> Resul
             Some(best) => each.push(found(&best)),
             None if context.cancel.is_cancelled() => break,
             None => {
-                let team = rules::shape(&features, rules::Aim::default(), &context.trials.evaluator.language);
+                let team = rules::shape(&features, rules::Aim::default(), &context.trials.language);
                 each.push(Found { team, staged: None, earned: Earned::default(), runs: 0 });
             }
         }

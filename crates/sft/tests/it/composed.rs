@@ -52,16 +52,8 @@ async fn teams_solve_them() {
     let items = compose(SetName::Gsm8k, 300, 9);
     let world = World::new(Preset::Calibrated, &items);
     let expected: f64 = items.iter().filter_map(|item| world.solo(&item.task.question, 2)).sum();
-    let evaluator = lemon_eval::Evaluator {
-        backend: world.backend(),
-        language: Arc::default(),
-        store: None,
-        settings: Default::default(),
-        grader: lemon_eval::Grader::new(None),
-        priced: vec![false; 3],
-        names: Default::default(),
-    };
-    let trials = Trials::new(evaluator);
+    let grader = lemon_eval::Grader::new(None);
+    let trials = Trials::new(world.backend(), Arc::default(), Default::default(), grader);
     let mut found = BTreeMap::new();
     for item in items {
         let case = lemon_eval::Case { set: "composed/gsm8k".into(), item };

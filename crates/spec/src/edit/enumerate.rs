@@ -23,10 +23,10 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
     changes.into_iter().map(|change| Edit::new(change, plan)).collect()
 }
 
-/// Every way to end the team earlier that leaves a valid team. A team is written agent by agent, and before each but the first it could have
-/// been complete, in a later round before the first too: these are the other branches of those decisions, and no agent of theirs
-/// is asked anything that it was not asked in the whole team.
-pub fn endings(plan: &Plan, language: &Language) -> Vec<Edit> {
+/// Every prefix truncation that leaves a valid team. A team is written agent by agent, and before each but the first it could
+/// have been complete, in a later round before the first too: these are the other branches of those decisions. No agent of a
+/// prefix team is asked anything that it was not asked in the whole team.
+pub fn prefix_truncations(plan: &Plan, language: &Language) -> Vec<Edit> {
     let agents = plan.spec().agents.iter();
     let fits = |id: &str| {
         ended(plan.spec(), id, plan.earlier_ids())

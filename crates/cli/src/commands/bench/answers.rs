@@ -2,6 +2,7 @@
 
 use super::questions::{self, Question};
 use crate::args::{AnswersArgs, Cli, RunArgs, WorkerKind};
+use crate::commands::eval::fault;
 use crate::commands::grade::sandbox;
 use crate::config::{Config, OrchestratorKind};
 use crate::evidence::{self, Entry};
@@ -12,9 +13,10 @@ use crate::{print, println, runtime, setup};
 use futures::stream::{self, StreamExt};
 use lemon_eval::{Ask, Grader, Method};
 use lemon_exec::orchestrator::{Fixed, Orchestrator, plain_team};
-use lemon_exec::store::{RunMeta, Store, Sync};
-use lemon_exec::{Backend, Form, Job, Runner, Settings, fresh_id};
 use lemon_num::stats::sign_test;
+use lemon_exec::store::{Store, Sync};
+use lemon_exec::{Budget, Form, Settings};
+use lemon_rollout::{Record, RolloutEnv, RolloutError, RunOptions, UnknownReason};
 use lemon_sandbox::Sandbox;
 use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
@@ -63,12 +65,8 @@ struct Line {
 
 /// Everything that the runs of a comparison share.
 struct Bench {
-    backend: Backend,
-    language: Arc<Language>,
-    settings: Settings,
-    store: Arc<Store>,
+    env: RolloutEnv,
     methods: Vec<(String, Writer)>,
-    grader: Grader,
     sandbox: Option<Sandbox>,
     seed: u64,
     budget: Option<u64>,
@@ -108,7 +106,7 @@ async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<Question>) -> R
     eprintln!(
         "{count} questions, {} methods; at most {} tokens a reply{}",
         bench.methods.len(),
-        bench.backend.levels.last().map_or(0, |level| level.max_tokens),
+        bench.env.backend.levels.last().map_or(0, |level| level.max_tokens),
         bench.budget.map_or(String::new(), |budget| format!("; budget {budget} tokens"))
     );
     let mut rows = Vec::new();
@@ -161,13 +159,11 @@ impl Bench {
         }
         let needs_sandbox = asked.iter().any(Question::needs_sandbox);
         let make = || needs_sandbox.then(|| sandbox(args.unsafe_no_sandbox)).transpose();
+        let mut env = RolloutEnv::new(backend, language, settings, Grader::new(make()?));
+        env.store = Some(Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?));
         Ok(Bench {
-            backend,
-            language,
-            settings,
-            store: Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?),
+            env,
             methods,
-            grader: Grader::new(make()?),
             sandbox: make()?,
             seed: args.seed,
             budget: args.budget_tokens,
@@ -199,44 +195,32 @@ impl Bench {
         let orchestrator: Arc<dyn Orchestrator> = match writer {
             Writer::Orchestrator(orchestrator) => orchestrator.clone(),
             Writer::Rule(method) => {
-                let capacity = self.language.capacities.last().map(String::as_str);
-                let ask = Ask {
-                    capacities: &self.language.capacities,
-                    capacity,
-                    code: question.form == Form::Code,
-                    seed: self.seed,
-                };
-                Arc::new(Fixed { text: method.spec(&ask).unwrap_or_default(), reviewer: None })
+                let capacities = &self.env.language.capacities;
+                let capacity = capacities.last().map(String::as_str);
+                let ask = Ask { capacities, capacity, code: question.form == Form::Code, seed: self.seed };
+                let text = method.spec(&ask).ok_or_else(|| fault(RolloutError::NoTeam(name.to_owned())))?;
+                Arc::new(Fixed { text, reviewer: None })
             }
         };
-        let mut settings = self.settings.clone();
-        settings.budget.tokens = left.or(settings.budget.tokens);
-        let runner = Runner {
-            backend: self.backend.clone(),
-            orchestrator,
-            language: self.language.clone(),
-            store: Some(self.store.clone()),
-            reply_cache: None,
-            settings,
-            on_delta: None,
-        };
-        let job = Job {
-            run_id: format!("r-{}", fresh_id()),
-            task_id: question.id.clone(),
-            question: question.text.clone(),
-            seed: self.seed,
-            meta: RunMeta::default(),
-        };
-        let trace = runner.run(&job, cancel, None).await.map_err(Fault::new)?;
+        let limits = self.env.settings.budget;
+        let budget = Some(Budget { tokens: left.or(limits.tokens), ..limits });
+        let options = RunOptions { record: Record::Store("r"), budget, cancel: Some(cancel), ..RunOptions::default() };
+        let run = self.env.execute_question(&question.id, &question.text, orchestrator, self.seed, &options);
+        let trace = run.await.map_err(fault)?;
         let summary = trace.summary();
         self.spent.fetch_add(summary.tokens.total, Ordering::SeqCst);
-        let cut = matches!(summary.stop_reason, Some(StopReason::Cancelled | StopReason::TokenBudget));
-        if cut {
+        if let Some(reason) = UnknownReason::of(&summary) {
+            if reason != UnknownReason::Cancelled {
+                eprintln!("{} {} is left out: {name}: {reason}", question.set, question.id);
+            }
+            return Ok(None);
+        }
+        if summary.stop_reason == Some(StopReason::TokenBudget) {
             return Ok(None);
         }
         let response = response(&trace, &summary);
         let passes = match &response {
-            Some(text) => question.passes(text, &self.grader, self.sandbox.as_ref())?,
+            Some(text) => question.passes(text, &self.env.grader, self.sandbox.as_ref())?,
             None => false,
         };
         Ok(Some(Outcome {
@@ -355,6 +339,7 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
             false => format!("{:.2}", sign_test(*wins.max(losses), *wins.min(losses))),
         };
         let times = *tokens as f64 / plain_tokens as f64;
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");
     }
     text

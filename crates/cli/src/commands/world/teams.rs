@@ -6,8 +6,9 @@ use crate::commands::grade::sandbox;
 use crate::fault::Fault;
 use crate::{print, println, runtime, to_json};
 use indicatif::{ProgressBar, ProgressStyle};
-use lemon_eval::{Best, Case, Evaluator, FoundTeam, Gap, Grader, SearchSettings, search};
+use lemon_eval::{Best, Case, FoundTeam, Gap, Grader, SearchSettings, search};
 use lemon_exec::Settings;
+use lemon_rollout::RolloutEnv;
 use lemon_spec::{Language, validate};
 use lemon_task::{Item, SetName, Source, load};
 use lemon_world::World;
@@ -61,15 +62,9 @@ pub fn teams(command: &WorldCommand) -> Result<u8, Fault> {
         true => Some(sandbox(false)?),
         false => None,
     };
-    let evaluator = Evaluator {
-        backend: world_of_set.backend(),
-        language: Arc::new(Language::default()),
-        store: None,
-        settings: Settings { reuse: false, ..Settings::default() },
-        grader: Grader::new(sandbox),
-        priced: vec![false; 3],
-        names: Default::default(),
-    };
+    let run_settings = Settings { reuse: false, ..Settings::default() };
+    let language = Arc::new(Language::default());
+    let env = RolloutEnv::new(world_of_set.backend(), language, run_settings, Grader::new(sandbox));
     let settings = SearchSettings { teams: *teams, price: *price, seed: *seed, ..SearchSettings::default() };
     let findings = Findings {
         set: name,
@@ -77,7 +72,7 @@ pub fn teams(command: &WorldCommand) -> Result<u8, Fault> {
         price: *price,
         teams: *teams,
         seed: *seed,
-        groups: searched(&evaluator, &settings, groups)?,
+        groups: searched(&env, &settings, groups)?,
     };
     match json {
         true => println(&to_json(&findings)),
@@ -98,7 +93,7 @@ fn groups(mut cases: Vec<Case>, world: &World) -> Vec<(&'static str, Vec<Case>)>
 }
 
 fn searched(
-    evaluator: &Evaluator,
+    env: &RolloutEnv,
     settings: &SearchSettings,
     groups: Vec<(&'static str, Vec<Case>)>,
 ) -> Result<Vec<Group>, Fault> {
@@ -112,7 +107,7 @@ fn searched(
     for (name, cases) in groups {
         bar.set_message(name);
         let progress = |tried: usize, _| bar.set_position(tried as u64);
-        let found = runtime.block_on(search(evaluator, &cases, settings, &cancel, progress)).map_err(fault)?;
+        let found = runtime.block_on(search(env, &cases, settings, &cancel, progress)).map_err(fault)?;
         searched.push(Group { name, found });
     }
     bar.finish_and_clear();

@@ -239,7 +239,7 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut fixture = Fixture::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
     narrow.limits.agents = 2;
-    fixture.trials.evaluator.language = Arc::new(narrow.clone());
+    fixture.trials.language = Arc::new(narrow.clone());
     let pairs = teach(&fixture.context(1), &Settings::default()).await.unwrap();
     assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair.fault(&narrow).is_none()));
 }

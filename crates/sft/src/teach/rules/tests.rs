@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::teach::fixture::{Fixture, check_pairs};
+use lemon_rollout::{RolloutRequest, Team};
 use lemon_spec::validate_round;
 use lemon_task::{SetName, compose};
 use proptest::prelude::*;
@@ -183,12 +184,13 @@ async fn as_an_orchestrator_it_writes_the_same_teams() {
     let fixture = Fixture::new(&[SetName::Svamp], 3);
     let case = &fixture.cases[0];
     let rules = Rules { seed: 4, ..Rules::default() };
-    let trace = fixture.trials.evaluator.run(case, Arc::new(rules), 1, None, &fixture.cancel).await.unwrap().unwrap();
-    let written = trace.events.iter().find_map(|event| match &event.kind {
+    let request = RolloutRequest::new(case, Team::Orchestrator(Arc::new(rules)), 1);
+    let run = fixture.trials.rollout(request).await.unwrap();
+    let written = run.trace.events.iter().find_map(|event| match &event.kind {
         EventKind::Decision { text, .. } => Some(text.clone()),
         _ => None,
     });
     let expected = render(&team(&case.item.task.question, None, Aim::Thrift, &language(), 4)).text;
     assert_eq!(written, Some(expected));
-    assert!(fixture.trials.earned(case, &trace).unwrap().unwrap().reward > 0.0);
+    assert!(run.earned().unwrap().reward > 0.0);
 }

@@ -192,7 +192,7 @@ impl Pool<'_> {
     /// The first teams: random ones, where the settings ask for them, and standard shapes, each with duties that show the working and
     /// with brief ones.
     fn seed_teams(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
-        let language = &self.context.trials.evaluator.language;
+        let language = &self.context.trials.language;
         let marked = |team: &Spec, mark: &str| {
             let mut team = team.clone();
             for agent in &mut team.agents {
@@ -211,7 +211,7 @@ impl Pool<'_> {
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
-        let language = &self.context.trials.evaluator.language;
+        let language = &self.context.trials.language;
         team.agents.len() <= self.settings.most_agents && validate(&text, language).is_ok() && known.insert(text)
     }
 
@@ -239,7 +239,7 @@ impl Pool<'_> {
     /// The team with a change of its structure, of a mark, or of both; or with one more like one of those who vote, who reads the
     /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
-        let language = &self.context.trials.evaluator.language;
+        let language = &self.context.trials.language;
         let what = random.below(4);
         let mut changed = team.clone();
         if what == 3 {

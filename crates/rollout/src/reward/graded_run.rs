@@ -1,33 +1,60 @@
-//! What agents made of what they read: roles, verdicts, waste and aggregation.
+//! A run with its grades: what reward terms are measured from.
 
-use super::Grades;
-use crate::answer;
-use lemon_trace::{AgentStatus, AgentSummary, Candidate, EventKind, Summary, Trace};
+use super::measure::mean;
+use super::{Grades, RewardSettings};
+use lemon_credit::answer;
+use lemon_trace::{AgentStatus, AgentSummary, Candidate, EventKind, Metrics, Summary, Trace};
 use std::collections::{HashMap, HashSet};
 
 /// A run with its grades, indexed by who read whom.
-pub(super) struct Team<'a> {
+pub struct GradedRun<'a> {
     trace: &'a Trace,
-    summary: &'a Summary,
+    summary: Summary,
+    metrics: Metrics,
     grades: &'a Grades,
-    agents: HashMap<&'a str, &'a AgentSummary>,
+    settings: &'a RewardSettings,
     /// Whom an agent really read: the senders of the messages delivered to it.
     read: HashMap<&'a str, Vec<&'a str>>,
     /// Who read an agent.
     readers: HashMap<&'a str, Vec<&'a str>>,
 }
 
-impl<'a> Team<'a> {
-    pub fn new(trace: &'a Trace, summary: &'a Summary, grades: &'a Grades) -> Team<'a> {
-        let agents = summary.agents.iter().map(|agent| (agent.id.as_str(), agent)).collect();
-        let mut team = Team { trace, summary, grades, agents, read: HashMap::new(), readers: HashMap::new() };
+impl<'a> GradedRun<'a> {
+    /// Indexes a run.
+    pub fn new(trace: &'a Trace, grades: &'a Grades, settings: &'a RewardSettings) -> Self {
+        let (mut read, mut readers): (HashMap<_, Vec<_>>, HashMap<_, Vec<_>>) = Default::default();
         for event in &trace.events {
             if let EventKind::Message { from, to, delivered: true, .. } = &event.kind {
-                push_once(team.read.entry(to).or_default(), from);
-                push_once(team.readers.entry(from).or_default(), to);
+                push_once(read.entry(to.as_str()).or_default(), from);
+                push_once(readers.entry(from.as_str()).or_default(), to);
             }
         }
-        team
+        GradedRun { trace, summary: trace.summary(), metrics: trace.metrics(None), grades, settings, read, readers }
+    }
+
+    /// What happened.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// The same, summed up.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// How the agents worked together.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Which answers are right.
+    pub fn grades(&self) -> &'a Grades {
+        self.grades
+    }
+
+    /// What the terms are measured by.
+    pub fn settings(&self) -> &'a RewardSettings {
+        self.settings
     }
 
     /// R3: for each graded critic or verifier that read a graded answer, whether it ended right: it corrected what was
@@ -41,13 +68,13 @@ impl<'a> Team<'a> {
             }
             "planner" | "decomposer" => {
                 let readers = self.readers.get(agent.id.as_str())?;
-                lemon_num::mean_of(readers.iter().filter_map(|id| self.grade(id)))
+                mean(readers.iter().filter_map(|id| self.grade(id)))
             }
             _ => None,
         })
     }
 
-    /// R4: for each agent that ended, whether it is done at the first attempt and somebody used what it said.
+    /// R4: for each agent that ended, whether it is done at the first attempt and its output was used.
     pub fn processes(&self) -> impl Iterator<Item = f64> {
         let used = self.used();
         let ended = self.summary.agents.iter().filter_map(|agent| Some((agent, agent.status?)));
@@ -64,7 +91,7 @@ impl<'a> Team<'a> {
         self.summary.agents.iter().filter(checks).filter_map(|agent| {
             let own = agent.answer.as_deref()?;
             let read = self.read.get(agent.id.as_str())?;
-            let answers = || read.iter().filter_map(|id| Some((*id, self.agents.get(id)?.answer.as_deref()?)));
+            let answers = || read.iter().filter_map(|id| Some((*id, self.summary.agent(id)?.answer.as_deref()?)));
             let majority = answer::majority(answers().map(|(_, answer)| answer))?;
             let mut holders = answers().filter(|(_, given)| answer::key(given) == majority);
             let majority_right = holders.find_map(|(id, _)| self.grade(id))? > 0.5;
@@ -99,7 +126,7 @@ impl<'a> Team<'a> {
     }
 
     /// The agents whose result another agent, an aggregation, or the orchestrator before another round has read.
-    fn used(&self) -> HashSet<&'a str> {
+    fn used(&self) -> HashSet<&str> {
         let mut used: HashSet<&str> = self.readers.keys().copied().collect();
         for event in &self.trace.events {
             if let EventKind::Aggregate { candidates, chosen, .. } = &event.kind {

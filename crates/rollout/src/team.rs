@@ -1,0 +1,79 @@
+//! Who writes the team of a rollout.
+
+use async_trait::async_trait;
+use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_exec::worker::{AskError, Reply, Request, Worker};
+use lemon_spec::Plan;
+use lemon_trace::FailureKind;
+use std::sync::Arc;
+
+/// Who writes the team of a rollout.
+#[derive(Clone)]
+pub enum Team {
+    /// A validated team. Counterfactuals need one.
+    Plan {
+        /// The team.
+        plan: Arc<Plan>,
+        /// Writes the rounds after the first, where the plan asks for them.
+        reviewer: Option<Arc<dyn Orchestrator>>,
+    },
+    /// One round as text, valid or not.
+    Text(String),
+    /// Every round as a policy wrote it, valid or not. A run that asks for one more ends with what there is.
+    Rounds(Vec<String>),
+    /// An orchestrator.
+    Orchestrator(Arc<dyn Orchestrator>),
+}
+
+impl Team {
+    pub(crate) fn orchestrator(&self) -> Arc<dyn Orchestrator> {
+        match self {
+            Team::Plan { plan, reviewer } => {
+                Arc::new(Fixed { text: plan.source().to_owned(), reviewer: reviewer.clone() })
+            }
+            Team::Text(text) => Arc::new(Fixed { text: text.clone(), reviewer: None }),
+            Team::Rounds(texts) => Arc::new(WrittenRounds { texts: texts.clone() }),
+            Team::Orchestrator(orchestrator) => orchestrator.clone(),
+        }
+    }
+}
+
+impl From<Arc<dyn Orchestrator>> for Team {
+    fn from(orchestrator: Arc<dyn Orchestrator>) -> Self {
+        Team::Orchestrator(orchestrator)
+    }
+}
+
+/// Rounds that are written already.
+struct WrittenRounds {
+    texts: Vec<String>,
+}
+
+impl Orchestrator for WrittenRounds {
+    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
+        let text = self.texts.get(brief.round.checked_sub(1)? as usize)?.clone();
+        Some(Draft::Learned { text, model: "student".to_owned() })
+    }
+
+    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
+        None
+    }
+
+    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
+        None
+    }
+}
+
+/// In the place of the workers where only the reply cache may answer.
+pub(crate) struct CacheOnly(pub Arc<dyn Worker>);
+
+#[async_trait]
+impl Worker for CacheOnly {
+    async fn ask(&self, _: &Request) -> Result<Reply, AskError> {
+        Err(AskError::free(FailureKind::NotRecorded, "the reply cache does not hold this call"))
+    }
+
+    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
+        self.0.gist(request)
+    }
+}
