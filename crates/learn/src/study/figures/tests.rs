@@ -42,8 +42,8 @@ fn all(rows: &[StudyRow]) -> Vec<(String, String)> {
     let every: Vec<&Comparison> = comparisons.iter().collect();
     let mut figures = vec![
         ("stops".to_owned(), stops(&every)),
-        ("map".to_owned(), map(&Grid::of_arms(&every, "plain"))),
-        ("axes".to_owned(), map(&Grid::of_axes(&every, "plain", "full", "noise", "team"))),
+        ("map".to_owned(), map(&grid_of_arms(&every, "plain"))),
+        ("axes".to_owned(), map(&grid_of_axes(&every, "plain", "full", "noise", "team"))),
     ];
     for comparison in &comparisons {
         let arms: Vec<&str> = comparison.arms.iter().map(|arm| arm.arm.as_str()).collect();
@@ -72,7 +72,7 @@ fn small_figures_are_as_they_were() {
         (0..8).flat_map(|seed| arms.map(|(arm, reward)| learned("table", "noise=0.1", arm, seed, reward))).collect();
     let comparison = &compare(&rows, &["plain"])[0];
     insta::assert_snapshot!("forest", forest(comparison, "plain"));
-    insta::assert_snapshot!("map", map(&Grid::of_arms(&[comparison], "plain")));
+    insta::assert_snapshot!("map", map(&grid_of_arms(&[comparison], "plain")));
     insta::assert_snapshot!("stops", stops(&[comparison]));
     insta::assert_snapshot!("economy", economy(comparison, "full"));
     let short: Vec<StudyRow> = rows.into_iter().map(|row| StudyRow { curve: Vec::new(), ..row }).collect();
@@ -84,8 +84,8 @@ fn nothing_is_said_to_be_nothing() {
     let check = |svg: String, said: &str| assert!(is_well_formed(&svg) && svg.contains(said), "{svg}");
     let lone = &compare(&[row("plain", 0, 1.0)], &["plain"])[0];
     check(stops(&[]), "No runs to show.");
-    check(map(&Grid::of_arms(&[], "plain")), "No runs to compare.");
-    check(map(&Grid::of_axes(&[lone], "plain", "full", "noise", "team")), "No runs to compare.");
+    check(map(&grid_of_arms(&[], "plain")), "No runs to compare.");
+    check(map(&grid_of_axes(&[lone], "plain", "full", "noise", "team")), "No runs to compare.");
     check(curves(lone, &[]), "no run of these arms has a curve");
     check(curves(lone, &["other"]), "no run of these arms has a curve");
     check(forest(lone, "plain"), "no other arm to compare");
@@ -97,9 +97,9 @@ fn grids_lie_along_their_axes() {
     let rows: Vec<StudyRow> = studies().into_iter().filter(|row| row.study == "map").collect();
     let comparisons = compare(&rows, &["plain"]);
     let regimes: Vec<&Comparison> = comparisons.iter().collect();
-    let grid = Grid::of_axes(&regimes, "plain", "full", "noise", "team");
+    let grid = grid_of_axes(&regimes, "plain", "full", "noise", "team");
     assert_eq!((grid.rows[2].as_str(), grid.columns.join(" ").as_str()), ("noise=0.5", "team=2 team=10"));
-    let by_arm = Grid::of_arms(&regimes, "plain");
+    let by_arm = grid_of_arms(&regimes, "plain");
     assert_eq!(
         (by_arm.columns.join(" ").as_str(), by_arm.rows[1].as_str()),
         ("full plain-shared", "noise=0.1 team=10")
