@@ -2,16 +2,12 @@
 //!
 //! None of them computes a statistic: numbers come from the [`Report`], single runs from the [`Evaluation`].
 
-mod bars;
 mod csv;
 mod data;
 mod findings;
 pub mod items;
-mod labels;
 mod markdown;
-pub mod markup;
 mod page;
-mod scatter;
 mod tables;
 pub mod words;
 

@@ -7,7 +7,7 @@ mod tables;
 mod tests;
 
 use super::compare::{Against, Comparison, compare};
-use super::figures::{Grid, curves, economy, forest, map, stops};
+use super::figures::{curves, economy, forest, grid_of_arms, grid_of_axes, map, stops};
 use super::regime::axes;
 use super::row::StudyRow;
 use std::collections::BTreeSet;
@@ -107,10 +107,10 @@ impl Figures {
     fn draw_maps(&mut self, study: &str, regimes: &[&Comparison]) {
         for reference in map_references(regimes) {
             let about = format!("Differences from {reference} by regime");
-            self.add(study, None, &format!("regimes-{reference}"), &about, map(&Grid::of_arms(regimes, reference)));
+            self.add(study, None, &format!("regimes-{reference}"), &about, map(&grid_of_arms(regimes, reference)));
             let has_full = regimes.iter().any(|comparison| comparison.arm(FULL).is_some());
             let Some((down, across)) = two_axes(regimes).filter(|_| has_full) else { continue };
-            let grid = Grid::of_axes(regimes, reference, FULL, &down, &across);
+            let grid = grid_of_axes(regimes, reference, FULL, &down, &across);
             let about = format!("Differences of {FULL} from {reference} by {down} and {across}");
             self.add(study, None, &format!("axes-{reference}"), &about, map(&grid));
         }

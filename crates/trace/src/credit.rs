@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Everything measured of a run, the latest of each.
 #[derive(Debug, Default)]
-pub(crate) struct Credit<'a> {
-    /// Whether its answer is right, where it was graded.
+pub struct Credit<'a> {
+    /// Whether its answer is right, where that was graded.
     pub right: Option<bool>,
     /// Reward channels by name.
     pub rewards: BTreeMap<&'a str, f64>,
@@ -17,12 +17,16 @@ pub(crate) struct Credit<'a> {
 
 /// What is known of one part of a team by one change of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub struct Part<'a> {
+    /// The unit that carries the credit.
     pub unit: &'a str,
+    /// Which one: an agent's id, `a → b` for a message.
     pub target: &'a str,
+    /// The family of the change.
     pub family: Option<Family>,
     /// The change, in words.
     pub edit: Option<&'a str>,
+    /// What it is worth.
     pub worth: Worth,
     /// Pairs of runs.
     pub n: u32,
@@ -30,14 +34,14 @@ pub(crate) struct Part<'a> {
 
 /// A difference in success and its standard error. Without the difference: not measured, which is not zero.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Worth {
+pub struct Worth {
     effect: Option<f64>,
     standard_error: Option<f64>,
 }
 
 /// What can be said of a worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub enum Sign {
     /// More than two standard errors above zero.
     Above,
     /// More than two standard errors below zero.
@@ -50,7 +54,7 @@ pub(crate) enum Sign {
 
 impl Trace {
     /// What was measured of the run. A team that is profiled again is told again: what is told last counts.
-    pub(crate) fn credit(&self) -> Credit<'_> {
+    pub fn credit(&self) -> Credit<'_> {
         let mut credit = Credit::default();
         let mut places = HashMap::new();
         for event in &self.events {
@@ -138,19 +142,23 @@ impl Part<'_> {
 }
 
 impl Worth {
+    /// A difference and its error; what is not finite was not measured.
     pub fn new(effect: Option<f64>, standard_error: Option<f64>) -> Self {
         let finite = |value: &f64| value.is_finite();
         Worth { effect: effect.filter(finite), standard_error: standard_error.filter(finite) }
     }
 
+    /// The difference in success.
     pub fn effect(self) -> Option<f64> {
         self.effect
     }
 
+    /// Its standard error.
     pub fn standard_error(self) -> Option<f64> {
         self.standard_error
     }
 
+    /// What can be said of it.
     pub fn sign(self) -> Sign {
         match (self.effect, self.standard_error) {
             (None, _) => Sign::Unmeasured,

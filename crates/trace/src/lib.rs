@@ -3,7 +3,7 @@
 //! A run is a list of [`Event`]s, each pointing back at the events that caused it: a temporal interaction graph. The list
 //! is written as the run goes; everything else here (summary, metrics, exports, differences) is computed from it.
 
-mod credit;
+pub mod credit;
 mod diff;
 mod event;
 pub mod export;
@@ -13,7 +13,7 @@ mod names;
 pub mod sample;
 mod show;
 mod summary;
-mod text;
+pub mod text;
 
 pub use diff::{AgentDiff, Change, Delta, Diff, Presence, diff};
 pub use event::{

@@ -1,8 +1,10 @@
-//! Where the boxes of a layered graph go: a layer for each step of the longest path, few crossings, short edges.
+//! Where the boxes of a layered graph go: few crossings, short edges.
 //!
-//! The classic four steps: layers by longest path; edges that pass over layers get a lane in each; the order within a
-//! layer by sweeps of barycentres, the best seen kept; positions by least squares under the order. Nothing is random:
-//! the same graph gives the same picture.
+//! The classic four steps: layers, by [`longest_paths`] or by [`columns`]; edges that pass over layers get a lane in each;
+//! the order within a layer by sweeps of barycentres, the best seen kept; positions by least squares under the order.
+//! Nothing is random: the same graph gives the same picture.
+
+use std::collections::{BTreeMap, HashMap};
 
 /// Where everything is.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,31 +19,40 @@ pub struct Layout {
     pub lanes: Vec<Vec<f64>>,
 }
 
+/// An edge from a box of one layer to a box of a later one. Others are left without lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// The box it comes from.
+    pub from: usize,
+    /// The box it goes to.
+    pub to: usize,
+    /// Edges of one bundle that leave the same box share their lanes.
+    pub bundle: Option<&'static str>,
+}
+
 /// The room a passing edge takes.
 const LANE: f64 = 10.0;
+/// More boxes of one depth take several columns.
+const MOST_ROWS: usize = 10;
 const SWEEPS: usize = 16;
 const PULLS: usize = 24;
 
-/// Lays out boxes of these heights. An edge runs from an earlier box to a later one; others are left without lanes.
-/// `gap` is the room between two boxes of a layer. The last box, the answer, is alone in the last layer.
-pub fn layout(heights: &[f64], edges: &[(usize, usize)], gap: f64) -> Layout {
-    let layer_of = layers(heights.len(), edges);
-    let mut graph = Graph::new(heights, edges, &layer_of);
+/// Lays out boxes of these heights in these layers. `gap` is the room between two boxes of a layer.
+pub fn layout(heights: &[f64], layer_of: &[usize], edges: &[Edge], gap: f64) -> Layout {
+    let mut graph = Graph::new(heights, edges, layer_of);
     graph.untangle();
     graph.pull_together(gap);
     graph.finish(heights.len())
 }
 
-fn is_forward(edge: &(usize, usize), boxes: usize) -> bool {
-    edge.0 < edge.1 && edge.1 < boxes
-}
-
-fn layers(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
+/// A layer for each step of the longest path. An edge runs from an earlier box to a later one; the last box, the answer, is
+/// alone in the last layer.
+pub fn longest_paths(boxes: usize, edges: &[Edge]) -> Vec<usize> {
     let mut layer_of = vec![0; boxes];
-    let mut forward: Vec<_> = edges.iter().filter(|edge| is_forward(edge, boxes)).collect();
+    let mut forward: Vec<_> = edges.iter().filter(|edge| edge.from < edge.to && edge.to < boxes).collect();
     // By target: all that lead into a box are settled before it leads on.
-    forward.sort_by_key(|(_, to)| *to);
-    for (from, to) in forward {
+    forward.sort_by_key(|edge| edge.to);
+    for Edge { from, to, .. } in forward {
         layer_of[*to] = layer_of[*to].max(layer_of[*from] + 1);
     }
     let deepest = layer_of.split_last().map(|(_, others)| others.iter().max().map_or(0, |deepest| deepest + 1));
@@ -49,6 +60,21 @@ fn layers(boxes: usize, edges: &[(usize, usize)]) -> Vec<usize> {
         *last = deepest;
     }
     layer_of
+}
+
+/// A layer for each depth, and several where a depth has many boxes.
+pub fn columns(depths: &[usize]) -> Vec<usize> {
+    let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    depths.iter().enumerate().for_each(|(place, depth)| by_depth.entry(*depth).or_default().push(place));
+    let mut columns = vec![0; depths.len()];
+    let mut first = 0;
+    for places in by_depth.into_values() {
+        let count = places.len().div_ceil(MOST_ROWS);
+        let rows = places.len().div_ceil(count);
+        places.iter().enumerate().for_each(|(row, place)| columns[*place] = first + row / rows);
+        first += count;
+    }
+    columns
 }
 
 /// A box or a lane.
@@ -69,26 +95,32 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(heights: &[f64], edges: &[(usize, usize)], layer_of: &[usize]) -> Graph {
+    fn new(heights: &[f64], edges: &[Edge], layer_of: &[usize]) -> Graph {
         let cell = |height| Cell { height, centre: 0.0, left: Vec::new(), right: Vec::new() };
         let layers = layer_of.iter().max().map_or(0, |last| last + 1);
         let mut order = vec![Vec::new(); layers];
         let mut cells: Vec<Cell> = heights.iter().map(|height| cell(*height)).collect();
         layer_of.iter().enumerate().for_each(|(place, layer)| order[*layer].push(place));
         let mut lanes = Vec::with_capacity(edges.len());
-        for edge in edges {
+        let mut shared: HashMap<(usize, &str, usize), usize> = HashMap::new();
+        let exists = |place: usize| place < heights.len() && place < layer_of.len();
+        for Edge { from, to, bundle } in edges {
             let mut path = Vec::new();
-            if is_forward(edge, heights.len()) {
-                let mut last = edge.0;
-                for row in order.iter_mut().take(layer_of[edge.1]).skip(layer_of[edge.0] + 1) {
-                    let lane = cells.len();
-                    cells.push(cell(LANE));
-                    row.push(lane);
+            if exists(*from) && exists(*to) && layer_of[*from] < layer_of[*to] {
+                let mut last = *from;
+                for (layer, row) in order.iter_mut().enumerate().take(layer_of[*to]).skip(layer_of[*from] + 1) {
+                    let known = bundle.and_then(|bundle| shared.get(&(*from, bundle, layer)).copied());
+                    let lane = known.unwrap_or_else(|| {
+                        cells.push(cell(LANE));
+                        row.push(cells.len() - 1);
+                        join(&mut cells, last, row[row.len() - 1]);
+                        cells.len() - 1
+                    });
+                    shared.extend(bundle.map(|bundle| ((*from, bundle, layer), lane)));
                     path.push(lane);
-                    join(&mut cells, last, lane);
                     last = lane;
                 }
-                join(&mut cells, last, edge.1);
+                join(&mut cells, last, *to);
             }
             lanes.push(path);
         }
@@ -107,7 +139,7 @@ impl Graph {
         self.order = best.1;
     }
 
-    /// Sorts each layer by the mean place of its neighbours on one side. Who has none stays about where it was.
+    /// Sorts each layer by the mean place of its neighbours on one side. A cell without any stays about where it was.
     fn sweep(&mut self, rightwards: bool) {
         let layers = self.order.len();
         for step in 0..layers {
@@ -243,54 +275,4 @@ fn nondecreasing(wanted: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn graph() -> impl Strategy<Value = (Vec<f64>, Vec<(usize, usize)>)> {
-        (0_usize..24).prop_flat_map(|boxes| {
-            let edges = prop::collection::vec((0..boxes.max(1), 0..boxes.max(1)), 0..40);
-            (prop::collection::vec(10.0..80.0, boxes), edges)
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn boxes_never_overlap((heights, edges) in graph()) {
-            let layout = layout(&heights, &edges, 8.0);
-            for (a, (layer, top)) in layout.boxes.iter().enumerate() {
-                prop_assert!(*top >= -1e-6 && top + heights[a] <= layout.height + 1e-6);
-                for (b, (other_layer, other)) in layout.boxes.iter().enumerate().skip(a + 1) {
-                    let apart = top + heights[a] <= other + 1e-6 || other + heights[b] <= top + 1e-6;
-                    prop_assert!(layer != other_layer || apart, "{a} and {b}");
-                }
-            }
-        }
-
-        #[test]
-        fn edges_run_from_left_to_right((heights, edges) in graph()) {
-            let layout = layout(&heights, &edges, 8.0);
-            for ((from, to), lanes) in edges.iter().zip(&layout.lanes) {
-                if from < to {
-                    prop_assert_eq!(lanes.len() + 1, layout.boxes[*to].0 - layout.boxes[*from].0);
-                }
-            }
-        }
-
-        #[test]
-        fn nondecreasing_is_and_keeps_what_already_is(mut values in prop::collection::vec(-50.0..50.0, 0..20)) {
-            prop_assert!(nondecreasing(&values).is_sorted());
-            values.sort_by(f64::total_cmp);
-            prop_assert_eq!(nondecreasing(&values), values);
-        }
-    }
-
-    #[test]
-    fn crossings_that_can_be_undone_are() {
-        let (heights, edges) = ([20.0; 5], [(0, 3), (1, 2), (2, 4), (3, 4)]);
-        let layout = layout(&heights, &edges, 8.0);
-        let middle = |place: usize| layout.boxes[place].1;
-        assert_eq!(middle(0) < middle(1), middle(3) < middle(2));
-        assert_eq!(layout.boxes.iter().map(|(layer, _)| *layer).collect::<Vec<_>>(), [0, 0, 1, 1, 2]);
-    }
-}
+mod tests;

@@ -1,28 +1,22 @@
-//! What a model wrote, as markup: Markdown with a fixed, small set of tags and nothing of the text's own.
+//! Markdown of a model as markup, with a small, fixed set of tags and none of the text's own.
 //!
 //! A parser for Markdown reads the text; this module writes the tags. HTML in the text stays text, pictures are never loaded,
 //! and a link goes to `http` and `https` only, with the host it leads to beside it.
 
-use super::markup::escape;
-use crate::text;
+use crate::markup::{Markup, escape};
+use lemon_trace::text;
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 use std::fmt::Write;
 
-/// Longer texts are shown as they are written: nobody needs a megabyte of headings, and time stays bounded.
+/// Longer texts are shown as they are written, so that the time stays bounded.
 const MOST_RENDERED: usize = 200_000;
 /// Longer texts are cut on the page; the trace has them whole.
 const MOST_SHOWN: usize = 1_000_000;
 /// Elements inside of one another; what is deeper loses its frame and keeps its text.
 const DEEPEST: usize = 24;
 
-/// How rendered texts look. The page defines the colours.
-pub const MARKDOWN_CSS: &str = include_str!("markdown.css");
-
-/// Makes the copy buttons of rendered texts work, wherever they are on the page.
-pub const COPY_JS: &str = include_str!("copy.js");
-
 /// The text as an `article` element.
-pub fn markdown(source: &str) -> String {
+pub fn markdown(source: &str) -> Markup {
     let mut html = String::with_capacity(source.len() + source.len() / 4 + 64);
     html.push_str("<article class=\"md\">\n");
     if source.len() > MOST_RENDERED {
@@ -38,7 +32,7 @@ pub fn markdown(source: &str) -> String {
         html = writer.html;
     }
     html.push_str("</article>\n");
-    html
+    Markup::trusted(html)
 }
 
 /// Whether a text is one short line without any mark-up of its own, so that it can be shown large.

@@ -1,77 +1,39 @@
-//! Text that is safe in HTML, SVG and Markdown, and fits its box.
+//! How wide a text is, and how it fits its box.
 
-pub use lemon_trace::export::escape;
-
-/// A text without characters that could make it look like another: control characters and marks that turn the reading
-/// direction become `�`.
-pub fn clean(text: &str) -> String {
-    text.chars().map(clean_char).collect()
-}
-
-fn clean_char(char: char) -> char {
-    match char {
-        '\t' | '\n' | '\r' => char,
-        '\0'..' ' | '\u{7f}'..'\u{a0}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => '\u{fffd}',
-        _ => char,
-    }
-}
-
-/// Escapes a text for a cell of a Markdown table, on one line.
-pub fn markdown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars().map(clean_char) {
-        match char {
-            '\t' | '\n' | '\r' => out.push(' '),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '|' | '*' | '`' | '\\' | '[' | ']' | '_' | '~' | '#' => out.extend(['\\', char]),
-            _ => out.push(char),
-        }
-    }
-    out
-}
-
-/// Escapes a text for one part of a fragment: `#a=…&b=…`.
-pub fn fragment(text: &str) -> String {
-    use std::fmt::Write;
-    let mut out = String::with_capacity(text.len());
-    for byte in clean(text).bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte.into()),
-            _ => drop(write!(out, "%{byte:02X}")),
-        }
-    }
-    out
-}
-
-/// At most `chars` characters; what was longer ends in `…`.
-pub fn clip(text: &str, chars: usize) -> String {
-    if text.chars().nth(chars).is_none() {
-        return text.to_owned();
-    }
-    let mut clipped: String = text.chars().take(chars.saturating_sub(1)).collect();
-    clipped.push('…');
-    clipped
-}
-
-/// A text cut so that it fits `pixels` in a system font of this size. Not escaped.
+/// The first words of a text on one line, cut so that they fit `pixels` in a system font of this size. Not escaped.
 pub fn fit(text: &str, pixels: f64, size: f64) -> String {
-    if width(text, size) <= pixels {
-        return text.to_owned();
+    // No line is as long as this; a text may be.
+    let line = text.split_whitespace().take(200).collect::<Vec<_>>().join(" ");
+    if width(&line, size) <= pixels {
+        return line;
     }
     let mut room = pixels - em('…') * size;
     let fits = |char: &char| {
         room -= em(*char) * size;
         room >= 0.0
     };
-    let mut cut: String = text.chars().take_while(fits).collect();
+    let mut cut: String = line.chars().take_while(fits).collect();
+    cut.truncate(cut.trim_end().len());
     cut.push('…');
     cut
 }
 
-/// About how wide a text is.
+/// A text broken into lines that fit; a word longer than a line stays whole. Not escaped.
+pub fn wrapped(text: &str, pixels: f64, size: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(word, size) + em(' ') * size <= pixels => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// About how wide a text is in a system font of this size.
 pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
@@ -82,6 +44,7 @@ fn em(char: char) -> f64 {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.32,
         'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '-' | '/' => 0.42,
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 0.95,
+        '−' | '±' => 0.8,
         'A'..='Z' | '_' | '+' | '=' | '<' | '>' | '~' => 0.7,
         '\u{1100}'.. => 1.05,
         _ => 0.62,
@@ -91,38 +54,27 @@ fn em(char: char) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::markup::escape;
     use proptest::prelude::*;
 
     #[test]
-    fn escapes() {
-        let check = |written: String, expected: &str| assert_eq!(written, expected);
-        check(escape("a < b & \"c\" > 'd'"), "a &lt; b &amp; &quot;c&quot; &gt; &#39;d&#39;");
-        check(escape("a\0b\u{202e}c\u{2066}\n"), "a\u{fffd}b\u{fffd}c\u{fffd}\n");
-        check(markdown("a|b\n*c* <d>"), "a\\|b \\*c\\* &lt;d&gt;");
-        check(fragment("vote-5 &b=ü"), "vote-5%20%26b%3D%C3%BC");
+    fn texts_are_cut_to_fit() {
+        let check = |text, pixels, expected: &str| assert_eq!(escape(&fit(text, pixels, 10.0)), expected);
+        check("short", 60.0, "short");
+        check(" one\n line ", 60.0, "one line");
+        check("much too long a text", 60.0, "much too…");
+        check("日本語日本語日本語", 60.0, "日本語日…");
+        check("<<<<<<<<<", 60.0, "&lt;&lt;&lt;&lt;&lt;&lt;&lt;…");
+        check("anything", 0.0, "…");
     }
 
     #[test]
-    fn cuts() {
-        let check = |written: String, expected: &str| assert_eq!(written, expected);
-        check(clip("äöü", 3), "äöü");
-        check(clip("äöüß", 3), "äö…");
-        check(clip("a", 0), "…");
-        check(fit("short", 60.0, 10.0), "short");
-        check(fit("much too long a text", 60.0, 10.0), "much too…");
-        check(fit("anything", 0.0, 10.0), "…");
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 50.0, 10.0), ["one two", "three"]);
+        assert_eq!(wrapped("toolongforit", 5.0, 10.0), ["toolongforit"]);
     }
 
     proptest! {
-        #[test]
-        fn nothing_escaped_is_markup(text: String) {
-            let marks = ['<', '>', '"', '\'', '\0', '\u{202e}'];
-            prop_assert!(!escape(&text).contains(marks));
-            let marks = ['<', '>', '\n', '\r', '\u{202e}'];
-            prop_assert!(!markdown(&text).contains(marks));
-            prop_assert!(fragment(&text).is_ascii());
-        }
-
         #[test]
         fn what_is_fitted_fits(text: String, pixels in 20.0..300.0) {
             prop_assert!(width(&fit(&text, pixels, 12.0), 12.0) <= pixels + 1e-9);

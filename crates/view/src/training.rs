@@ -1,77 +1,227 @@
-//! A run as one page: opens offline, loads nothing and runs nothing, in light and dark, on a desk, on a phone and on paper.
+//! A training run as one page: opens offline, loads nothing and runs nothing, in light and dark, on a desk, on a phone and on
+//! paper.
 //!
-//! Questions and specifications are untrusted text, and so is the title. They reach the markup only through `escape`.
+//! The crate that trains fills in [`TrainingReport`]; the template `training.html` is the page.
 
 mod chart;
 mod credit;
 mod curves;
-mod scale;
 mod stack;
 mod teams;
 
-use super::metrics::{BeforeAfter, Means, Metrics, Timing};
-use lemon_eval::report::words::{number, percent, plural};
-use lemon_trace::export::escape;
-use stack::{Part, stack};
-use std::fmt::Write;
+use crate::markup::filters;
+use crate::page::render;
+use crate::words::{number, percent, plural};
+use askama::Template;
+use chart::{Figure, Unit, written};
+use credit::FamilyTable;
+use lemon_spec::edit::Family;
+use stack::{Part, Stack};
+use std::collections::BTreeMap;
+use teams::TeamBlock;
 
-/// The page: how a run went, what credit bought, where tokens and time went, and how teams changed.
-pub fn page(title: &str, recipe_toml: &str, metrics: &[Metrics], timings: &[Timing], teams: &[BeforeAfter]) -> String {
-    let steps = (
-        metrics.iter().map(|it| it.step).min().unwrap_or(0) as f64,
-        metrics.iter().map(|it| it.step).max().unwrap_or(0) as f64,
+/// What the page of a training run shows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TrainingReport {
+    /// What the page is called.
+    pub title: String,
+    /// The recipe, as TOML.
+    pub recipe: String,
+    /// The steps; a held-out evaluation before the first is a step without runs.
+    pub steps: Vec<StepPoint>,
+    /// Where the time of the steps went.
+    pub seconds: Vec<StepSeconds>,
+    /// Teams before and after.
+    pub teams: Vec<TeamChange>,
+}
+
+/// One step. A number that is not finite is not drawn.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StepPoint {
+    /// The step, from 1.
+    pub step: u64,
+    /// What its rollouts came to.
+    pub rollouts: RunMeans,
+    /// What a held-out evaluation showed, where there was one.
+    pub held_out: Option<RunMeans>,
+    /// Worker tokens spent on rollouts.
+    pub rollout_tokens: u64,
+    /// Worker tokens spent on counterfactuals.
+    pub credit_tokens: u64,
+    /// Worker tokens spent since the first step, on both.
+    pub worker_tokens: u64,
+    /// The share of reply tokens that came from the cache.
+    pub reused: f64,
+    /// What counterfactuals of each family told and cost.
+    pub families: BTreeMap<Family, FamilyPoint>,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// The loss.
+    pub loss: f64,
+    /// The norm of the gradient.
+    pub gradient_norm: f64,
+    /// Mean entropy of a choice, in nats.
+    pub entropy: f64,
+    /// The share of tokens whose ratio was clipped.
+    pub clipped: f64,
+    /// Mean divergence from the policy that wrote.
+    pub kl_old: f64,
+    /// Mean divergence from the policy it began with, where that is measured.
+    pub kl_reference: f64,
+    /// Runs whose reward could not be measured.
+    pub unmeasured: usize,
+    /// Whether the step was left out because a number was not finite.
+    pub skipped: bool,
+}
+
+/// Means over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RunMeans {
+    /// Runs behind them.
+    pub runs: usize,
+    /// The reward.
+    pub reward: f64,
+    /// The share of right answers.
+    pub success: f64,
+    /// Tokens of all replies of a run.
+    pub tokens: f64,
+    /// The share of specifications that were valid.
+    pub valid: f64,
+    /// Agents of a run.
+    pub agents: f64,
+    /// The share of runs with a second round.
+    pub review: f64,
+}
+
+/// Counterfactuals of one family in one step.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FamilyPoint {
+    /// Those that the cache answered.
+    pub free: u64,
+    /// Those that were purchased.
+    pub purchased: u64,
+    /// Those that told too little for their tokens.
+    pub declined: u64,
+    /// Those that the token budget did not allow.
+    pub capped: u64,
+    /// Worker tokens spent.
+    pub tokens: u64,
+    /// The mean value per token of those offered for tokens; 1 is that of a rollout.
+    pub worth: Option<f64>,
+    /// The mean difference in reward.
+    pub mean: Option<f64>,
+    /// The mean absolute difference.
+    pub absolute: Option<f64>,
+    /// The variance of the differences.
+    pub variance: Option<f64>,
+    /// The share of differences that are exactly zero.
+    pub zeros: Option<f64>,
+}
+
+/// Where the time of a step went, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StepSeconds {
+    /// Writing teams.
+    pub sampling: f64,
+    /// Running them.
+    pub running: f64,
+    /// Running counterfactuals.
+    pub credit: f64,
+    /// Updating weights.
+    pub update: f64,
+    /// Held-out evaluations and checkpoints.
+    pub other: f64,
+}
+
+/// The teams for a task at the beginning and at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TeamChange {
+    /// The set the task comes from.
+    pub set: String,
+    /// The question.
+    pub question: String,
+    /// The specifications of the first policy, by round.
+    pub before: Vec<String>,
+    /// Those of the last.
+    pub after: Vec<String>,
+}
+
+const SECTIONS: [(&str, &str); 7] = [
+    ("outcomes", "Results"),
+    ("policy", "Policy"),
+    ("credit", "Credit"),
+    ("tokens", "Tokens"),
+    ("time", "Time"),
+    ("teams", "Teams"),
+    ("recipe", "Recipe"),
+];
+
+#[derive(Template)]
+#[template(path = "training.html")]
+struct TrainingPage<'a> {
+    title: &'a str,
+    headline: Vec<Vec<Words>>,
+    outcomes: Vec<Figure>,
+    policy: Vec<Figure>,
+    families: Vec<Figure>,
+    family_table: FamilyTable,
+    tokens: Option<Stack>,
+    time: Option<Stack>,
+    first_teams: Vec<TeamBlock<'a>>,
+    more_teams: Vec<TeamBlock<'a>>,
+    recipe: &'a str,
+}
+
+/// A part of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Words {
+    Plain(String),
+    /// A number that a reader looks for.
+    Bold(String),
+}
+
+/// The page: how a run went, what credit told, where tokens and time went, and how teams changed.
+pub fn html(report: &TrainingReport) -> String {
+    let steps = &report.steps;
+    let ends = (
+        steps.iter().map(|it| it.step).min().unwrap_or(0) as f64,
+        steps.iter().map(|it| it.step).max().unwrap_or(0) as f64,
     );
-    let sections = [
-        ("outcomes", "Results of the teams", "Results", curves::outcomes(metrics, steps)),
-        ("policy", "The policy: the model that writes the teams", "Policy", curves::inner(metrics, steps)),
-        ("credit", "Credit: what each kind of decision is worth", "Credit", credit::families(metrics, steps)),
-        ("tokens", "Where the worker tokens went", "Tokens", credit::tokens(metrics)),
-        ("time", "Where the time went", "Time", time(timings)),
-        ("teams", "Teams for the same tasks, before and after", "Teams", teams::teams(teams)),
-        ("recipe", "Recipe", "Recipe", recipe(recipe_toml)),
-    ];
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{style}</style>\n</head>\n\
-         <body>\n<header>\n<p class=\"run\"><b>LEMON</b> training</p>\n<h1>{title}</h1>\n{headline}</header>\n\
-         <nav aria-label=\"Sections\"><div>",
-        title = escape(title),
-        style = include_str!("page/page.css"),
-        headline = headline(metrics),
-    );
-    for (id, _, name, _) in &sections {
-        let _ = write!(page, "<a href=\"#{id}\">{name}</a>");
-    }
-    page.push_str("</div></nav>\n<main>\n");
-    for (id, title, _, body) in &sections {
-        let _ = write!(page, "<section id=\"{id}\">\n<h2>{title}</h2>\n{body}</section>\n");
-    }
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
+    let mut teams: Vec<TeamBlock> = report.teams.iter().map(TeamBlock::new).collect();
+    let more_teams = teams.split_off(teams.len().min(teams::FIRST));
+    render(&TrainingPage {
+        title: &report.title,
+        headline: headline(steps),
+        outcomes: curves::outcomes(steps, ends),
+        policy: curves::policy(steps, ends),
+        families: credit::families(steps, ends),
+        family_table: FamilyTable::new(steps),
+        tokens: credit::tokens(steps),
+        time: time(&report.seconds),
+        first_teams: teams,
+        more_teams,
+        recipe: &report.recipe,
+    })
 }
 
 /// What came of it, in sentences.
-fn headline(metrics: &[Metrics]) -> String {
-    let mut html = String::from("<div class=\"findings\">");
-    for sentence in held_out(metrics) {
-        let _ = write!(html, "<p>{sentence}</p>");
-    }
-    if let Some(last) = metrics.last() {
-        let _ = write!(html, "<p>{}</p>", spent(metrics, last));
-    }
-    let skipped = metrics.iter().filter(|it| it.skipped).count();
+fn headline(steps: &[StepPoint]) -> Vec<Vec<Words>> {
+    let mut sentences = held_out(steps);
+    sentences.extend(steps.last().map(|last| spent(steps, last)));
+    let skipped = steps.iter().filter(|it| it.skipped).count();
     if skipped > 0 {
-        let _ = write!(html, "<p>{} left out because a number was not finite.</p>", were(skipped, "step"));
+        sentences.push(vec![plain(format!("{} left out because a number was not finite.", were(skipped, "step")))]);
     }
-    let unmeasured = metrics.iter().map(|it| it.unmeasured).sum();
+    let unmeasured = steps.iter().map(|it| it.unmeasured).sum();
     if unmeasured > 0 {
-        let _ = write!(html, "<p>{} left out because their reward could not be measured.</p>", were(unmeasured, "run"));
+        let left_out = format!("{} left out because their reward could not be measured.", were(unmeasured, "run"));
+        sentences.push(vec![plain(left_out)]);
     }
-    html.push_str("</div>\n");
-    html
+    sentences
+}
+
+fn plain(words: impl Into<String>) -> Words {
+    Words::Plain(words.into())
 }
 
 fn were(count: usize, noun: &str) -> String {
@@ -84,78 +234,78 @@ const REWARD: &str = "The reward is the number that training raises: 1 for a rig
                       (weights: the recipe below and docs/reward.md).";
 
 /// What changed on held-out tasks: right answers and tokens first, then the reward and what that is.
-fn held_out(metrics: &[Metrics]) -> Vec<String> {
-    let mut looks = metrics.iter().filter_map(|it| Some((it.step, it.look?)));
-    let Some((from, first)) = looks.next() else {
-        return vec!["There is no held-out evaluation yet.".to_owned()];
+fn held_out(steps: &[StepPoint]) -> Vec<Vec<Words>> {
+    let mut evaluations = steps.iter().filter_map(|it| Some((it.step, it.held_out?)));
+    let Some((from, first)) = evaluations.next() else {
+        return vec![vec![plain("There is no held-out evaluation yet.")]];
     };
-    let reward = |means: &Means| chart::written(means.reward, scale::Unit::Plain);
-    let success = |means: &Means| percent(means.success);
-    let tokens = |means: &Means| number(means.tokens);
-    let Some((to, last)) = looks.next_back() else {
-        let measured = format!(
-            "At step {from}, on held-out tasks: <b>{}</b> of the answers are right, with <b>{}</b> tokens per run.",
-            success(&first),
-            tokens(&first)
-        );
-        return vec![measured, format!("{REWARD} It is <b>{}</b>.", reward(&first))];
+    let reward = |means: &RunMeans| written(means.reward, Unit::Plain);
+    let success = |means: &RunMeans| percent(means.success);
+    let tokens = |means: &RunMeans| number(means.tokens);
+    let Some((to, last)) = evaluations.next_back() else {
+        let measured = vec![
+            plain(format!("At step {from}, on held-out tasks: ")),
+            Words::Bold(success(&first)),
+            plain(" of the answers are right, with "),
+            Words::Bold(tokens(&first)),
+            plain(" tokens per run."),
+        ];
+        return vec![measured, vec![plain(format!("{REWARD} It is ")), Words::Bold(reward(&first)), plain(".")]];
     };
-    let went = |of: &dyn Fn(&Means) -> String, change: f64| {
+    let went = |of: &dyn Fn(&RunMeans) -> String, change: f64| {
         let (before, after) = (of(&first), of(&last));
-        match before == after || !change.is_finite() || change == 0.0 {
-            true => format!("stayed at <b>{after}</b>"),
-            false => format!("{} from {before} to <b>{after}</b>", if change > 0.0 { "rose" } else { "fell" }),
-        }
+        let how = match before == after || !change.is_finite() || change == 0.0 {
+            true => "stayed at ".to_owned(),
+            false => format!("{} from {before} to ", if change > 0.0 { "rose" } else { "fell" }),
+        };
+        [plain(how), Words::Bold(after)]
     };
     let change = 100.0 * (last.tokens / first.tokens - 1.0);
     let change = match change.round() {
         change if !change.is_finite() || change == 0.0 => String::new(),
         change => format!(" ({}{:.0} %)", if change < 0.0 { "−" } else { "+" }, change.abs()),
     };
-    vec![
-        format!(
-            "On held-out tasks, from step {from} to step {to}: right answers {}; tokens per run {}{change}.",
-            went(&success, last.success - first.success),
-            went(&tokens, last.tokens - first.tokens)
-        ),
-        format!(
-            "{REWARD} It {}. Each number is a mean over {}.",
-            went(&reward, last.reward - first.reward),
-            plural(last.runs, "run")
-        ),
-    ]
+    let mut first_sentence = vec![plain(format!("On held-out tasks, from step {from} to step {to}: right answers "))];
+    first_sentence.extend(went(&success, last.success - first.success));
+    first_sentence.push(plain("; tokens per run "));
+    first_sentence.extend(went(&tokens, last.tokens - first.tokens));
+    first_sentence.push(plain(format!("{change}.")));
+    let mut second_sentence = vec![plain(format!("{REWARD} It "))];
+    second_sentence.extend(went(&reward, last.reward - first.reward));
+    second_sentence.push(plain(format!(". Each number is a mean over {}.", plural(last.runs, "run"))));
+    vec![first_sentence, second_sentence]
 }
 
-fn spent(metrics: &[Metrics], last: &Metrics) -> String {
-    let total = |of: fn(&Metrics) -> u64| metrics.iter().map(|it| of(it) as f64).sum::<f64>();
+fn spent(all: &[StepPoint], last: &StepPoint) -> Vec<Words> {
+    let total = |of: fn(&StepPoint) -> u64| all.iter().map(|it| of(it) as f64).sum::<f64>();
     let (rollouts, credit) = (total(|it| it.rollout_tokens), total(|it| it.credit_tokens));
-    let on_credit = if credit > 0.0 {
-        format!(", <b>{}</b> of them on counterfactuals", percent(credit / (rollouts + credit)))
-    } else {
-        String::new()
-    };
-    let steps = metrics.iter().filter(|it| it.rollouts.runs > 0);
+    let steps = all.iter().filter(|it| it.rollouts.runs > 0);
     let reused = steps.clone().map(|it| it.reused).filter(|share| share.is_finite()).sum::<f64>();
     let steps = steps.count();
-    let reused = match reused / steps as f64 {
+    let mut sentence = vec![
+        plain(format!("{} took ", plural(steps, "step"))),
+        Words::Bold(number(last.worker_tokens as f64)),
+        plain(" worker tokens"),
+    ];
+    if credit > 0.0 {
+        let share = percent(credit / (rollouts + credit));
+        sentence.extend([plain(", "), Words::Bold(share), plain(" of them on counterfactuals")]);
+    }
+    sentence.push(plain(match reused / steps as f64 {
         share if share > 0.0 => {
-            format!(" On average, {} of a step’s reply tokens came from the cache and cost nothing.", percent(share))
+            format!(". On average, {} of a step’s reply tokens came from the cache and cost nothing.", percent(share))
         }
-        _ => String::new(),
-    };
-    format!(
-        "{} took <b>{}</b> worker tokens{on_credit}.{reused}",
-        plural(steps, "step"),
-        number(last.worker_tokens as f64)
-    )
+        _ => ".".to_owned(),
+    }));
+    sentence
 }
 
-fn time(timings: &[Timing]) -> String {
-    let part = |name, class, of: fn(&Timing) -> f64| {
-        let value = timings.iter().map(of).filter(|seconds| seconds.is_finite()).sum();
+fn time(seconds: &[StepSeconds]) -> Option<Stack> {
+    let part = |name, class, of: fn(&StepSeconds) -> f64| {
+        let value = seconds.iter().map(of).filter(|seconds| seconds.is_finite()).sum();
         Part { name, class, value, written: duration(value) }
     };
-    stack(&[
+    Stack::new(&[
         part("writing teams", "sampling", |it| it.sampling),
         part("running them", "running", |it| it.running),
         part("running counterfactuals", "credit", |it| it.credit),
@@ -172,10 +322,6 @@ fn duration(seconds: f64) -> String {
         60..3_600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", number((whole / 3_600) as f64), whole / 60 % 60),
     }
-}
-
-fn recipe(toml: &str) -> String {
-    format!("<details><summary>All settings, as TOML</summary><pre>{}</pre></details>\n", escape(toml))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The picture and the page: what they contain, and that nothing untrusted becomes markup.
 
-use lemon_trace::export::html::{html, html_linked};
-use lemon_trace::export::svg::svg;
 use lemon_trace::{EventKind, Failure, FailureKind, Trace, sample};
+use lemon_view::run::{html, html_linked, svg};
 use proptest::prelude::*;
 
 const ATTACKS: [&str; 12] = [

@@ -2,9 +2,8 @@
 
 use crate::fault::Fault;
 use lemon_exec::store::{RunRow, Store};
-use lemon_trace::export::html::html_linked;
-use lemon_trace::export::index::{IndexRow, index};
 use lemon_trace::{StopReason, Trace};
+use lemon_view::run::{IndexRow, html_linked, index};
 use std::path::{Path, PathBuf};
 
 /// The list of runs, in the folder of their pages.

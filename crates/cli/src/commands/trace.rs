@@ -8,11 +8,10 @@ use crate::{one_line, print, print_data, println, runtime, setup, to_json};
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::{http_client, http_error};
 use lemon_trace::Trace;
-use lemon_trace::export::html::html;
 use lemon_trace::export::jsonl::write_jsonl;
 use lemon_trace::export::otlp::{otlp_json, otlp_protobuf};
 use lemon_trace::export::schema::{Content, schema};
-use lemon_trace::export::svg::svg;
+use lemon_view::run::{html, svg};
 use std::io::Write;
 use std::path::Path;
 

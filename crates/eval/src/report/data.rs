@@ -3,9 +3,10 @@
 //! Columns instead of rows, and texts and teams by their place in a table, because most are the same in thousands of
 //! runs: a run of six agents takes some two hundred bytes.
 
-use super::markup::{clean, clip};
 use crate::{AgentRow, Evaluation, Row};
+use lemon_trace::text::clip;
 use lemon_trace::{AgentStatus, StopReason};
+use lemon_view::markup::{ScriptData, clean};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,11 +19,10 @@ const ROLE_CHARS: usize = 200;
 /// Colours go by this order; capacities of other names follow it.
 const CAPACITIES: [&str; 3] = ["small", "medium", "large"];
 
-/// JSON that no text in it can end early: it has no `<`.
-pub fn json(evaluation: &Evaluation) -> String {
-    let data = Data::new(evaluation);
-    // Only string keys, so that writing it cannot fail. A `<` can only be inside a string.
-    serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c")
+/// The runs as JSON that no text in it can end early.
+pub fn json(evaluation: &Evaluation) -> ScriptData {
+    // Only string keys, so that writing it cannot fail.
+    ScriptData::from_json(&serde_json::to_string(&Data::new(evaluation)).unwrap_or_default())
 }
 
 #[derive(Serialize)]
@@ -258,6 +258,7 @@ mod tests {
         assert_eq!(data.runs.answer[0], data.runs.answer[1]);
         assert_eq!(data.capacities, ["large"]);
         let json = json(&evaluation);
+        let json = json.as_str();
         assert!(json.contains(r#""\u003cb>""#) && !json.contains('<'));
         assert!(json.contains(&format!("{}…", "x".repeat(1_999))) && !json.contains(&"x".repeat(2_000)));
     }

@@ -1,10 +1,10 @@
 //! The report for a document.
 
 use super::findings::findings;
-use super::markup::markdown as escape;
 use super::tables::{Align, Table, bands, ends, methods, pairs};
 use super::words;
 use crate::Report;
+use lemon_view::markup::markdown as escape;
 use std::fmt::Write;
 
 /// The report as Markdown: set-up, findings, tables.

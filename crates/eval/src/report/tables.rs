@@ -3,61 +3,8 @@
 use super::words::{NONE, few, measured, number, p_value, percent, percent_range, points, range, times};
 use super::words::{token_difference, usd};
 use crate::{MethodReport, PairReport};
+pub use lemon_view::table::{Align, Cell, Table};
 use std::collections::BTreeSet;
-
-/// A table. Every row has as many cells as there are columns; the first cell of a row is its head.
-pub struct Table {
-    pub columns: Vec<Column>,
-    pub rows: Vec<Vec<Cell>>,
-    /// What the columns mean. Not escaped; may be empty.
-    pub caption: String,
-}
-
-pub struct Column {
-    pub name: &'static str,
-    pub align: Align,
-}
-
-#[derive(PartialEq, Clone, Copy)]
-pub enum Align {
-    Left,
-    Right,
-}
-
-#[derive(Default)]
-pub struct Cell {
-    /// Not escaped.
-    pub text: String,
-    /// A second thing, smaller. Not escaped.
-    pub note: Option<String>,
-    /// What to sort by.
-    pub value: Option<f64>,
-    /// Worth a glance.
-    pub strong: bool,
-}
-
-impl Cell {
-    fn text(text: &str) -> Cell {
-        Cell { text: text.to_owned(), ..Cell::default() }
-    }
-
-    fn number(value: f64, text: String) -> Cell {
-        Cell { text, value: Some(value).filter(|value| value.is_finite()), ..Cell::default() }
-    }
-
-    fn noted(self, note: String) -> Cell {
-        Cell { note: Some(note), ..self }
-    }
-
-    fn strong_if(self, strong: bool) -> Cell {
-        Cell { strong, ..self }
-    }
-}
-
-fn table(columns: &[(&'static str, Align)], rows: Vec<Vec<Cell>>, caption: &str) -> Table {
-    let columns = columns.iter().map(|(name, align)| Column { name, align: *align }).collect();
-    Table { columns, rows, caption: caption.to_owned() }
-}
 
 use Align::{Left, Right};
 
@@ -91,7 +38,7 @@ pub fn methods(methods: &[MethodReport]) -> Table {
                    workers. Front: no other method is as accurate for fewer tokens or more accurate for as many.",
         kinds.join(", ")
     );
-    table(&columns, rows, &caption)
+    Table::new(&columns, rows, &caption)
 }
 
 fn method(method: &MethodReport) -> Vec<Cell> {
@@ -144,7 +91,7 @@ pub fn pairs(pairs: &[PairReport]) -> Table {
     let caption = "On the items and seeds both ran, with 95 % intervals (bootstrap, clustered by item, or by those that look \
                    alike where clusters were asked for). McNemar’s exact test exists for one run of each only. Holm: the \
                    permutation test’s p, corrected for all pairs.";
-    table(&columns, rows, caption)
+    Table::new(&columns, rows, caption)
 }
 
 fn pair(pair: &PairReport) -> Vec<Cell> {
@@ -215,7 +162,7 @@ pub fn bands(methods: &[MethodReport]) -> Table {
                    agents (share with a part in the answer). Collaboration quality: redundancy (share of messages said \
                    before) and error amplification (how much likelier an agent errs for having read an error). Protocol \
                    overhead: share of tokens spent on coordination. Means over the runs where each can be measured.";
-    table(&columns, rows, caption)
+    Table::new(&columns, rows, caption)
 }
 
 /// How the runs ended.
@@ -232,5 +179,5 @@ pub fn ends(methods: &[MethodReport]) -> Table {
             ]
         }));
     }
-    table(&[("Method", Left), ("End", Left), ("Runs", Right), ("Share", Right)], rows, "Why each run stopped.")
+    Table::new(&[("Method", Left), ("End", Left), ("Runs", Right), ("Share", Right)], rows, "Why each run stopped.")
 }

@@ -1,8 +1,5 @@
-use super::layout::layout;
-use super::markup::{escape, fit, wrapped};
-use super::worth::{counted, percent, tenths};
 use super::*;
-use crate::profile::{Effect, Reuse};
+use crate::profile::{Baseline, Effect, Reuse};
 use lemon_credit::advice::{AdviceSettings, Finding, advice};
 use lemon_credit::unit::{target_of, unit_of};
 use lemon_num::Random;
@@ -10,6 +7,7 @@ use lemon_spec::edit::{Change, Edit, edits};
 use lemon_spec::generate::{spec, spec_after};
 use lemon_spec::{Language, render, validate, validate_round};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const SEVEN: &str = "
 agents:
@@ -239,41 +237,6 @@ fn hostile_texts_stay_texts() {
     assert!(!svg.replace("http://www.w3.org/2000/svg", "").contains("http"), "no resources from elsewhere");
 }
 
-#[test]
-fn texts_are_escaped_and_fit() {
-    let check = |text, room, expected: &str| assert_eq!(fit(text, room, 10.0), expected);
-    check("short", 60.0, "short");
-    check(" one\n line ", 60.0, "one line");
-    check("much too long a text", 60.0, "much too…");
-    check("日本語日本語日本語", 60.0, "日本語日…");
-    check("<<<<<<<<<", 60.0, "&lt;&lt;&lt;&lt;&lt;&lt;&lt;…");
-    check("anything", 0.0, "…");
-    assert_eq!(wrapped("one two three", 50.0, 10.0), ["one two", "three"]);
-    assert_eq!(wrapped("toolongforit", 5.0, 10.0), ["toolongforit"]);
-    assert_eq!(escape("\u{1b}\u{ffff}\n"), "\u{fffd}\u{fffd}\n");
-}
-
-#[test]
-fn numbers() {
-    let check = |share, expected: &str| assert_eq!(percent(share), expected);
-    check(0.0, "0 %");
-    check(0.004, "0.4 %");
-    check(0.314, "31 %");
-    check(-0.1, "0 %");
-    check(f64::NAN, "–");
-    assert_eq!((tenths(0.6254), tenths(f64::INFINITY)), ("62.5 %".to_owned(), "–".to_owned()));
-    let check = |number, expected: &str| assert_eq!(counted(number), expected);
-    check(0.4, "0");
-    check(-0.4, "0");
-    check(-1234.0, "−1,234");
-    check(1_234_567.4, "1,234,567");
-    check(f64::INFINITY, "–");
-}
-
-fn edge((from, to): (usize, usize)) -> Edge {
-    Edge { from, to, kind: ["above", "below"][to % 2] }
-}
-
 /// Any number, also those that are none.
 fn any_number() -> impl Strategy<Value = Option<f64>> {
     prop_oneof![Just(None), (-1.0..1.0).prop_map(Some), (-1e5..1e5).prop_map(Some), any::<f64>().prop_map(Some)]
@@ -309,35 +272,4 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn boxes_never_overlap(
-        boxes in prop::collection::vec((20.0..150.0, 0_usize..5), 0..40),
-        ends in prop::collection::vec((0_usize..40, 0_usize..40), 0..60),
-    ) {
-        let (heights, depths): (Vec<f64>, Vec<usize>) = boxes.into_iter().unzip();
-        let exists = |place: usize| place < depths.len();
-        let forward = |(from, to): &(usize, usize)| exists(*from) && exists(*to) && depths[*from] < depths[*to];
-        let edges: Vec<Edge> = ends.into_iter().filter(forward).map(edge).collect();
-        let layout = layout(&heights, &depths, &edges);
-        let spans = layout.boxes.iter().zip(&heights).map(|((column, top), height)| (*column, *top, top + height));
-        let lanes = layout.lanes.iter().map(|((_, _, column), middle)| (*column, middle - 5.0, middle + 5.0));
-        let all: Vec<(usize, f64, f64)> = spans.chain(lanes).collect();
-        for (place, (column, top, bottom)) in all.iter().enumerate() {
-            prop_assert!(*top >= -1e-6 && *bottom <= layout.height + 1e-6 && *column < layout.layers);
-            for (other, its_top, its_bottom) in &all[place + 1..] {
-                prop_assert!(column != other || *bottom <= its_top + 1e-6 || *its_bottom <= top + 1e-6);
-            }
-        }
-        for Edge { from, to, .. } in edges {
-            prop_assert!(layout.boxes[from].0 < layout.boxes[to].0);
-        }
-    }
-}
-
-#[test]
-fn crossings_that_can_be_undone_are() {
-    let layout = layout(&[20.0; 5], &[0, 0, 1, 1, 2], &[(0, 3), (1, 2), (2, 4), (3, 4)].map(edge));
-    let top = |place: usize| layout.boxes[place].1;
-    assert_eq!(top(0) < top(1), top(3) < top(2));
 }

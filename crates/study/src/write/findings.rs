@@ -1,9 +1,9 @@
 //! What a table says, in sentences that claim no more than it shows.
 
 use crate::compare::{Contrast, Difference, SIGNIFICANT, least_p};
-use lemon_eval::report::markup::markdown;
 use lemon_eval::report::words::{list, p_value};
 use lemon_num::stats::holm;
+use lemon_view::markup::markdown;
 
 /// The findings about all arms against one reference.
 pub fn findings(reference: &str, contrasts: &[Contrast]) -> Vec<String> {

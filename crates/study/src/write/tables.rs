@@ -3,8 +3,8 @@
 use super::findings::{corrected_over_regimes, findings, findings_over_regimes};
 use super::{FEW_REGIMES, Figures, STOP, credited, map_references};
 use crate::compare::{ArmSummary, Comparison, Contrast, Difference, Estimate, FamilySummary, TokenRatio};
-use lemon_eval::report::markup::markdown;
 use lemon_eval::report::words::{NONE, few, number, p_value, percent, plural, points, signed, token_difference};
+use lemon_view::markup::markdown;
 use std::fmt::Write;
 
 const NOTES: &str = "\

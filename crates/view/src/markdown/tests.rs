@@ -66,7 +66,7 @@ fn tags(html: &str) -> Vec<String> {
 /// Only allowed tags, each closed in order; links to the web only.
 #[track_caller]
 fn check_safe(source: &str) -> String {
-    let html = markdown(source);
+    let html = markdown(source).into_string();
     let mut open: Vec<String> = Vec::new();
     for tag in tags(&html) {
         if let Some(closed) = tag.strip_prefix('/') {

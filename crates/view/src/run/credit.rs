@@ -1,84 +1,68 @@
 //! What was measured of the run after its end, for its page: reward channels, and a bar for every part of the team.
 
-use super::markup::escape;
-use crate::credit::{Credit, Part};
-use crate::text;
-use std::fmt::Write;
+use lemon_trace::credit::{Credit, Part};
+use lemon_trace::text;
 
-/// The section's content; `None` if nothing was measured.
-pub fn credit(credit: &Credit) -> Option<String> {
-    if credit.is_empty() {
-        return None;
-    }
-    let mut html = String::new();
-    rewards(&mut html, credit);
-    if !credit.parts.is_empty() {
-        parts(&mut html, credit);
-    }
-    Some(html)
+pub(super) struct CreditSection {
+    pub title: &'static str,
+    pub rewards: Vec<(String, String)>,
+    pub parts: Vec<PartRow>,
 }
 
-fn rewards(html: &mut String, credit: &Credit) {
+pub(super) struct PartRow {
+    pub unit: String,
+    pub target: String,
+    pub family: &'static str,
+    pub class: &'static str,
+    /// What was not measured has no place among the numbers: it comes before all of them, or after.
+    pub sorts_as: String,
+    pub worth: String,
+    /// Where the bar begins and how wide it is, in percent.
+    pub bar: Option<(String, String)>,
+    pub pairs: u32,
+    pub change: String,
+}
+
+impl CreditSection {
+    /// The section's content; `None` if nothing was measured.
+    pub(super) fn new(credit: &Credit) -> Option<CreditSection> {
+        let most = credit
+            .measured()
+            .filter_map(|part| part.worth.effect())
+            .fold(0.0, |most: f64, worth| most.max(worth.abs()));
+        let parts: Vec<PartRow> =
+            credit.measured().chain(credit.unmeasured()).map(|part| PartRow::new(part, most)).collect();
+        let title = if parts.is_empty() { "Rewards" } else { "Credit" };
+        (!credit.is_empty()).then(|| CreditSection { title, rewards: rewards(credit), parts })
+    }
+}
+
+fn rewards(credit: &Credit) -> Vec<(String, String)> {
     let right = credit.right.map(|right| ("answer", if right { "right" } else { "wrong" }.to_owned()));
     let channels = credit.rewards.iter().map(|(name, value)| (*name, text::reward(*value)));
-    let rewards: Vec<(&str, String)> = right.into_iter().chain(channels).collect();
-    if rewards.is_empty() {
-        return;
-    }
-    html.push_str("<dl class=\"metrics rewards\">");
-    for (name, value) in rewards {
-        let _ = write!(html, "<div><dt>{}</dt><dd>{value}</dd></div>", escape(&name.replace('_', " ")));
-    }
-    html.push_str("</dl>\n");
+    right.into_iter().chain(channels).map(|(name, value)| (name.replace('_', " "), value)).collect()
 }
 
-fn parts(html: &mut String, credit: &Credit) {
-    html.push_str(
-        "<p class=\"hint\">Worth: points of success of the team as it is less those with the change, ± one standard error. \
-         Green and red are more than two standard errors from zero; grey is not. Not measured is not zero.</p>\n\
-         <div class=\"scroll\"><table class=\"sortable credit\">\n<thead><tr>",
-    );
-    for (name, class) in
-        [("Part", ""), ("Of", ""), ("Family", ""), ("Worth", "n"), ("", ""), ("Pairs", "n"), ("Change", "")]
-    {
-        let _ = write!(html, "<th scope=\"col\" class=\"{class}\">");
-        if !name.is_empty() {
-            let _ = write!(html, "<button type=\"button\">{name}</button>");
+impl PartRow {
+    fn new(part: &Part, most: f64) -> PartRow {
+        PartRow {
+            unit: part.unit.replace('_', " "),
+            target: text::line(part.target, 60),
+            family: part.family.map_or("–", |family| family.as_str()),
+            class: part.worth.sign().class(),
+            sorts_as: part.worth.effect().map_or("-Infinity".to_owned(), |effect| effect.to_string()),
+            worth: part.worth.told(),
+            bar: bar(part, most),
+            pairs: part.n,
+            change: text::line(part.edit.unwrap_or_default(), 100),
         }
-        html.push_str("</th>");
     }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    let most =
-        credit.measured().filter_map(|part| part.worth.effect()).fold(0.0, |most: f64, worth| most.max(worth.abs()));
-    for part in credit.measured().chain(credit.unmeasured()) {
-        row(html, part, most);
-    }
-    html.push_str("</tbody></table></div>\n");
-}
-
-fn row(html: &mut String, part: &Part, most: f64) {
-    // What was not measured has no place among the numbers: it comes before all of them, or after.
-    let sorts_as = part.worth.effect().map_or("-Infinity".to_owned(), |effect| effect.to_string());
-    let _ = writeln!(
-        html,
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n worth {}\" data-v=\"{sorts_as}\">{}</td><td>{}</td>\
-         <td class=\"n\" data-v=\"{n}\">{n}</td><td>{}</td></tr>",
-        escape(&part.unit.replace('_', " ")),
-        escape(&text::line(part.target, 60)),
-        part.family.map_or("–", |family| family.as_str()),
-        part.worth.sign().class(),
-        part.worth.told(),
-        bar(part, most),
-        escape(&text::line(part.edit.unwrap_or_default(), 100)),
-        n = part.n,
-    );
 }
 
 /// A bar from the middle: to the right what adds, to the left what takes; as long as the largest at most.
-fn bar(part: &Part, most: f64) -> String {
-    let Some(effect) = part.worth.effect() else { return String::new() };
+fn bar(part: &Part, most: f64) -> Option<(String, String)> {
+    let effect = part.worth.effect()?;
     let width = if most > 0.0 { 50.0 * (effect.abs() / most).clamp(0.0, 1.0) } else { 0.0 };
     let left = if effect < 0.0 { 50.0 - width } else { 50.0 };
-    let class = part.worth.sign().class();
-    format!("<span class=\"balance\"><i class=\"{class}\" style=\"left:{left:.1}%;width:{width:.1}%\"></i></span>")
+    Some((format!("{left:.1}"), format!("{width:.1}")))
 }

@@ -1,11 +1,9 @@
 //! The list of runs as a page: a line for each, with a link to its own page. Opens offline, loads nothing, runs nothing.
-//!
-//! Questions and answers are untrusted text. They reach the page only through `markup::escape`.
 
-use super::html::{Script, head};
-use super::markup::escape;
-use crate::text;
-use std::fmt::Write;
+use crate::markup::filters;
+use crate::page::render;
+use askama::Template;
+use lemon_trace::text;
 
 /// A run in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,39 +24,39 @@ pub struct IndexRow {
     pub page: Option<String>,
 }
 
-/// The list, in the order of the rows.
-pub fn index(rows: &[IndexRow]) -> String {
-    let mut page = head("Runs – LEMON", Script::None);
-    let _ = write!(
-        page,
-        "<header>\n<p class=\"run\"><b>LEMON</b> runs</p>\n<h1>{}, newest first</h1>\n</header>\n<main>\n<ol class=\"runs\">\n",
-        text::plural(rows.len() as u64, "run")
-    );
-    rows.iter().for_each(|row| add(&mut page, row));
-    page.push_str("</ol>\n</main>\n</body>\n</html>\n");
-    page
+#[derive(Template)]
+#[template(path = "index.html")]
+struct IndexPage<'a> {
+    count: String,
+    runs: Vec<Listed<'a>>,
 }
 
-fn add(page: &mut String, row: &IndexRow) {
-    let question = escape(&text::line(&row.question, 200));
-    let question = match &row.page {
-        Some(address) => format!("<a href=\"{}\">{question}</a>", escape(address)),
-        None => question,
-    };
-    let answer = match row.answer.as_deref().map(|answer| text::line(answer, 200)) {
-        Some(answer) if !answer.is_empty() => format!("<p class=\"got\">{}</p>", escape(&answer)),
-        _ => "<p class=\"got none\">no answer</p>".to_owned(),
-    };
-    let class = if row.end == "answered" { "good" } else { "odd" };
+struct Listed<'a> {
+    page: Option<&'a str>,
+    question: String,
+    answer: Option<String>,
+    class: &'static str,
+    end: String,
+    /// Tokens, date and id.
+    rest: String,
+}
+
+/// The list, in the order of the rows.
+pub fn index(rows: &[IndexRow]) -> String {
+    render(&IndexPage { count: text::plural(rows.len() as u64, "run"), runs: rows.iter().map(listed).collect() })
+}
+
+fn listed(row: &IndexRow) -> Listed<'_> {
     let tokens = row.tokens.map_or_else(String::new, |tokens| format!(" · {}", text::plural(tokens, "token")));
-    let _ = writeln!(
-        page,
-        "<li><p class=\"task\">{question}</p>{answer}<p class=\"meta\"><span class=\"reason {class}\">{}</span>{tokens} · \
-         {} · {}</p></li>",
-        escape(&row.end.replace('_', " ")),
-        text::date(row.started_at_ms),
-        escape(&row.run_id),
-    );
+    let answer = row.answer.as_deref().map(|answer| text::line(answer, 200));
+    Listed {
+        page: row.page.as_deref(),
+        question: text::line(&row.question, 200),
+        answer: answer.filter(|answer| !answer.is_empty()),
+        class: if row.end == "answered" { "good" } else { "odd" },
+        end: row.end.replace('_', " "),
+        rest: format!("{tokens} · {} · {}", text::date(row.started_at_ms), row.run_id),
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@
 mod card;
 mod legend;
 
-use super::layout::{Layout, layout};
-use super::markup::escape;
-use crate::credit::{Credit, Sign, Worth};
-use crate::{AgentSummary, EventKind, Summary, Trace};
+use crate::graph::{Edge, Layout, layout, longest_paths};
+use crate::markup::Markup;
+use crate::svg::{Anchor, Path, TEAM_STYLE, document, element, fixed, group, line, style, text};
 use card::{AnswerCard, Card};
 use legend::legend;
+use lemon_trace::credit::{Credit, Sign, Worth};
+use lemon_trace::{AgentSummary, EventKind, Summary, Trace};
 use std::collections::HashMap;
-use std::fmt::Write;
 
 const CARD_WIDTH: f64 = 176.0;
 const CARD_HEIGHT: f64 = 64.0;
@@ -31,7 +31,7 @@ const LEVELS: [&str; 5] = ["#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"
 
 /// The picture as a complete SVG document.
 pub fn svg(trace: &Trace) -> String {
-    picture(trace, Direction::Across).svg
+    picture(trace, Direction::Across).svg.into_string()
 }
 
 /// Where the arrows lead.
@@ -45,7 +45,7 @@ pub(super) enum Direction {
 
 /// A picture and how wide it is meant to be.
 pub(super) struct Picture {
-    pub svg: String,
+    pub svg: Markup,
     pub width: f64,
 }
 
@@ -58,53 +58,43 @@ pub(super) fn picture(trace: &Trace, direction: Direction) -> Picture {
     let widest = rounds.iter().map(Round::width).fold(0.0, f64::max);
     let legend = legend(&summary, trace, &credit, widest.max(2.0 * CARD_WIDTH));
     let width = widest.max(legend.width) + 2.0 * MARGIN;
-    let mut body = String::new();
+    let mut body = Markup::default();
     let mut y = MARGIN;
     for (number, round) in (1..).zip(&rounds) {
         if titled {
             round_title(&mut body, number, y, width);
             y += TITLE_HEIGHT;
         }
-        round.draw(&mut body, y, width);
+        body.push(round.draw(y, width));
         y += round.height() + MARGIN;
     }
     let height = y + legend.height;
-    let legend = translated(MARGIN, y, "", &legend.body);
-    let style = match direction {
-        Direction::Across => {
-            let worth = if credit.parts.is_empty() { "" } else { include_str!("credit.css") };
-            format!("<style>{}{worth}</style>\n", include_str!("graph.css"))
-        }
-        Direction::Down => String::new(),
-    };
-    let svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lemon-graph\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-         width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"The team of {}\">\n\
-         {style}{}<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{body}{legend}</svg>\n",
-        escape(&trace.header.run_id),
-        markers(&credit, direction),
-    );
+    let mut svg = document("lemon-team lemon-graph", (width, height), &format!("The team of {}", trace.header.run_id));
+    if direction == Direction::Across {
+        svg = svg.child(style(&[TEAM_STYLE, include_str!("graph.css")].concat()));
+    }
+    let paper = element("rect").class("paper").attribute("width", "100%").attribute("height", "100%");
+    let svg = svg.child(markers(&credit, direction)).child(paper).child(body);
+    let svg = svg.child(group(MARGIN, y).child(legend.body)).into();
     Picture { svg, width }
 }
 
 /// The tips of the arrows. They do not take the colour of their line, so that there is one for each.
-fn markers(credit: &Credit, direction: Direction) -> String {
-    let name = direction.tip();
+fn markers(credit: &Credit, direction: Direction) -> Markup {
     let tips = if credit.parts.is_empty() { &[""][..] } else { &["", "above", "below"] };
     let marker = |class: &&str| {
-        let (id, space) = if class.is_empty() { ("", "") } else { ("-", " ") };
-        format!(
-            "<marker id=\"{name}{id}{class}\" markerUnits=\"userSpaceOnUse\" markerWidth=\"8\" markerHeight=\"8\" \
-             refX=\"0.5\" refY=\"4\" orient=\"auto\"><path class=\"tip{space}{class}\" d=\"M0 .5 7.5 4 0 7.5z\"/></marker>"
-        )
+        let tip = element("marker").attribute("id", &direction.tip(class)).attribute("markerUnits", "userSpaceOnUse");
+        let tip = tip.attribute("markerWidth", "8").attribute("markerHeight", "8");
+        let tip = tip.attribute("refX", "0.5").attribute("refY", "4").attribute("orient", "auto");
+        tip.child(fixed(format!("tip {class}").trim_end(), "M0 .5 7.5 4 0 7.5z"))
     };
-    format!("<defs>{}</defs>\n", tips.iter().map(marker).collect::<String>())
+    element("defs").child(tips.iter().map(marker).collect::<Markup>()).into()
 }
 
-/// What became of the way from one agent to another.
+/// What became of a message from one agent to another.
 #[derive(Clone, Copy)]
 enum Passage {
-    /// The message was read: its tokens.
+    /// It was read: its tokens.
     Read(u64),
     /// It was held back.
     Withheld,
@@ -114,12 +104,12 @@ enum Passage {
     Answer(bool),
 }
 
-/// The way from one card to another.
+/// An arrow from one card to another.
 struct Arrow<'a> {
     from: usize,
     to: usize,
     passage: Passage,
-    /// Who is read by whom, and what that is worth, where somebody measured it.
+    /// The agent that is read, the one that reads it, and what that is worth, where it was measured.
     worth: Option<(&'a str, &'a str, Worth)>,
 }
 
@@ -168,9 +158,11 @@ impl<'a> Round<'a> {
         // How much of its layer a card takes.
         let extent = |card: &Card| if direction == Direction::Across { card.height() } else { CARD_WIDTH };
         let extents: Vec<f64> = cards.iter().map(extent).collect();
-        let edges: Vec<(usize, usize)> = arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
+        let edge = |arrow: &Arrow| Edge { from: arrow.from, to: arrow.to, bundle: None };
+        let edges: Vec<Edge> = arrows.iter().map(edge).collect();
+        let layers = longest_paths(extents.len(), &edges);
         let most_tokens = messages.values().map(|passage| passage.tokens()).max().unwrap_or(0).max(1);
-        Round { layout: layout(&extents, &edges, GAP), cards, arrows, most_tokens, direction }
+        Round { layout: layout(&extents, &layers, &edges, GAP), cards, arrows, most_tokens, direction }
     }
 
     fn width(&self) -> f64 {
@@ -188,80 +180,69 @@ impl<'a> Round<'a> {
     }
 
     /// Draws the round at a height of a picture of this width.
-    fn draw(&self, out: &mut String, y: f64, width: f64) {
-        let mut body = String::new();
+    fn draw(&self, y: f64, width: f64) -> Markup {
         // The chosen arrow last, so that none covers it.
         let mut arrows: Vec<_> = self.arrows.iter().zip(&self.layout.lanes).collect();
         arrows.sort_by_key(|(arrow, _)| matches!(arrow.passage, Passage::Answer(true)));
-        for (arrow, lanes) in arrows {
-            self.draw_arrow(&mut body, arrow, lanes);
-        }
-        for (card, (layer, place)) in self.cards.iter().zip(&self.layout.boxes) {
-            match self.direction {
-                Direction::Across => card.draw(&mut body, left_of(*layer), *place),
-                Direction::Down => card.draw(&mut body, *place, top_of(*layer)),
-            }
-        }
+        let arrows: Markup = arrows.into_iter().filter_map(|(arrow, lanes)| self.draw_arrow(arrow, lanes)).collect();
+        let cards = self.cards.iter().zip(&self.layout.boxes).map(|(card, (layer, place))| match self.direction {
+            Direction::Across => card.draw(left_of(*layer), *place),
+            Direction::Down => card.draw(*place, top_of(*layer)),
+        });
         let x = match self.direction {
             Direction::Across => 0.0,
             Direction::Down => (width - self.width()) / 2.0,
         };
-        out.push_str(&translated(x, y, "", &body));
+        group(x, y).child(arrows).child(cards.collect::<Markup>()).into()
     }
 
     /// The way of an arrow, through its lanes.
-    fn path(&self, source: (usize, f64), target: (usize, f64), height: f64, lanes: &[f64]) -> String {
+    fn path(&self, source: (usize, f64), target: (usize, f64), height: f64, lanes: &[f64]) -> Path {
         let layers = (source.0 + 1..).zip(lanes);
-        let mut path;
         match self.direction {
             Direction::Across => {
-                let (mut x, mut y) = (left_of(source.0) + CARD_WIDTH, source.1);
-                path = format!("M{x:.1} {y:.1}");
+                let mut from = (left_of(source.0) + CARD_WIDTH, source.1);
+                let mut path = Path::from(from);
                 for (layer, lane) in layers {
-                    let next = left_of(layer);
-                    curve(&mut path, (x, y), (next, *lane));
-                    let _ = write!(path, "H{:.1}", next + CARD_WIDTH);
-                    (x, y) = (next + CARD_WIDTH, *lane);
+                    let end = left_of(layer) + CARD_WIDTH;
+                    path = curve_across(path, from, (left_of(layer), *lane)).across(end);
+                    from = (end, *lane);
                 }
-                curve(&mut path, (x, y), (left_of(target.0) - TIP, target.1));
+                curve_across(path, from, (left_of(target.0) - TIP, target.1))
             }
             Direction::Down => {
-                let (mut x, mut y) = (source.1, top_of(source.0) + height);
-                path = format!("M{x:.1} {y:.1}");
+                let mut from = (source.1, top_of(source.0) + height);
+                let mut path = Path::from(from);
                 for (layer, lane) in layers {
-                    let next = top_of(layer);
-                    curve_down(&mut path, (x, y), (*lane, next));
-                    let _ = write!(path, "V{:.1}", next + CARD_HEIGHT);
-                    (x, y) = (*lane, next + CARD_HEIGHT);
+                    let end = top_of(layer) + CARD_HEIGHT;
+                    path = curve_down(path, from, (*lane, top_of(layer))).down(end);
+                    from = (*lane, end);
                 }
-                curve_down(&mut path, (x, y), (target.1, top_of(target.0) - TIP));
+                curve_down(path, from, (target.1, top_of(target.0) - TIP))
             }
         }
-        path
     }
 
-    fn draw_arrow(&self, out: &mut String, arrow: &Arrow, lanes: &[f64]) {
-        let (Some(source), Some(target)) = (self.side(arrow.from), self.side(arrow.to)) else { return };
+    fn draw_arrow(&self, arrow: &Arrow, lanes: &[f64]) -> Option<Markup> {
+        let (source, target) = (self.side(arrow.from)?, self.side(arrow.to)?);
         let passage = arrow.passage;
         let height = self.cards.get(arrow.from).map_or(CARD_HEIGHT, Card::height);
-        let path = self.path(source, target, height, lanes);
         let share = passage.tokens() as f64 / self.most_tokens as f64;
         let width = match passage {
             Passage::Read(_) => 1.0 + 3.0 * share.sqrt(),
             Passage::Answer(true) => 2.5,
             _ => 1.5,
         };
-        let class = passage.class();
-        let Some((from, to, worth)) = arrow.worth else {
-            let _ = write!(out, "<path class=\"edge {class}\" stroke-width=\"{width:.1}\" d=\"{path}\"");
-            let _ = writeln!(out, " marker-end=\"url(#{})\"/>", self.direction.tip());
-            return;
-        };
-        let (sign, words) = (worth.sign().class(), worth.told());
-        let tip = if matches!(worth.sign(), Sign::Above | Sign::Below) { format!("-{sign}") } else { String::new() };
-        let title = escape(&format!("{from} → {to}: {words}"));
-        let _ = write!(out, "<path class=\"edge {class} {sign}\" stroke-width=\"{width:.1}\" d=\"{path}\"");
-        let _ = writeln!(out, " marker-end=\"url(#{}{tip})\"><title>{title}</title></path>", self.direction.tip());
+        let sign = arrow.worth.map_or("", |(_, _, worth)| worth.sign().class());
+        let coloured = arrow.worth.is_some_and(|(_, _, worth)| matches!(worth.sign(), Sign::Above | Sign::Below));
+        let tip = self.direction.tip(if coloured { sign } else { "" });
+        let edge = element("path").class(format!("edge {} {sign}", passage.class()).trim_end());
+        let edge = self.path(source, target, height, lanes).styled(edge.number("stroke-width", width));
+        let edge = edge.attribute("marker-end", &format!("url(#{tip})"));
+        Some(match arrow.worth {
+            Some((from, to, worth)) => edge.title(&format!("{from} → {to}: {}", worth.told())).into(),
+            None => edge.into(),
+        })
     }
 
     /// The layer of a card and the middle of its place in it.
@@ -275,7 +256,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// What went from whom to whom.
+/// What each agent passed to each other one.
 fn messages(trace: &Trace) -> HashMap<(&String, &String), Passage> {
     let messages = trace.events.iter().filter_map(|event| match &event.kind {
         EventKind::Message { from, to, tokens, delivered, .. } => {
@@ -286,7 +267,7 @@ fn messages(trace: &Trace) -> HashMap<(&String, &String), Passage> {
     messages.collect()
 }
 
-/// Whose results the answer of a round was made of, and the answer. Before it is made: of nobody's.
+/// The agents whose results the answer of a round was made of, and the answer. Before it is made there are none.
 fn answer_of<'a>(trace: &'a Trace, summary: &Summary, number: u32) -> (Vec<&'a str>, AnswerCard<'a>) {
     let is_final = number == summary.rounds;
     let aggregate = trace.events.iter().rev().find_map(|event| match &event.kind {
@@ -307,11 +288,12 @@ fn answer_of<'a>(trace: &'a Trace, summary: &Summary, number: u32) -> (Vec<&'a s
 
 impl Direction {
     /// The name of the tips of its arrows: two pictures on a page must not share one.
-    fn tip(self) -> &'static str {
-        match self {
+    fn tip(self, class: &str) -> String {
+        let name = match self {
             Direction::Across => "lemon-tip",
             Direction::Down => "lemon-tip-down",
-        }
+        };
+        if class.is_empty() { name.to_owned() } else { format!("{name}-{class}") }
     }
 }
 
@@ -333,15 +315,9 @@ impl Passage {
     }
 }
 
-fn round_title(out: &mut String, number: u32, y: f64, width: f64) {
-    let (baseline, right) = (y + 10.0, width - MARGIN);
-    let line = y + 6.0;
-    let _ = writeln!(
-        out,
-        "<text class=\"round\" x=\"{MARGIN}\" y=\"{baseline:.1}\">ROUND {number}</text>\
-         <path class=\"rule\" d=\"M{:.1} {line:.1}H{right:.1}\"/>",
-        MARGIN + 72.0
-    );
+fn round_title(out: &mut Markup, number: u32, y: f64, width: f64) {
+    out.push(text("round", (MARGIN, y + 10.0), Anchor::Start, &format!("ROUND {number}")));
+    out.push(line("rule", (MARGIN + 72.0, y + 6.0), (width - MARGIN, y + 6.0)));
 }
 
 pub(super) fn level_colour(level: usize) -> &'static str {
@@ -357,16 +333,12 @@ fn top_of(layer: usize) -> f64 {
     layer as f64 * (CARD_HEIGHT + GUTTER_DOWN)
 }
 
-fn curve_down(path: &mut String, from: (f64, f64), to: (f64, f64)) {
+fn curve_down(path: Path, from: (f64, f64), to: (f64, f64)) -> Path {
     let middle = (from.1 + to.1) / 2.0;
-    let _ = write!(path, "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", from.0, to.0, to.0, to.1);
+    path.curve((from.0, middle), (to.0, middle), to)
 }
 
-fn curve(path: &mut String, from: (f64, f64), to: (f64, f64)) {
+fn curve_across(path: Path, from: (f64, f64), to: (f64, f64)) -> Path {
     let middle = (from.0 + to.0) / 2.0;
-    let _ = write!(path, "C{middle:.1} {:.1} {middle:.1} {:.1} {:.1} {:.1}", from.1, to.1, to.0, to.1);
-}
-
-fn translated(x: f64, y: f64, attributes: &str, body: &str) -> String {
-    format!("<g{attributes} transform=\"translate({x:.1} {y:.1})\">{body}</g>\n")
+    path.curve((middle, from.1), (middle, to.1), to)
 }

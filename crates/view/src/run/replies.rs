@@ -1,57 +1,60 @@
 //! What the agents said, what they were told, and what they read.
 
-use super::super::markdown::markdown;
-use super::super::markup::escape;
-use super::super::svg::level_colour;
-use crate::{AgentStatus, AgentSummary, EventKind, FailureKind, Summary, Trace, text};
-use std::fmt::Write;
+use super::picture::level_colour;
+use crate::markdown::markdown;
+use crate::markup::Markup;
+use lemon_trace::{AgentStatus, AgentSummary, EventKind, FailureKind, Summary, Trace, text};
 
 /// Replies of at most so many characters are open from the beginning, in teams of at most so many agents.
 const SHORT_REPLY: usize = 800;
 const SMALL_TEAM: usize = 8;
 
-/// One block for each agent: its reply, or why it has none; what it was told and what it read.
-pub(super) fn replies(trace: &Trace, summary: &Summary) -> String {
-    if summary.agents.is_empty() {
-        return "<p class=\"hint\">No agent was asked.</p>\n".to_owned();
-    }
-    let mut html = String::from(
-        "<p class=\"search\"><input type=\"search\" placeholder=\"Search replies, duties and messages\" \
-         aria-label=\"Search replies, duties and messages\"><output></output></p>\n",
-    );
-    for agent in &summary.agents {
-        let said = agent.reply.as_deref().unwrap_or_default();
-        let is_open = said.chars().nth(SHORT_REPLY).is_none() && summary.agents.len() <= SMALL_TEAM;
-        let status = text::status(agent);
-        let truncated = if is_truncated(agent) { " <small class=\"status failed\">cut off</small>" } else { "" };
-        let _ = write!(
-            html,
-            "<details class=\"agent\" data-agent=\"{}\"{}><summary><i class=\"dot\" style=\"background:{}\"></i><b>{}</b> \
-             <span>{}</span> <small class=\"status {status}\">{status}</small>{truncated}{}</summary>\n<div class=\"body\">",
-            escape(&agent.id),
-            if is_open { " open" } else { "" },
-            level_colour(agent.level),
-            escape(&agent.id),
-            escape(&agent.role),
-            outline(agent),
-        );
-        facts(&mut html, agent);
-        reply(&mut html, agent);
-        told(&mut html, trace, agent);
-        html.push_str("</div></details>\n");
-    }
-    html
+/// An agent: its reply, or why it has none; what it was told and what it read.
+pub(super) struct Reply<'a> {
+    pub id: &'a str,
+    pub role: &'a str,
+    pub is_open: bool,
+    pub colour: &'static str,
+    pub status: &'static str,
+    pub is_cut_off: bool,
+    /// Why it failed. Seen without opening the block.
+    pub why: Option<String>,
+    /// How its reply begins. Seen while the block is closed.
+    pub beginning: Option<String>,
+    pub facts: String,
+    pub reply: Markup,
+    /// The answer, where it is not the whole reply.
+    pub answer: Option<&'a str>,
+    pub duty: Option<&'a str>,
+    /// Whom it read.
+    pub read: Option<String>,
 }
 
-/// What can be seen of a block that is closed: why the agent failed, or how its reply begins.
-fn outline(agent: &AgentSummary) -> String {
-    if agent.failure.is_some() || agent.status.is_some_and(|status| status != AgentStatus::Done) {
-        return format!("<span class=\"why\">{}</span>", escape(&why(agent)));
-    }
-    match agent.reply.as_deref().map(|reply| text::line(reply, 120)) {
-        Some(line) if !line.is_empty() => format!("<span class=\"begins\">{}</span>", escape(&line)),
-        _ => String::new(),
-    }
+pub(super) fn replies<'a>(trace: &Trace, summary: &'a Summary) -> Vec<Reply<'a>> {
+    let is_small = summary.agents.len() <= SMALL_TEAM;
+    let reply = |agent: &'a AgentSummary| {
+        let said = agent.reply.as_deref().unwrap_or_default();
+        // An answer that is the whole reply is already there.
+        let is_apart = |answer: &&str| agent.reply.as_deref().map(str::trim) != Some(answer.trim());
+        let has_failed = agent.failure.is_some() || agent.status.is_some_and(|status| status != AgentStatus::Done);
+        let beginning = agent.reply.as_deref().map(|reply| text::line(reply, 120)).filter(|line| !line.is_empty());
+        Reply {
+            id: &agent.id,
+            role: &agent.role,
+            is_open: is_small && said.chars().nth(SHORT_REPLY).is_none(),
+            colour: level_colour(agent.level),
+            status: text::status(agent),
+            is_cut_off: is_truncated(agent),
+            why: has_failed.then(|| why(agent)),
+            beginning: beginning.filter(|_| !has_failed),
+            facts: facts(agent),
+            reply: agent.reply.as_deref().map(markdown).unwrap_or_default(),
+            answer: agent.answer.as_deref().filter(is_apart),
+            duty: agent.duty.as_deref(),
+            read: read(trace, agent),
+        }
+    };
+    summary.agents.iter().map(reply).collect()
 }
 
 /// Why an agent has no result, or only a part of one.
@@ -72,7 +75,7 @@ pub(super) fn is_truncated(agent: &AgentSummary) -> bool {
     agent.truncated || agent.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Truncated)
 }
 
-fn facts(html: &mut String, agent: &AgentSummary) {
+fn facts(agent: &AgentSummary) -> String {
     let mut facts = vec![agent.base.clone(), agent.capacity.clone()];
     facts.extend(agent.model.clone());
     facts.push(text::plural(agent.tokens(), "token"));
@@ -86,58 +89,41 @@ fn facts(html: &mut String, agent: &AgentSummary) {
     if agent.reused {
         facts.push("reused".to_owned());
     }
-    let _ = write!(html, "<p class=\"meta\">{}</p>", escape(&facts.join(" · ")));
+    facts.join(" · ")
 }
 
-fn reply(html: &mut String, agent: &AgentSummary) {
-    if let Some(reply) = &agent.reply {
-        html.push_str(&markdown(reply));
-    }
-    // An answer that is the whole reply is already there.
-    let is_apart = |answer: &&String| agent.reply.as_deref().map(str::trim) != Some(answer.trim());
-    if let Some(answer) = agent.answer.as_ref().filter(is_apart) {
-        let _ = write!(html, "<h4>Answer taken from it</h4><p class=\"text\"><mark>{}</mark></p>", escape(answer));
-    }
+fn read(trace: &Trace, agent: &AgentSummary) -> Option<String> {
+    let messages = trace.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Message { from, to, tokens, delivered: true, .. } if *to == agent.id => {
+            Some(format!("{from} ({})", text::plural(*tokens, "token")))
+        }
+        _ => None,
+    });
+    let read: Vec<String> = messages.collect();
+    (!read.is_empty()).then(|| read.join(", "))
 }
 
-fn told(html: &mut String, trace: &Trace, agent: &AgentSummary) {
-    if let Some(duty) = &agent.duty {
-        let _ = write!(html, "<h4>Duty</h4><p class=\"text\">{}</p>", escape(duty));
-    }
-    let read: Vec<String> = trace
-        .events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::Message { from, to, tokens, delivered: true, .. } if *to == agent.id => {
-                Some(format!("{from} ({})", text::plural(*tokens, "token")))
-            }
-            _ => None,
-        })
-        .collect();
-    if !read.is_empty() {
-        let _ = write!(html, "<h4>Read</h4><p class=\"text\">{}</p>", escape(&read.join(", ")));
-    }
+/// What an agent read, as it read it.
+pub(super) struct Message<'a> {
+    pub from: &'a str,
+    pub to: &'a str,
+    pub share: String,
+    pub tokens: String,
+    pub is_withheld: bool,
+    pub content: &'a str,
 }
 
-/// What each agent read, as it read it.
-pub(super) fn messages(trace: &Trace) -> String {
-    let mut html = String::new();
-    for event in &trace.events {
-        let EventKind::Message { from, to, share, content, tokens, delivered } = &event.kind else { continue };
-        let fate = if *delivered { "" } else { " <small class=\"status failed\">withheld</small>" };
-        let share = format!("{share:?}").to_lowercase();
-        let _ = writeln!(
-            html,
-            "<details class=\"message\"><summary><b>{}</b> → <b>{}</b> <small>its {share}, {}</small>{fate}</summary>\
-             <pre>{}</pre></details>",
-            escape(from),
-            escape(to),
-            text::plural(*tokens, "token"),
-            escape(content)
-        );
-    }
-    match html.is_empty() {
-        true => "<p class=\"hint\">No agent read another.</p>\n".to_owned(),
-        false => html,
-    }
+pub(super) fn messages(trace: &Trace) -> Vec<Message<'_>> {
+    let messages = trace.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Message { from, to, share, content, tokens, delivered } => Some(Message {
+            from,
+            to,
+            share: format!("{share:?}").to_lowercase(),
+            tokens: text::plural(*tokens, "token"),
+            is_withheld: !delivered,
+            content,
+        }),
+        _ => None,
+    });
+    messages.collect()
 }

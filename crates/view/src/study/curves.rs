@@ -1,10 +1,12 @@
 //! Held-out reward against worker tokens: a line for each arm, with its band and its name at the end.
 
-use super::axis::Axis;
-use super::frame::{BOLD, MARGIN, cut, escape, line, nothing, panel, text, width};
-use super::{colour, origin};
-use crate::study::compare::{ArmSummary, Comparison};
-use std::fmt::Write;
+use super::panel::{BOLD, MARGIN, nothing, panel};
+use super::{COLOURS, MeanInterval, colour};
+use crate::frame::{Frame, labels};
+use crate::markup::Markup;
+use crate::measure::{fit, width};
+use crate::scale::{Scale, formal};
+use crate::svg::{Anchor, Path, element, text};
 
 const WIDE: f64 = 860.0;
 const LEFT: f64 = MARGIN + 46.0;
@@ -18,102 +20,81 @@ const NAME_STEP: f64 = 17.0;
 /// From the end of the plot to the names.
 const LEADER: f64 = 22.0;
 
-/// The mean curves of these arms, each as far as all its seeds went. Arms that went nowhere are left out, and named in the
-/// note.
-pub fn curves(comparison: &Comparison, arms: &[&str]) -> String {
-    const TITLE: &str = "Held-out reward against worker tokens";
-    let (shown, missing): (Vec<&str>, Vec<&str>) =
-        arms.iter().partition(|arm| comparison.arm(arm).is_some_and(|arm| !arm.curve.is_empty()));
-    let shown: Vec<&ArmSummary> = shown.iter().filter_map(|arm| comparison.arm(arm)).collect();
-    if shown.is_empty() {
-        return nothing(TITLE, &format!("{}: no run of these arms has a curve.", origin(comparison)));
-    }
-    let names: Vec<String> =
-        shown.iter().map(|arm| cut(&format!("{} ({})", arm.arm, arm.seeds), LONGEST_NAME, BOLD)).collect();
-    let name_room = names.iter().map(|name| width(name, BOLD)).fold(0.0, f64::max);
-    let right = WIDE - MARGIN - name_room - LEADER;
-    let bottom = TOP + LEAST_HIGH.max(NAME_STEP * shown.len() as f64);
-    let points = || shown.iter().flat_map(|arm| &arm.curve);
-    let x = Axis::exactly(points().map(|point| point.worker_tokens).chain([0.0]), [LEFT, right]);
-    let values =
-        points().flat_map(|point| point.reward.mean.into_iter().chain(point.reward.interval.into_iter().flatten()));
-    let y = Axis::around(values, [bottom, TOP]);
-
-    let mut body = axes(&x, &y, right, bottom);
-    shown.iter().enumerate().for_each(|(place, arm)| body.push_str(&band(arm, colour(place), &x, &y)));
-    shown.iter().enumerate().for_each(|(place, arm)| body.push_str(&curve(arm, place, &x, &y)));
-    let ends: Vec<(f64, f64)> = shown.iter().filter_map(|arm| end(arm, &x, &y)).collect();
-    let spread = apart(&ends.iter().map(|(_, y)| *y).collect::<Vec<_>>(), NAME_STEP, [TOP + 4.0, bottom]);
-    for (place, ((name, (from, level)), at)) in names.iter().zip(&ends).zip(&spread).enumerate() {
-        let colour = colour(place);
-        let _ = write!(
-            body,
-            "<path class=\"leader\" stroke=\"{colour}\" d=\"M{:.1} {level:.1}L{:.1} {at:.1}\"/>\n\
-             <text class=\"strong\" style=\"fill: {colour}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\n",
-            from + 2.0,
-            right + LEADER - 4.0,
-            right + LEADER,
-            at + 4.0,
-            escape(name),
-        );
-    }
-    let mut note = format!(
-        "{}. Mean over seeds (their number after the name), with 95 % intervals of the mean.",
-        origin(comparison)
-    );
-    if !missing.is_empty() {
-        let _ = write!(note, " Without a curve: {}.", missing.join(", "));
-    }
-    panel(TITLE, &note, WIDE, bottom + UNDER, &body)
+/// The mean curve of an arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurveLine {
+    /// The arm.
+    pub arm: String,
+    /// Runs, each with a seed of its own.
+    pub seeds: usize,
+    /// The reward after so many worker tokens, as far as all seeds went.
+    pub points: Vec<(f64, MeanInterval)>,
 }
 
-fn axes(x: &Axis, y: &Axis, right: f64, bottom: f64) -> String {
-    let mut body = String::new();
-    for (tick, written) in y.ticks(6.0) {
-        let at = y.at(tick);
-        body.push_str(&line("grid", (LEFT, at), (right, at)));
-        body.push_str(&text("tick", LEFT - 7.0, at + 4.0, "end", &written));
+/// The curves of these arms. `missing` are arms without a curve; the note names them. `origin` says which study it is.
+pub fn curves(origin: &str, arms: &[CurveLine], missing: &[&str]) -> String {
+    const TITLE: &str = "Held-out reward against worker tokens";
+    if arms.is_empty() {
+        return nothing(TITLE, &format!("{origin}: no run of these arms has a curve."));
     }
-    for (tick, written) in x.ticks(6.0) {
-        let at = x.at(tick);
-        body.push_str(&line("axis", (at, bottom), (at, bottom + 4.0)));
-        body.push_str(&text("tick", at, bottom + 17.0, "middle", &written));
+    let names: Vec<String> =
+        arms.iter().map(|arm| fit(&format!("{} ({})", arm.arm, arm.seeds), LONGEST_NAME, BOLD)).collect();
+    let name_room = names.iter().map(|name| width(name, BOLD)).fold(0.0, f64::max);
+    let right = WIDE - MARGIN - name_room - LEADER;
+    let bottom = TOP + LEAST_HIGH.max(NAME_STEP * arms.len() as f64);
+    let plot = Frame { left: LEFT, top: TOP, right, bottom };
+    let points = || arms.iter().flat_map(|arm| &arm.points);
+    let x = Scale::exactly(points().map(|(tokens, _)| *tokens).chain([0.0]), (LEFT, right));
+    let y = Scale::around(points().flat_map(|(_, reward)| reward.values()), (bottom, TOP));
+
+    let mut body = axes(&x, &y, &plot);
+    body.push(arms.iter().enumerate().filter_map(|(place, arm)| band(arm, colour(place), &x, &y)).collect::<Markup>());
+    body.push(arms.iter().enumerate().filter_map(|(place, arm)| curve(arm, place, &x, &y)).collect::<Markup>());
+    let ends: Vec<(f64, f64)> = arms.iter().filter_map(|arm| end(arm, &x, &y)).collect();
+    let spread = apart(&ends.iter().map(|(_, y)| *y).collect::<Vec<_>>(), NAME_STEP, [TOP + 4.0, bottom]);
+    for (place, ((name, (from, level)), at)) in names.iter().zip(&ends).zip(&spread).enumerate() {
+        let leader = element("path").class("leader").attribute("stroke", colour(place));
+        let way = Path::from((from + 2.0, *level)).line((right + LEADER - 4.0, *at));
+        body.push(way.styled(leader));
+        let name = text("strong", (right + LEADER, at + 4.0), Anchor::Start, name);
+        body.push(name.attribute("style", &format!("fill: {}", colour(place))));
     }
-    body.push_str(&line("axis", (LEFT, bottom), (right, bottom)));
-    body.push_str(&text("tick", right, bottom + 34.0, "end", "worker tokens, rollouts and credit together"));
+    let mut note = format!("{origin}. Mean over seeds (their number after the name), with 95 % intervals of the mean.");
+    if !missing.is_empty() {
+        note.push_str(&format!(" Without a curve: {}.", missing.join(", ")));
+    }
+    panel(TITLE, &note, WIDE, bottom + UNDER, body)
+}
+
+fn axes(x: &Scale, y: &Scale, plot: &Frame) -> Markup {
+    let name = "worker tokens, rollouts and credit together";
+    let mut body = plot.rows(&labels(y.ticks(6.0), formal));
+    body.push(plot.axis(&labels(x.ticks(6.0), formal), MARGIN));
+    body.push(text("tick", (plot.right, plot.bottom + 34.0), Anchor::End, name));
     body
 }
 
 /// The intervals along a curve, where there are any.
-fn band(arm: &ArmSummary, colour: &str, x: &Axis, y: &Axis) -> String {
-    let ends = arm.curve.iter().filter_map(|point| Some((x.at(point.worker_tokens), point.reward.interval?)));
-    let (mut upper, mut lower) = (String::new(), Vec::new());
-    for (at, [low, high]) in ends {
-        let _ = write!(upper, "{}{at:.1} {:.1}", if upper.is_empty() { "M" } else { "L" }, y.at(high));
-        lower.push((at, y.at(low)));
-    }
-    if upper.is_empty() {
-        return upper;
-    }
-    for (at, low) in lower.into_iter().rev() {
-        let _ = write!(upper, "L{at:.1} {low:.1}");
-    }
-    format!("<path class=\"band\" fill=\"{colour}\" d=\"{upper}z\"/>\n")
+fn band(arm: &CurveLine, colour: &str, x: &Scale, y: &Scale) -> Option<Markup> {
+    let ends: Vec<(f64, [f64; 2])> =
+        arm.points.iter().filter_map(|(tokens, reward)| Some((x.at(*tokens), reward.interval?))).collect();
+    let upper = ends.iter().map(|(at, [_, high])| (*at, y.at(*high)));
+    let lower = ends.iter().rev().map(|(at, [low, _])| (*at, y.at(*low)));
+    let band = element("path").class("band").attribute("fill", colour);
+    Some(Path::through(upper.chain(lower))?.close().styled(band).into())
 }
 
-fn curve(arm: &ArmSummary, place: usize, x: &Axis, y: &Axis) -> String {
-    let mut path = String::new();
-    for (tokens, reward) in arm.curve.iter().filter_map(|point| Some((point.worker_tokens, point.reward.mean?))) {
-        let _ = write!(path, "{}{:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, x.at(tokens), y.at(reward));
-    }
+fn curve(arm: &CurveLine, place: usize, x: &Scale, y: &Scale) -> Option<Markup> {
+    let points = arm.points.iter().filter_map(|(tokens, reward)| Some((x.at(*tokens), y.at(reward.mean?))));
+    let line = element("path").class("curve").attribute("stroke", colour(place));
     // Where colours come a second time, lines are dashed.
-    let dashes = if place < super::COLOURS.len() { "" } else { " stroke-dasharray=\"6 3\"" };
-    format!("<path class=\"curve\" stroke=\"{}\"{dashes} d=\"{path}\"/>\n", colour(place))
+    let line = if place < COLOURS.len() { line } else { line.attribute("stroke-dasharray", "6 3") };
+    Some(Path::through(points)?.styled(line).into())
 }
 
-fn end(arm: &ArmSummary, x: &Axis, y: &Axis) -> Option<(f64, f64)> {
-    let last = arm.curve.last()?;
-    Some((x.at(last.worker_tokens), y.at(last.reward.mean?)))
+fn end(arm: &CurveLine, x: &Scale, y: &Scale) -> Option<(f64, f64)> {
+    let (tokens, reward) = arm.points.last()?;
+    Some((x.at(*tokens), y.at(reward.mean?)))
 }
 
 /// The nearest places to these that are `step` apart, in the same order and between both ends, as far as there is room.

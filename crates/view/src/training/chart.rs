@@ -1,8 +1,10 @@
 //! A small chart: curves over steps.
 
-use super::scale::{Scale, Unit};
-use lemon_trace::export::escape;
-use std::fmt::Write;
+use crate::frame::{Frame, labels};
+use crate::markup::Markup;
+use crate::scale::{Scale, percent as percent_label, plain};
+use crate::svg::{Anchor, Path, circle, element, line, text};
+use crate::words::{NONE, number, percent};
 
 const WIDE: f64 = 380.0;
 const LEFT: f64 = 46.0;
@@ -12,26 +14,43 @@ const BOTTOM: f64 = 22.0;
 /// More points than this could not be told apart.
 const MOST_POINTS: usize = 400;
 
+/// Charts under one title.
+pub(super) struct Figure {
+    pub name: &'static str,
+    /// The number beside the title.
+    pub value: String,
+    /// The legend of two curves stands there instead.
+    pub has_two_curves: bool,
+    pub pictures: Vec<Markup>,
+}
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Plain,
+    Percent,
+}
+
 /// What is drawn.
 pub(super) struct Chart {
-    /// What it shows, for those who do not see it.
-    pub(super) about: String,
-    pub(super) high: f64,
-    pub(super) unit: Unit,
+    /// What it shows, for readers who do not see it.
+    pub about: String,
+    pub high: f64,
+    pub unit: Unit,
     /// Least and greatest value that can be.
-    pub(super) bounds: (f64, f64),
-    pub(super) is_log: bool,
+    pub bounds: (f64, f64),
+    pub is_log: bool,
     /// Values that have to be on the axis, so that charts can be compared.
-    pub(super) shown: Vec<f64>,
+    pub shown: Vec<f64>,
     /// A value to compare with.
-    pub(super) rule: Option<f64>,
-    pub(super) curves: Vec<Curve>,
+    pub rule: Option<f64>,
+    pub curves: Vec<Curve>,
 }
 
 /// Values at steps. What is not finite is a gap.
 pub(super) struct Curve {
-    pub(super) style: Style,
-    pub(super) points: Vec<(f64, f64)>,
+    pub style: Style,
+    pub points: Vec<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +59,8 @@ pub(super) enum Style {
     Faint,
     Main,
     Second,
-    /// Points, joined.
-    Looks,
+    /// Points of held-out evaluations, joined.
+    HeldOut,
 }
 
 impl Style {
@@ -50,7 +69,7 @@ impl Style {
             Style::Faint => "faint",
             Style::Main => "main",
             Style::Second => "second",
-            Style::Looks => "looks",
+            Style::HeldOut => "held-out",
         }
     }
 }
@@ -77,100 +96,59 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 impl Chart {
     /// The picture, as an element of a page that defines the colours.
-    pub(super) fn svg(&self, steps: (f64, f64)) -> String {
-        let high = self.high;
-        let mut svg = format!(
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" aria-label=\"{}\">\n",
-            escape(&self.about)
-        );
-        let x = Scale::steps(steps, (LEFT, WIDE - RIGHT));
-        match self.values(high) {
-            Some(y) => {
-                self.draw_axes(&mut svg, &x, &y);
-                self.curves.iter().for_each(|curve| curve.draw(&mut svg, &x, &y, self.unit));
-            }
-            None => {
-                let (x, y) = ((LEFT + WIDE - RIGHT) / 2.0, high / 2.0);
-                let _ = writeln!(
-                    svg,
-                    "<text class=\"tick\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">not measured</text>"
-                );
-            }
-        }
-        svg.push_str("</svg>");
-        svg
+    pub(super) fn svg(&self, steps: (f64, f64)) -> Markup {
+        let plot = Frame { left: LEFT, top: TOP, right: WIDE - RIGHT, bottom: self.high - BOTTOM };
+        let svg = element("svg").class("chart").attribute("viewBox", &format!("0 0 {WIDE} {}", self.high));
+        let svg = svg.attribute("role", "img").attribute("aria-label", &self.about);
+        let Some(y) = self.values(&plot) else {
+            let middle = ((plot.left + plot.right) / 2.0, self.high / 2.0);
+            return svg.child(text("tick", middle, Anchor::Middle, "not measured")).into();
+        };
+        let x = Scale::steps(steps, (plot.left, plot.right));
+        let curves: Markup = self.curves.iter().map(|curve| curve.draw(&x, &y, self.unit)).collect();
+        svg.child(self.axes(&plot, &x, &y)).child(curves).into()
     }
 
     /// The axis of values, where there are any.
-    fn values(&self, high: f64) -> Option<Scale> {
+    fn values(&self, plot: &Frame) -> Option<Scale> {
         let values = || self.curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value);
         values().find(|value| value.is_finite())?;
         let values = values().chain(self.shown.iter().copied());
-        let pixels = (high - BOTTOM, TOP);
+        let pixels = (plot.bottom, plot.top);
         match self.is_log {
-            true => Scale::log(values, self.bounds, pixels),
-            false => Scale::linear(values, self.bounds, pixels),
+            true => Scale::log_within(values, self.bounds, pixels),
+            false => Scale::within(values, self.bounds, pixels),
         }
     }
 
-    fn draw_axes(&self, svg: &mut String, x: &Scale, y: &Scale) {
-        let (right, bottom) = (WIDE - RIGHT, self.high - BOTTOM);
-        for tick in &y.ticks {
-            let at = y.at(*tick);
-            let _ = writeln!(
-                svg,
-                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>\
-                 <text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                at + 4.0,
-                y.label(*tick, self.unit)
-            );
-        }
-        let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>");
-        for tick in &x.ticks {
-            let at = x.at(*tick);
-            let label = x.label(*tick, Unit::Plain);
-            // A label in the middle of its tick would stand out of the picture at the right.
-            let anchor = if at > right - 12.0 { "end" } else { "middle" };
-            let end = if at > right - 12.0 { right } else { at };
-            let _ = writeln!(
-                svg,
-                "<path class=\"axis\" d=\"M{at:.1} {bottom}v3\"/>\
-                 <text class=\"tick\" x=\"{end:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>",
-                self.high - 6.0
-            );
-        }
-        if let Some(rule) = self.rule {
-            let _ = writeln!(svg, "<path class=\"rule\" d=\"M{LEFT} {:.1}H{right}\"/>", y.at(rule));
-        }
+    fn axes(&self, plot: &Frame, x: &Scale, y: &Scale) -> Markup {
+        let write = match self.unit {
+            Unit::Plain => plain,
+            Unit::Percent => percent_label,
+        };
+        let most = ((plot.bottom - plot.top) / 24.0).clamp(2.0, 8.0);
+        let rule = self.rule.map(|rule| line("rule", (plot.left, y.at(rule)), (plot.right, y.at(rule))));
+        let rows = plot.rows(&labels(y.ticks(most), write));
+        let axis = plot.axis(&labels(x.ticks(4.0), plain), RIGHT);
+        [rows, axis].into_iter().chain(rule.map(Markup::from)).collect()
     }
 }
 
 impl Curve {
-    fn draw(&self, svg: &mut String, x: &Scale, y: &Scale, unit: Unit) {
+    fn draw(&self, x: &Scale, y: &Scale, unit: Unit) -> Markup {
         let class = self.style.class();
         let path = path(&thinned(&self.points), x, y);
-        if !path.is_empty() {
-            let _ = writeln!(svg, "<path class=\"curve {class}\" d=\"{path}\"/>");
-        }
-        if self.style != Style::Looks {
-            return;
-        }
-        for (step, value) in self.points.iter().filter(|(_, value)| value.is_finite()) {
-            let _ = writeln!(
-                svg,
-                "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>step {step}: {}</title></circle>",
-                x.at(*step),
-                y.at(*value),
-                written(*value, unit)
-            );
-        }
+        let path = (!path.is_empty()).then(|| path.element(&format!("curve {class}")));
+        let points = self.points.iter().filter(|(_, value)| self.style == Style::HeldOut && value.is_finite());
+        let points = points.map(|(step, value)| {
+            circle(class, (x.at(*step), y.at(*value)), 3.5).title(&format!("step {step}: {}", written(*value, unit)))
+        });
+        path.into_iter().chain(points).collect()
     }
 }
 
 /// A value of a chart by itself.
 pub(super) fn written(value: f64, unit: Unit) -> String {
-    use lemon_eval::report::words::{NONE, number, percent};
     match (unit, value.abs()) {
         _ if !value.is_finite() => NONE.to_owned(),
         (Unit::Percent, _) => percent(value),
@@ -185,18 +163,13 @@ pub(super) fn written(value: f64, unit: Unit) -> String {
 }
 
 /// A line through the points, with gaps where there are none. A point alone is a dot.
-fn path(points: &[(f64, f64)], x: &Scale, y: &Scale) -> String {
-    let mut path = String::new();
-    for line in points.split(|(_, value)| !value.is_finite()) {
-        for (place, (step, value)) in line.iter().enumerate() {
-            let sign = if place == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{sign}{:.1} {:.1}", x.at(*step), y.at(*value));
-        }
-        if line.len() == 1 {
-            path.push_str("h.01");
-        }
+fn path(points: &[(f64, f64)], x: &Scale, y: &Scale) -> Path {
+    let mut all = Path::default();
+    for part in points.split(|(_, value)| !value.is_finite()) {
+        let Some(way) = Path::through(part.iter().map(|(step, value)| (x.at(*step), y.at(*value)))) else { continue };
+        all = all.join(&if part.len() == 1 { way.dot() } else { way });
     }
-    path
+    all
 }
 
 /// Means of neighbours, where there are more points than one could see.
@@ -219,7 +192,7 @@ mod tests {
         let about = "<x>".to_owned();
         let chart =
             Chart { about, high: 110.0, unit: Unit::Plain, bounds, is_log: false, shown: vec![], rule: None, curves };
-        chart.svg((0.0, 4.0))
+        chart.svg((0.0, 4.0)).into_string()
     }
 
     #[test]

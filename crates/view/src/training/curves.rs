@@ -1,20 +1,18 @@
 //! How the run went, as small charts: first what the teams came to, then what happened to the policy.
 
-use super::chart::{Chart, Curve, Style, smooth, written};
-use super::scale::Unit;
-use crate::train::metrics::{Means, Metrics};
-use std::fmt::Write;
+use super::chart::{Chart, Curve, Figure, Style, Unit, smooth, written};
+use super::{RunMeans, StepPoint};
 
 const ANY: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 const POSITIVE: (f64, f64) = (0.0, f64::INFINITY);
 const SHARE: (f64, f64) = (0.0, 1.0);
 
-/// Something that rollouts and looks both have.
+/// Something that rollouts and held-out evaluations both have.
 struct Outcome {
     name: &'static str,
     unit: Unit,
     bounds: (f64, f64),
-    of: fn(&Means) -> f64,
+    of: fn(&RunMeans) -> f64,
 }
 
 const OUTCOMES: [Outcome; 6] = [
@@ -31,7 +29,7 @@ struct Inner {
     name: &'static str,
     unit: Unit,
     bounds: (f64, f64),
-    of: fn(&Metrics) -> f64,
+    of: fn(&StepPoint) -> f64,
 }
 
 const INNER: [Inner; 6] = [
@@ -46,33 +44,27 @@ const DIVERGENCE: &str = "Divergence, nats";
 const LEARNING_RATE: &str = "Learning rate";
 
 /// What the teams came to.
-pub(super) fn outcomes(metrics: &[Metrics], steps: (f64, f64)) -> String {
-    let mut html = String::from("<div class=\"charts\">\n");
-    for outcome in &OUTCOMES {
+pub(super) fn outcomes(all: &[StepPoint], steps: (f64, f64)) -> Vec<Figure> {
+    let figure = |outcome: &Outcome| {
         let Outcome { name, unit, bounds, of } = *outcome;
-        let rollouts: Vec<_> = taken(metrics).map(|it| (it.step as f64, of(&it.rollouts))).collect();
-        let looks: Vec<_> = metrics.iter().filter_map(|it| Some((it.step as f64, of(&it.look?)))).collect();
-        let last = looks.last().or(rollouts.last()).map_or(f64::NAN, |(_, value)| *value);
+        let rollouts: Vec<_> = taken(all).map(|it| (it.step as f64, of(&it.rollouts))).collect();
+        let held_out: Vec<_> = all.iter().filter_map(|it| Some((it.step as f64, of(&it.held_out?)))).collect();
+        let last = held_out.last().or(rollouts.last()).map_or(f64::NAN, |(_, value)| *value);
         let mut curves = smooth(rollouts, Style::Main);
-        curves.push(Curve { style: Style::Looks, points: looks });
-        figure(&mut html, name, &written(last, unit), &chart(name, unit, bounds, curves).svg(steps));
-    }
-    html.push_str(
-        "</div>\n<p class=\"hint\"><i class=\"dot\"></i> held-out tasks, and the number beside each title; \
-         <i class=\"main\"></i> training runs, smoothed; <i class=\"faint\"></i> training runs of each step. Horizontal axis: \
-         steps.</p>\n",
-    );
-    html
+        curves.push(Curve { style: Style::HeldOut, points: held_out });
+        let pictures = vec![chart(name, unit, bounds, curves).svg(steps)];
+        Figure { name, value: written(last, unit), has_two_curves: false, pictures }
+    };
+    OUTCOMES.iter().map(figure).collect()
 }
 
 /// What happened to the policy.
-pub(super) fn inner(metrics: &[Metrics], steps: (f64, f64)) -> String {
+pub(super) fn policy(all: &[StepPoint], steps: (f64, f64)) -> Vec<Figure> {
     // A step that was left out did nothing to the policy.
-    let points = |of: fn(&Metrics) -> f64| -> Vec<(f64, f64)> {
-        taken(metrics).map(|it| (it.step as f64, if it.skipped { f64::NAN } else { of(it) })).collect()
+    let points = |of: fn(&StepPoint) -> f64| -> Vec<(f64, f64)> {
+        taken(all).map(|it| (it.step as f64, if it.skipped { f64::NAN } else { of(it) })).collect()
     };
-    let mut html = String::from("<div class=\"charts\">\n");
-    for inner in &INNER {
+    let figure = |inner: &Inner| {
         let Inner { name, unit, bounds, of } = *inner;
         let mut curves = match name {
             // It has no noise.
@@ -80,29 +72,24 @@ pub(super) fn inner(metrics: &[Metrics], steps: (f64, f64)) -> String {
             _ => smooth(points(of), Style::Main),
         };
         let last = curves.last().and_then(|curve| curve.points.last());
-        let mut value = written(last.map_or(f64::NAN, |(_, value)| *value), unit);
-        // A divergence that is always nothing is one that nobody measured.
-        if name == DIVERGENCE && metrics.iter().any(|it| it.kl_reference != 0.0) {
+        let value = written(last.map_or(f64::NAN, |(_, value)| *value), unit);
+        // A divergence that is always zero was not measured.
+        let has_two_curves = name == DIVERGENCE && all.iter().any(|it| it.kl_reference != 0.0);
+        if has_two_curves {
             curves.push(Curve { style: Style::Second, points: points(|it| it.kl_reference) });
-            value = "<i class=\"main\"></i> in a step <i class=\"second\"></i> since the start".to_owned();
         }
-        figure(&mut html, name, &value, &chart(name, unit, bounds, curves).svg(steps));
-    }
-    html.push_str("</div>\n");
-    html
+        let pictures = vec![chart(name, unit, bounds, curves).svg(steps)];
+        Figure { name, value, has_two_curves, pictures }
+    };
+    INNER.iter().map(figure).collect()
 }
 
-/// Those that are steps: before the first there is a look.
-fn taken(metrics: &[Metrics]) -> impl Iterator<Item = &Metrics> {
-    metrics.iter().filter(|it| it.rollouts.runs > 0)
+/// Those that are steps: before the first there is a held-out evaluation.
+fn taken(all: &[StepPoint]) -> impl Iterator<Item = &StepPoint> {
+    all.iter().filter(|it| it.rollouts.runs > 0)
 }
 
 fn chart(name: &str, unit: Unit, bounds: (f64, f64), curves: Vec<Curve>) -> Chart {
     let about = format!("{name} over steps");
     Chart { about, high: 190.0, unit, bounds, is_log: false, shown: Vec::new(), rule: None, curves }
-}
-
-/// `value` is markup.
-pub(super) fn figure(html: &mut String, name: &str, value: &str, pictures: &str) {
-    let _ = writeln!(html, "<figure><figcaption>{name} <span>{value}</span></figcaption>{pictures}</figure>");
 }

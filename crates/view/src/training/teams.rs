@@ -1,54 +1,45 @@
 //! Specifications for the same tasks before and after, side by side.
 
-use crate::train::metrics::BeforeAfter;
-use lemon_trace::export::escape;
+use super::TeamChange;
+use crate::markup::{Markup, escape};
 use std::fmt::Write;
 
-/// Tasks that are shown without being asked for.
-const FIRST: usize = 4;
+/// Tasks that are shown at once; the others are folded away.
+pub(super) const FIRST: usize = 4;
 /// Two texts whose words would make more pairs than this are not compared word by word.
 const MOST_PAIRS: usize = 4_000_000;
 
-/// All of them; all but the first few folded away.
-pub(super) fn teams(teams: &[BeforeAfter]) -> String {
-    if teams.is_empty() {
-        return "<p class=\"hint\">Nothing to compare yet.</p>\n".to_owned();
-    }
-    let (first, rest) = teams.split_at(teams.len().min(FIRST));
-    let mut html: String = first.iter().map(team).collect();
-    if !rest.is_empty() {
-        let noun = if rest.len() == 1 { "task" } else { "tasks" };
-        let _ = writeln!(html, "<details><summary>{} more {noun}</summary>", rest.len());
-        html.extend(rest.iter().map(team));
-        html.push_str("</details>\n");
-    }
-    html
+/// A task with the specifications before and after, round by round.
+pub(super) struct TeamBlock<'a> {
+    pub set: &'a str,
+    pub question: &'a str,
+    pub sides: Vec<Side>,
 }
 
-fn team(team: &BeforeAfter) -> String {
-    let mut html = format!(
-        "<article>\n<p class=\"question\"><span>{}</span>{}</p>\n<div class=\"sides\">\n<h3>Before</h3><h3>After</h3>\n",
-        escape(&team.set),
-        escape(&team.question)
-    );
-    let rounds = team.before.len().max(team.after.len()).max(1);
-    for round in 0..rounds {
-        let (before, after) = (team.before.get(round), team.after.get(round));
-        let marked = before.zip(after).map(|(before, after)| marked(before, after));
-        let (marked_before, marked_after) = marked.map_or((None, None), |(before, after)| (Some(before), Some(after)));
-        side(&mut html, round, before, marked_before);
-        side(&mut html, round, after, marked_after);
-    }
-    html.push_str("</div>\n</article>\n");
-    html
+/// One text.
+pub(super) struct Side {
+    /// Of later rounds their number.
+    pub round: Option<usize>,
+    /// The text with its marks; `None`: there was no such round.
+    pub text: Option<Markup>,
 }
 
-fn side(html: &mut String, round: usize, text: Option<&String>, marked: Option<String>) {
-    let label = if round == 0 { String::new() } else { format!("<small>Round {}</small>", round + 1) };
-    let _ = match text {
-        Some(text) => writeln!(html, "<div>{label}<pre>{}</pre></div>", marked.unwrap_or_else(|| escape(text))),
-        None => writeln!(html, "<div>{label}<p class=\"hint\">There was no such round.</p></div>"),
-    };
+impl<'a> TeamBlock<'a> {
+    pub(super) fn new(team: &'a TeamChange) -> TeamBlock<'a> {
+        let rounds = team.before.len().max(team.after.len()).max(1);
+        let sides = (0..rounds).flat_map(|round| {
+            let (before, after) = (team.before.get(round), team.after.get(round));
+            let texts = match (before, after) {
+                (Some(before), Some(after)) => {
+                    let (before, after) = marked(before, after);
+                    [Some(Markup::trusted(before)), Some(Markup::trusted(after))]
+                }
+                alone => [alone.0, alone.1].map(|text| text.map(|text| Markup::text(text))),
+            };
+            texts.map(|text| Side { round: (round > 0).then_some(round + 1), text })
+        });
+        TeamBlock { set: &team.set, question: &team.question, sides: sides.collect() }
+    }
 }
 
 /// Both texts as markup, with the words marked that the other does not have there.

@@ -1,13 +1,21 @@
 use super::*;
-use lemon_credit::economy::FamilyReport;
 use lemon_spec::edit::Family;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+
+fn page(title: &str, recipe: &str, steps: &[StepPoint], seconds: &[StepSeconds], teams: &[TeamChange]) -> String {
+    html(&TrainingReport {
+        title: title.to_owned(),
+        recipe: recipe.to_owned(),
+        steps: steps.to_vec(),
+        seconds: seconds.to_vec(),
+        teams: teams.to_vec(),
+    })
+}
 
 /// Everything there is, small.
 #[test]
 fn a_small_run() {
-    let html = page("A <small> run", "seed = 1\nabout = \"<b>\"\n", &run(3), &[timing(1), timing(2)], &[team()]);
+    let html = page("A <small> run", "seed = 1\nabout = \"<b>\"\n", &run(3), &[timing(), timing()], &[team()]);
     let (before, rest) = html.split_once("<style>").unwrap();
     let (_, after) = rest.split_once("</style>").unwrap();
     insta::assert_snapshot!(format!("{before}<style>…</style>{after}"));
@@ -15,7 +23,7 @@ fn a_small_run() {
 
 #[test]
 fn pages_of_hardly_anything() {
-    let check = |metrics: &[Metrics], expected: &str| {
+    let check = |metrics: &[StepPoint], expected: &str| {
         let html = page("", "", metrics, &[], &[]);
         assert!(html.contains(expected), "{html}");
         assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
@@ -29,36 +37,38 @@ fn pages_of_hardly_anything() {
     check(&run(1), "It is <b>0.400</b>.");
     check(&run(1), "0 steps took <b>0</b> worker tokens.");
     check(&run(2), "1 step took <b>3,300</b> worker tokens, <b>9.1 %</b> of them on counterfactuals.");
-    let broken = Metrics { skipped: true, unmeasured: 2, loss: f64::NAN, gradient_norm: f64::INFINITY, ..step(1) };
+    let broken = StepPoint { skipped: true, unmeasured: 2, loss: f64::NAN, gradient_norm: f64::INFINITY, ..step(1) };
     check(std::slice::from_ref(&broken), "1 step was left out because a number was not finite.");
     check(&[broken], "2 runs were left out because their reward could not be measured.");
-    let nothing = Means { runs: 1, reward: f64::NAN, success: f64::NAN, tokens: f64::NAN, ..Means::default() };
-    check(&[Metrics { look: Some(nothing), ..Metrics::default() }], "<b>–</b> of the answers are right");
+    let nothing = RunMeans { runs: 1, reward: f64::NAN, success: f64::NAN, tokens: f64::NAN, ..RunMeans::default() };
+    check(&[StepPoint { held_out: Some(nothing), ..StepPoint::default() }], "<b>–</b> of the answers are right");
 }
 
 /// The lead says what rose and what did not, and the reward is defined where it is first named.
 #[test]
 fn the_lead_says_what_rose() {
-    let check = |after: Means, expected: &[&str]| {
-        let first = Means { runs: 8, reward: 0.4, success: 0.6, tokens: 900.0, ..Means::default() };
-        let looks =
-            [Metrics { look: Some(first), ..Metrics::default() }, Metrics { look: Some(after), step: 9, ..step(1) }];
-        let html = page("", "", &looks, &[], &[]);
+    let check = |after: RunMeans, expected: &[&str]| {
+        let first = RunMeans { runs: 8, reward: 0.4, success: 0.6, tokens: 900.0, ..RunMeans::default() };
+        let evaluations = [
+            StepPoint { held_out: Some(first), ..StepPoint::default() },
+            StepPoint { held_out: Some(after), step: 9, ..step(1) },
+        ];
+        let html = page("", "", &evaluations, &[], &[]);
         for part in expected {
             assert!(html.contains(part), "{part}\n{html}");
         }
         let lead = html.split("<div class=\"findings\">").nth(1).and_then(|rest| rest.split("</div>").next()).unwrap();
         assert!(lead.split("eward").nth(1).unwrap().starts_with(" is the number that training raises"), "{lead}");
     };
-    let after = Means { runs: 8, reward: 0.6, success: 0.7, tokens: 700.0, ..Means::default() };
+    let after = RunMeans { runs: 8, reward: 0.6, success: 0.7, tokens: 700.0, ..RunMeans::default() };
     check(
         after,
         &["right answers rose from 60.0 % to <b>70.0 %</b>; tokens per run fell from 900 to <b>700</b> (−22 %)."],
     );
     check(after, &["It rose from 0.400 to <b>0.600</b>.", "a mean over 8 runs"]);
-    let cheaper = Means { success: 0.6, ..after };
+    let cheaper = RunMeans { success: 0.6, ..after };
     check(cheaper, &["right answers stayed at <b>60.0 %</b>; tokens per run fell from 900 to <b>700</b>"]);
-    let worse = Means { success: 0.5, tokens: 1_800.0, reward: 0.2, ..after };
+    let worse = RunMeans { success: 0.5, tokens: 1_800.0, reward: 0.2, ..after };
     check(
         worse,
         &["right answers fell from 60.0 % to <b>50.0 %</b>; tokens per run rose from 900 to <b>1,800</b> (+100 %)."],
@@ -79,7 +89,7 @@ fn durations() {
 proptest! {
     #[test]
     fn no_text_becomes_markup(text in ".{0,20}<(script|img src=x onerror=y|/pre|/style)>.{0,20}[\"'&].{0,20}") {
-        let team = BeforeAfter {
+        let team = TeamChange {
             set: text.clone(),
             question: text.clone(),
             before: vec![text.clone(), format!("{text} {text}")],
@@ -95,68 +105,66 @@ proptest! {
 
     #[test]
     fn any_numbers_make_a_page(values in prop::collection::vec(any::<f64>(), 8), steps in prop::collection::vec(any::<u64>(), 0..6)) {
-        let means = |at: usize| Means {
+        let means = |at: usize| RunMeans {
             runs: 1,
             reward: values[at],
             success: values[(at + 1) % 8],
             tokens: values[(at + 2) % 8],
             valid: values[(at + 3) % 8],
             agents: values[(at + 4) % 8],
-            ..Means::default()
+            ..RunMeans::default()
         };
-        let metrics: Vec<Metrics> = steps
+        let metrics: Vec<StepPoint> = steps
             .iter()
             .enumerate()
-            .map(|(at, step)| Metrics {
+            .map(|(at, step)| StepPoint {
                 step: *step,
                 rollouts: means(at % 8),
-                look: Some(means((at + 1) % 8)),
+                held_out: Some(means((at + 1) % 8)),
                 loss: values[at % 8],
-                families: BTreeMap::from([(Family::Stop, FamilyReport { worth: Some(values[1]), contrast: Some(values[2]), ..FamilyReport::default() })]),
-                ..Metrics::default()
+                families: BTreeMap::from([(Family::Stop, FamilyPoint { worth: Some(values[1]), absolute: Some(values[2]), ..FamilyPoint::default() })]),
+                ..StepPoint::default()
             })
             .collect();
-        let timing = Timing { sampling: values[0], update: values[1], ..Timing::default() };
+        let timing = StepSeconds { sampling: values[0], update: values[1], ..StepSeconds::default() };
         let html = page("", "", &metrics, &[timing], &[]);
         prop_assert!(!html.contains("NaN") && !html.contains("inf\"") && !html.contains("inf "));
     }
 }
 
-/// A look before the first step, then steps.
-fn run(count: u64) -> Vec<Metrics> {
+/// A held-out evaluation before the first step, then steps.
+fn run(count: u64) -> Vec<StepPoint> {
     (0..count).map(step).collect()
 }
 
-fn step(step: u64) -> Metrics {
+fn step(step: u64) -> StepPoint {
     let at = step as f64;
-    let means = Means {
+    let means = RunMeans {
         runs: 8,
         reward: 0.4 + 0.1 * at,
         success: 0.6 + 0.05 * at,
         tokens: 900.0 - 100.0 * at,
-        cost: 2_000.0,
         valid: 1.0,
         agents: 3.0,
-        rounds: 1.2,
         review: 0.2,
     };
     if step == 0 {
-        return Metrics { look: Some(means), ..Metrics::default() };
+        return StepPoint { held_out: Some(means), ..StepPoint::default() };
     }
-    let duty = FamilyReport {
+    let duty = FamilyPoint {
         free: 2,
-        bought: 3,
+        purchased: 3,
         declined: 1,
         capped: 0,
         tokens: 300,
         worth: Some(1.5),
         mean: Some(0.1),
-        contrast: Some(0.2),
+        absolute: Some(0.2),
         variance: Some(0.04),
         zeros: Some(0.4),
     };
-    let stop = FamilyReport { declined: 4, worth: Some(0.01), ..FamilyReport::default() };
-    Metrics {
+    let stop = FamilyPoint { declined: 4, worth: Some(0.01), ..FamilyPoint::default() };
+    StepPoint {
         step,
         rollouts: means,
         rollout_tokens: 3_000,
@@ -168,17 +176,17 @@ fn step(step: u64) -> Metrics {
         gradient_norm: 0.5,
         entropy: 2.0 - 0.5 * at,
         kl_old: 0.001,
-        look: (step == 2).then_some(means),
-        ..Metrics::default()
+        held_out: (step == 2).then_some(means),
+        ..StepPoint::default()
     }
 }
 
-fn timing(step: u64) -> Timing {
-    Timing { step, sampling: 2.0, running: 40.0, credit: 5.0, update: 10.0, other: 1.0 }
+fn timing() -> StepSeconds {
+    StepSeconds { sampling: 2.0, running: 40.0, credit: 5.0, update: 10.0, other: 1.0 }
 }
 
-fn team() -> BeforeAfter {
-    BeforeAfter {
+fn team() -> TeamChange {
+    TeamChange {
         set: "gsm8k".to_owned(),
         question: "Is 1 < 2 & 2 > 1?".to_owned(),
         before: vec!["agents:\n  - id: a\n    base: solver\n    capacity: large\n".to_owned(), "again".to_owned()],

@@ -1,13 +1,15 @@
 //! A card: an agent, the answer, or an agent of an earlier round.
 
-use super::markup::{escape, fit, translated};
-use super::worth::{Effects, Sign, Worth, percent, tenths};
-use crate::profile::Baseline;
+use super::TeamWorth;
+use super::effects::{Effects, Sign, Worth, percent};
+use crate::markup::Markup;
+use crate::measure::fit;
+use crate::svg::{Anchor, element, rect, text};
+use crate::words;
 use lemon_spec::edit::Change;
-use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent, Share};
-use std::fmt::Write;
+use lemon_spec::{AnswerRule, Next, PlannedAgent, Share};
 
-pub const WIDTH: f64 = 228.0;
+pub(super) const WIDTH: f64 = 228.0;
 const PAD: f64 = 12.0;
 /// The heights of what stands on a card.
 const HEAD: f64 = 29.0;
@@ -20,7 +22,7 @@ const FOOT: f64 = 7.0;
 const BAR: f64 = 92.0;
 
 /// What stands on a card, from top to bottom.
-pub struct Card {
+pub(super) struct Card {
     class: &'static str,
     sign: Option<Sign>,
     name: String,
@@ -35,7 +37,7 @@ pub struct Card {
 }
 
 impl Card {
-    pub fn agent(agent: &PlannedAgent, baseline: &Baseline, effects: &Effects) -> Card {
+    pub fn agent(agent: &PlannedAgent, team: &TeamWorth, effects: &Effects) -> Card {
         let id = || agent.id.clone();
         let worth = effects.worth(&Change::RemoveAgent { agent: id() });
         let base = &agent.base.name;
@@ -59,14 +61,15 @@ impl Card {
             name: id(),
             aside: agent.capacity.clone(),
             headline: Some(points.unwrap_or_else(|| "not measured".to_owned())),
-            share: baseline.agents.get(&agent.id).and_then(|tokens| share(*tokens, baseline)),
+            share: team.agents.get(&agent.id).and_then(|tokens| share(*tokens, team)),
             rows: known(rows),
             tip: tip(&format!("{}: {role}", agent.id), effects.advice_on(&agent.id)),
             role,
         }
     }
 
-    pub fn answer(plan: &Plan, baseline: &Baseline, effects: &Effects) -> Card {
+    pub fn answer(team: &TeamWorth, effects: &Effects) -> Card {
+        let plan = team.plan;
         let by = |rule| effects.gain(&Change::AnswerBy { rule });
         let rows = [
             ("by the last instead", by(AnswerRule::Last)),
@@ -77,7 +80,7 @@ impl Card {
         ];
         let own = |id: &String| plan.agents().iter().any(|agent| agent.id == *id);
         // A judge is in no team's text, and is paid for its answer.
-        let others: f64 = baseline.agents.iter().filter(|(id, _)| !own(id)).map(|(_, tokens)| tokens).sum();
+        let others: f64 = team.agents.iter().filter(|(id, _)| !own(id)).map(|(_, tokens)| tokens).sum();
         let role = match plan.next() {
             Next::Stop => "the run stops here",
             Next::Review => "the orchestrator reviews it",
@@ -93,8 +96,8 @@ impl Card {
             }
             .to_owned(),
             role: role.to_owned(),
-            headline: Some(format!("{} right", tenths(baseline.success))),
-            share: share(others, baseline).filter(|share| *share > 0.0),
+            headline: Some(format!("{} right", words::percent(team.success))),
+            share: share(others, team).filter(|share| *share > 0.0),
             rows: known(rows),
             tip: tip("The answer", effects.advice_on_answer()),
         }
@@ -121,77 +124,61 @@ impl Card {
         HEAD + role + headline + share + ROW * self.rows.len() as f64 + FOOT
     }
 
-    /// What the card says, for those who do not see it. `None` for what is not of this team.
+    /// What the card says, for readers who do not see it. `None` for what is not of this team.
     pub fn words(&self) -> Option<String> {
         let headline = self.headline.as_ref()?;
         let share = self.share.map(|share| format!(", {} of tokens", percent(share))).unwrap_or_default();
         Some(format!("{}: {headline}{share}", self.name))
     }
 
-    pub fn draw(&self, x: f64, y: f64) -> String {
-        let right = WIDTH - PAD;
+    pub fn draw(&self, x: f64, y: f64) -> Markup {
         let inner = WIDTH - 2.0 * PAD;
-        let mut body = format!(
-            "<title>{}</title><rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
-             <text class=\"id\" x=\"{PAD}\" y=\"20\">{}</text>\
-             <text class=\"meta\" x=\"{right}\" y=\"20\" text-anchor=\"end\">{}</text>",
-            escape(&self.tip),
-            WIDTH - 1.0,
-            self.height() - 1.0,
-            fit(&self.name, inner - 92.0, 13.6),
-            fit(&self.aside, 84.0, 11.0),
-        );
+        let sign = self.sign.map_or("", Sign::class);
+        let mut card = element("g").class(format!("{} {sign}", self.class).trim_end());
+        if self.class == "agent" {
+            card = card.attribute("data-agent", &self.name);
+        }
+        let frame = rect("card", (0.5, 0.5), (WIDTH - 1.0, self.height() - 1.0)).attribute("rx", "6");
+        let at_left = |class, y, content: &str| text(class, (PAD, y), Anchor::Start, content);
+        card = card
+            .moved(x, y)
+            .title(&self.tip)
+            .child(frame)
+            .child(at_left("id", 20.0, &fit(&self.name, inner - 92.0, 13.6)))
+            .child(at_right("meta", 20.0, &fit(&self.aside, 84.0, 11.0)));
         let mut top = HEAD;
         if !self.role.is_empty() {
-            let role = fit(&self.role, inner, 11.5);
-            let _ = write!(body, "<text class=\"role\" x=\"{PAD}\" y=\"{}\">{role}</text>", top + 8.0);
+            card = card.child(at_left("role", top + 8.0, &fit(&self.role, inner, 11.5)));
             top += ROLE;
         }
         if let Some(headline) = &self.headline {
-            let headline = fit(headline, inner, 13.0);
-            let _ = write!(body, "<text class=\"points\" x=\"{PAD}\" y=\"{}\">{headline}</text>", top + 12.0);
+            card = card.child(at_left("points", top + 12.0, &fit(headline, inner, 13.0)));
             top += HEADLINE;
         }
         if let Some(share) = self.share {
-            body.push_str(&bar(share, top + 11.0));
+            let bar = |class, long| rect(class, (PAD, top + 4.5), (long, 5.0)).attribute("rx", "2.5");
+            card = card.child(bar("track", BAR)).child(bar("bar", BAR * share.clamp(0.0, 1.0)));
+            card = card.child(at_right("meta", top + 11.0, &format!("{} of tokens", percent(share))));
             top += SHARE;
         }
         for (name, worth) in &self.rows {
-            body.push_str(&row(name, *worth, top + 12.0));
+            let points = worth.points().unwrap_or_else(|| "not measured".to_owned());
+            let class = format!("number {}", worth.sign().class());
+            card = card.child(at_left("meta", top + 12.0, name));
+            card = card.child(at_right(&class, top + 12.0, &fit(&points, 110.0, 11.0)));
             top += ROW;
         }
-        let class = self.sign.map(|sign| format!(" {}", sign.class())).unwrap_or_default();
-        let name =
-            if self.class == "agent" { format!(" data-agent=\"{}\"", escape(&self.name)) } else { String::new() };
-        translated(x, y, &format!(" class=\"{}{class}\"{name}", self.class), &body)
+        card.into()
     }
 }
 
-/// The part of the tokens, as a bar and a number.
-fn bar(share: f64, y: f64) -> String {
-    let bar = |class: &str, width: f64| {
-        let y = y - 6.5;
-        format!("<rect class=\"{class}\" x=\"{PAD}\" y=\"{y}\" width=\"{width:.1}\" height=\"5\" rx=\"2.5\"/>")
-    };
-    let (all, own) = (bar("track", BAR), bar("bar", BAR * share.clamp(0.0, 1.0)));
-    let right = WIDTH - PAD;
-    let percent = percent(share);
-    format!("{all}{own}<text class=\"meta\" x=\"{right}\" y=\"{y}\" text-anchor=\"end\">{percent} of tokens</text>")
+/// A text whose end stands at the right edge.
+fn at_right(class: &str, y: f64, content: &str) -> crate::svg::Element {
+    text(class, (WIDTH - PAD, y), Anchor::End, content)
 }
 
-fn row(name: &str, worth: Worth, y: f64) -> String {
-    let right = WIDTH - PAD;
-    let class = worth.sign().class();
-    let points = worth.points().unwrap_or_else(|| "not measured".to_owned());
-    format!(
-        "<text class=\"meta\" x=\"{PAD}\" y=\"{y}\">{name}</text>\
-         <text class=\"number {class}\" x=\"{right}\" y=\"{y}\" text-anchor=\"end\">{}</text>",
-        fit(&points, 110.0, 11.0)
-    )
-}
-
-fn share(tokens: f64, baseline: &Baseline) -> Option<f64> {
-    Some(tokens / baseline.tokens).filter(|share| share.is_finite())
+fn share(tokens: f64, team: &TeamWorth) -> Option<f64> {
+    Some(tokens / team.tokens).filter(|share| share.is_finite())
 }
 
 fn known<const N: usize>(rows: [(&'static str, Option<Worth>); N]) -> Vec<(&'static str, Worth)> {

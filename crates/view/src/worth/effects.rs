@@ -1,29 +1,28 @@
-//! What a profile says about one decision, ready to be written and coloured.
+//! What is known of one decision, ready to be written and coloured.
 
-use crate::profile::{Effect, Profile};
-use lemon_credit::advice::Verdict;
+use super::{DecisionWorth, TeamWorth};
 use lemon_spec::edit::{Change, Family};
 use std::collections::HashMap;
 
-/// The effects of a profile, to be found by what was changed.
-pub struct Effects<'a> {
-    all: &'a [Effect],
-    by_change: HashMap<&'a Change, &'a Effect>,
+/// What is known of each decision, to be found by what was changed.
+pub(super) struct Effects<'a> {
+    all: &'a [DecisionWorth<'a>],
+    by_change: HashMap<&'a Change, &'a DecisionWorth<'a>>,
 }
 
 impl<'a> Effects<'a> {
-    pub fn new(profile: &'a Profile) -> Self {
-        let by_change = profile.effects.iter().map(|effect| (&effect.edit.change, effect)).collect();
-        Effects { all: &profile.effects, by_change }
+    pub fn new(team: &'a TeamWorth<'a>) -> Self {
+        let by_change = team.effects.iter().map(|effect| (effect.change, effect)).collect();
+        Effects { all: &team.effects, by_change }
     }
 
-    pub fn get(&self, change: &Change) -> Option<&'a Effect> {
+    pub fn get(&self, change: &Change) -> Option<&'a DecisionWorth<'a>> {
         self.by_change.get(change).copied()
     }
 
     /// What to do about an agent, in sentences. There are many references that could be added: only good ones count.
     pub fn advice_on(&self, id: &str) -> impl Iterator<Item = &'a str> {
-        let is_its = move |effect: &&Effect| match &effect.edit.change {
+        let is_its = move |effect: &&DecisionWorth| match effect.change {
             Change::RemoveAgent { agent }
             | Change::ResetRole { agent }
             | Change::ResetDuty { agent }
@@ -31,16 +30,16 @@ impl<'a> Effects<'a> {
             | Change::RaiseCapacity { agent }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => agent == id,
-            Change::AddReference { agent, .. } => agent == id && effect.verdict == Verdict::Add,
+            Change::AddReference { agent, .. } => agent == id && effect.is_addition,
             _ => false,
         };
-        self.all.iter().filter(is_its).map(|effect| effect.advice.as_str())
+        self.all.iter().filter(is_its).map(|effect| effect.advice)
     }
 
     /// What to do about the answer, in sentences.
     pub fn advice_on_answer(&self) -> impl Iterator<Item = &'a str> {
-        let is_its = |effect: &&Effect| matches!(effect.family, Family::Answer | Family::Stop);
-        self.all.iter().filter(is_its).map(|effect| effect.advice.as_str())
+        let is_its = |effect: &&DecisionWorth| matches!(effect.family, Family::Answer | Family::Stop);
+        self.all.iter().filter(is_its).map(|effect| effect.advice)
     }
 
     /// What something is worth that the change takes away: success with it less success without it.
@@ -56,7 +55,7 @@ impl<'a> Effects<'a> {
 
 /// A difference in success and what is known of it. `None`: not measured, which is not zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Worth(Option<Difference>);
+pub(super) struct Worth(Option<Difference>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Difference {
@@ -66,7 +65,7 @@ struct Difference {
 
 /// What can be said of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub(super) enum Sign {
     /// All of its interval is above zero.
     Above,
     /// All of its interval is below zero.
@@ -78,7 +77,7 @@ pub enum Sign {
 }
 
 impl Worth {
-    fn of(effect: Option<&Effect>, factor: f64) -> Worth {
+    fn of(effect: Option<&DecisionWorth>, factor: f64) -> Worth {
         // Shares differ by 1 at most; any other number is none.
         let is_difference = |value: &f64| value.abs() <= 1.0;
         let mean = effect.and_then(|effect| effect.effect).filter(is_difference);
@@ -128,7 +127,7 @@ fn points(share: f64) -> String {
 }
 
 /// A share: `31 %`, `0.4 %`. One that is no number is `–`.
-pub fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if !percent.is_finite() => "–".to_owned(),
         // A tenth matters only where it is all there is.
@@ -137,23 +136,25 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A share as exactly as differences are written: `62.5 %`. One that is no number is `–`.
-pub fn tenths(share: f64) -> String {
-    if share.is_finite() { format!("{:.1} %", 100.0 * share) } else { "–".to_owned() }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::{number, percent as tenths};
 
-/// A number of things, rounded: `12,400`. One that is no number is `–`.
-pub fn counted(number: f64) -> String {
-    if !number.is_finite() {
-        return "–".to_owned();
+    #[test]
+    fn numbers() {
+        let check = |share, expected: &str| assert_eq!(percent(share), expected);
+        check(0.0, "0 %");
+        check(0.004, "0.4 %");
+        check(0.314, "31 %");
+        check(-0.1, "0 %");
+        check(f64::NAN, "–");
+        assert_eq!((tenths(0.6254), tenths(f64::INFINITY)), ("62.5 %".to_owned(), "–".to_owned()));
+        let check = |value, expected: &str| assert_eq!(number(value), expected);
+        check(0.4, "0");
+        check(-0.4, "0");
+        check(-1234.0, "−1,234");
+        check(1_234_567.4, "1,234,567");
+        check(f64::INFINITY, "–");
     }
-    let digits = format!("{:.0}", number.abs());
-    let mut text = if number <= -0.5 { "−".to_owned() } else { String::new() };
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

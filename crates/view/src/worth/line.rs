@@ -1,9 +1,12 @@
-//! Lines: who reads whom, and whose results the answer is made of.
+//! Lines: which agent reads which, and the results that the answer is made of.
 
-use super::card::WIDTH;
-use super::markup::{escape, width};
-use super::worth::{Effects, Worth, counted};
+use super::card::{Card, WIDTH};
+use super::effects::{Effects, Worth};
 use super::{BEND, Team};
+use crate::markup::Markup;
+use crate::measure::width;
+use crate::svg::{Anchor, Path, element, rect, text};
+use crate::words::number;
 use lemon_spec::edit::Change;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +19,7 @@ const PORT: f64 = 17.0;
 const TIP: f64 = 8.0;
 
 /// A line from one card to another.
-pub struct Line {
+pub(super) struct Line {
     pub from: usize,
     pub to: usize,
     /// What reading is worth; `None` for a line into the answer, which is no decision of its own.
@@ -36,7 +39,8 @@ impl Line {
         let points = worth.points().map_or_else(|| "not measured".to_owned(), |points| format!("{points} points"));
         let mut tip = format!("{agent} reads {parent}: {points}");
         if let Some(tokens) = tokens {
-            let _ = write!(tip, ", {} tokens", counted(tokens));
+            // Writing to a string cannot fail.
+            let _ = write!(tip, ", {} tokens", number(tokens));
         }
         for advice in [effect, effects.get(&withheld)].into_iter().flatten().map(|effect| &effect.advice) {
             let _ = write!(tip, "\n{advice}");
@@ -74,27 +78,34 @@ struct Port {
 }
 
 impl Team<'_> {
-    pub(super) fn draw_lines(&self, columns: &[f64]) -> String {
+    pub(super) fn draw_lines(&self, columns: &[f64]) -> Markup {
         let most_tokens = self.lines.iter().filter_map(|line| line.tokens).fold(0.0, f64::max);
         let ports = self.ports(columns);
-        let mut drawn: Vec<(f64, &Line, &Port)> =
-            self.lines.iter().zip(&ports).map(|(line, port)| (line.thickness(most_tokens), line, port)).collect();
+        let mut drawn: Vec<(f64, usize, &Line, &Port)> = self
+            .lines
+            .iter()
+            .zip(&ports)
+            .enumerate()
+            .map(|(place, (line, port))| (line.thickness(most_tokens), place, line, port))
+            .collect();
         // Lines of one kind from one card share their lanes: a thin one shows on top of a thick one.
         drawn.sort_by(|a, b| b.0.total_cmp(&a.0));
-        drawn.iter().map(|(thickness, line, port)| self.draw_line(line, port, *thickness, columns)).collect()
+        let drawn = drawn.into_iter();
+        drawn.map(|(thickness, place, line, port)| self.draw_line(line, place, port, thickness, columns)).collect()
     }
 
     /// One port for each line, spread over the side of its card so that lines cross least.
     fn ports(&self, columns: &[f64]) -> Vec<Port> {
         let mut by_card: BTreeMap<usize, Vec<(f64, usize)>> = BTreeMap::new();
         for (place, line) in self.lines.iter().enumerate() {
-            let before = self.bends(line).last().map_or_else(|| self.middle(line.from, columns), |(_, lane)| *lane);
+            let before =
+                self.bends(line, place).last().map_or_else(|| self.middle(line.from, columns), |(_, lane)| *lane);
             by_card.entry(line.to).or_default().push((before, place));
         }
         let mut ports: Vec<Port> = self.lines.iter().map(|_| Port { y: 0.0, labelled: false }).collect();
         for (card, mut lines) in by_card {
             lines.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let height = self.cards.get(card).map_or(0.0, super::Card::height);
+            let height = self.cards.get(card).map_or(0.0, Card::height);
             let gaps = lines.len().saturating_sub(1) as f64;
             let step = PORT.min((height - 24.0) / gaps.max(1.0));
             let mut y = self.middle(card, columns) - step * gaps / 2.0;
@@ -111,60 +122,46 @@ impl Team<'_> {
         ports
     }
 
-    /// The lanes of a line: column and height.
-    fn bends(&self, line: &Line) -> Vec<(usize, f64)> {
-        let column = |place: usize| self.layout.boxes.get(place).map_or(0, |(column, _)| *column);
-        let lane = |column| Some((column, *self.layout.lanes.get(&(line.from, line.class(), column))?));
-        (column(line.from) + 1..column(line.to)).filter_map(lane).collect()
+    /// The lanes of a line, by its place among the lines: column and height.
+    fn bends(&self, line: &Line, place: usize) -> Vec<(usize, f64)> {
+        let first = self.layout.boxes.get(line.from).map_or(0, |(column, _)| column + 1);
+        // Every line has its lanes; a line to the next column has none.
+        let lanes = self.layout.lanes.get(place).map(Vec::as_slice).unwrap_or_default();
+        (first..).zip(lanes.iter().copied()).collect()
     }
 
     fn middle(&self, place: usize, columns: &[f64]) -> f64 {
-        self.corner(place, columns).1 + self.cards.get(place).map_or(0.0, super::Card::height) / 2.0
+        self.corner(place, columns).1 + self.cards.get(place).map_or(0.0, Card::height) / 2.0
     }
 
-    fn draw_line(&self, line: &Line, port: &Port, thickness: f64, columns: &[f64]) -> String {
-        let (mut x, mut y) = (self.corner(line.from, columns).0 + WIDTH, self.middle(line.from, columns));
-        let mut path = format!("M{x:.1} {y:.1}");
-        for (column, lane) in self.bends(line) {
-            bend(&mut path, x, y, lane);
-            (x, y) = (columns.get(column).copied().unwrap_or_default() + WIDTH, lane);
-            let _ = write!(path, "H{x:.1}");
+    fn draw_line(&self, line: &Line, place: usize, port: &Port, thickness: f64, columns: &[f64]) -> Markup {
+        let mut from = (self.corner(line.from, columns).0 + WIDTH, self.middle(line.from, columns));
+        let mut path = Path::from(from);
+        for (column, lane) in self.bends(line, place) {
+            let end = columns.get(column).copied().unwrap_or_default() + WIDTH;
+            path = bend(path, from, lane).across(end);
+            from = (end, lane);
         }
-        bend(&mut path, x, y, port.y);
         let end = self.corner(line.to, columns).0;
-        let _ = write!(path, "H{:.1}", end - TIP);
+        let path = bend(path, from, port.y).across(end - TIP);
         let class = line.class();
         let half = 3.0 + thickness / 2.0;
-        let mut body = format!(
-            "<g class=\"line\"><title>{}</title>\
-             <path class=\"edge {class}\" stroke-width=\"{thickness:.1}\" d=\"{path}\"/>\
-             <path class=\"tip {class}\" d=\"M{end:.1} {:.1}l{:.1} {:.1}v{:.1}z\"/>",
-            escape(&line.tip),
-            port.y,
-            -TIP - 1.0,
-            -half,
-            2.0 * half,
-        );
-        if let Some(label) = line.label().filter(|_| port.labelled) {
-            let from = x + BEND;
-            let middle = (from + end - TIP) / 2.0;
-            let wide = (width(&label, LABEL_SIZE) + 6.0).min(end - TIP - from);
-            let _ = write!(
-                body,
-                "<rect class=\"paper\" x=\"{:.1}\" y=\"{:.1}\" width=\"{wide:.1}\" height=\"{LABEL_ROOM}\"/>\
-                 <text class=\"label {class}\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                middle - wide / 2.0,
-                port.y - LABEL_ROOM / 2.0,
-                port.y + 3.7,
-                escape(&label),
-            );
-        }
-        body.push_str("</g>\n");
-        body
+        let back = end - TIP - 1.0;
+        let tip = Path::from((end, port.y)).line((back, port.y - half)).line((back, port.y + half)).close();
+        let edge = element("path").class(&format!("edge {class}")).number("stroke-width", thickness);
+        let drawn = element("g").class("line").title(&line.tip);
+        let drawn = drawn.child(path.styled(edge)).child(tip.element(&format!("tip {class}")));
+        let Some(label) = line.label().filter(|_| port.labelled) else { return drawn.into() };
+        let start = from.0 + BEND;
+        let middle = (start + end - TIP) / 2.0;
+        let wide = (width(&label, LABEL_SIZE) + 6.0).min(end - TIP - start);
+        let paper = rect("paper", (middle - wide / 2.0, port.y - LABEL_ROOM / 2.0), (wide, LABEL_ROOM));
+        let label = text(&format!("label {class}"), (middle, port.y + 3.7), Anchor::Middle, &label);
+        drawn.child(paper).child(label).into()
     }
 }
 
-fn bend(path: &mut String, x: f64, y: f64, to: f64) {
+fn bend(path: Path, (x, y): (f64, f64), to: f64) -> Path {
     let (middle, end) = (x + BEND / 2.0, x + BEND);
-    let _ = write!(path, "C{middle:.1} {y:.1} {middle:.1} {to:.1} {end:.1} {to:.1}");
+    path.curve((middle, y), (middle, to), (end, to))
 }

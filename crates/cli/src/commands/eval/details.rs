@@ -1,10 +1,10 @@
 //! The items that the page of an evaluation shows in full, and the pages of their runs.
 
 use crate::commands::pages;
-use lemon_eval::report::items::{ItemDetail, ReplyDetail, chosen};
+use lemon_eval::report::items::{ItemDetail, ReplyDetail, chosen, item_detail, reply_detail};
 use lemon_eval::{Case, Evaluation, Row};
 use lemon_exec::store::Store;
-use lemon_trace::export::html::html_linked;
+use lemon_view::run::html_linked;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub fn details(evaluation: &Evaluation, cases: &[Case], store: &Store, folder: &
     for rows in chosen(evaluation) {
         let case = rows.first().and_then(|row| cases.get(&(&*row.set, row.item)));
         let Some(case) = case else { continue };
-        let mut detail = ItemDetail::new(case);
+        let mut detail = item_detail(case);
         detail.replies = rows.iter().map(|row| reader.reply(row)).collect();
         details.push(detail);
     }
@@ -44,10 +44,10 @@ impl Reader<'_> {
             Ok(trace) => trace,
             Err(error) => {
                 self.faults.push(error.to_string());
-                return ReplyDetail::new(row, None);
+                return reply_detail(row, None);
             }
         };
-        let reply = ReplyDetail::new(row, Some(&trace));
+        let reply = reply_detail(row, Some(&trace));
         if self.pages >= MOST_PAGES {
             return reply;
         }

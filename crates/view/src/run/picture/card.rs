@@ -1,10 +1,12 @@
 //! The cards of the picture: agents, those of earlier rounds, and answers.
 
-use super::{CARD_HEIGHT, CARD_WIDTH, level_colour, translated};
-use crate::credit::Worth;
-use crate::export::markup::{escape, fit, width};
-use crate::{AgentSummary, text};
+use super::{CARD_HEIGHT, CARD_WIDTH, level_colour};
+use crate::markup::Markup;
+use crate::measure::{fit, width};
+use crate::svg::{Anchor, Element, circle, element, fixed, group, rect, text};
 use lemon_spec::AnswerRule;
+use lemon_trace::credit::Worth;
+use lemon_trace::{AgentSummary, text as words};
 use std::fmt::Write;
 
 const GHOST_HEIGHT: f64 = 30.0;
@@ -12,7 +14,7 @@ const GHOST_HEIGHT: f64 = 30.0;
 pub(super) enum Card<'a> {
     /// An agent of an earlier round that is read in this one.
     Ghost(&'a str, u32),
-    /// An agent and what it is worth, where somebody measured that.
+    /// An agent and what it is worth, where that was measured.
     Agent(&'a AgentSummary, Option<Worth>),
     Answer(AnswerCard<'a>),
 }
@@ -33,68 +35,61 @@ impl Card<'_> {
         }
     }
 
-    pub fn draw(&self, out: &mut String, x: f64, y: f64) {
-        let frame = format!(
-            "<rect class=\"card\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"6\"/>",
-            CARD_WIDTH - 1.0,
-            self.height() - 1.0
-        );
-        let (class, body) = match self {
-            Card::Ghost(id, round) => ("ghost".to_owned(), ghost(id, *round)),
+    pub fn draw(&self, x: f64, y: f64) -> Markup {
+        let frame = rect("card", (0.5, 0.5), (CARD_WIDTH - 1.0, self.height() - 1.0)).attribute("rx", "6");
+        let card = element("g");
+        match self {
+            Card::Ghost(id, round) => ghost(card.class("ghost").moved(x, y).child(frame), id, *round),
             Card::Agent(agent, worth) => {
-                let worth_class = worth.map_or_else(String::new, |worth| format!(" {}", worth.sign().class()));
-                (format!("agent {}{worth_class}", text::status(agent)), agent_card(agent, *worth))
+                let sign = worth.map_or("", |worth| worth.sign().class());
+                let class = format!("agent {} {sign}", words::status(agent));
+                let card = card.class(class.trim_end()).attribute("data-agent", &agent.id).moved(x, y);
+                agent_card(card.child(frame), agent, *worth)
             }
-            Card::Answer(answer) => ("answer".to_owned(), answer_card(answer)),
-        };
-        let attributes = match self {
-            Card::Agent(agent, _) => format!(" class=\"{class}\" data-agent=\"{}\"", escape(&agent.id)),
-            _ => format!(" class=\"{class}\""),
-        };
-        out.push_str(&translated(x, y, &attributes, &format!("{frame}{body}")));
+            Card::Answer(answer) => answer_card(card.class("answer").moved(x, y).child(frame), answer),
+        }
+        .into()
     }
 }
 
-fn ghost(id: &str, round: u32) -> String {
-    let id = fit(id, CARD_WIDTH - 84.0, 12.0);
-    let right = CARD_WIDTH - 12.0;
-    format!(
-        "<text class=\"id\" x=\"14\" y=\"19.5\">{id}</text>\
-         <text class=\"meta\" x=\"{right}\" y=\"19.5\" text-anchor=\"end\">round {round}</text>"
-    )
+/// A text whose end stands at the right edge of a card.
+fn at_right(y: f64, content: &str) -> Element {
+    text("meta", (CARD_WIDTH - 12.0, y), Anchor::End, content)
 }
 
-fn agent_card(agent: &AgentSummary, worth: Option<Worth>) -> String {
+fn ghost(card: Element, id: &str, round: u32) -> Element {
+    let id = fit(id, CARD_WIDTH - 84.0, 12.0);
+    card.child(text("id", (14.0, 19.5), Anchor::Start, &id)).child(at_right(19.5, &format!("round {round}")))
+}
+
+fn agent_card(card: Element, agent: &AgentSummary, worth: Option<Worth>) -> Element {
     let worth = worth.map(Worth::told);
     // It may be bold: wider than its size says.
     let worth_width = worth.as_ref().map_or(0.0, |worth| width(worth, 12.5) + 8.0);
     let retried = agent.attempts > 1;
+    let status = words::status(agent);
     let id = fit(&agent.id, CARD_WIDTH - if retried { 66.0 } else { 44.0 }, 13.6);
     let role = fit(&agent.role, CARD_WIDTH - 28.0 - worth_width, 11.5);
-    let capacity = fit(&agent.capacity, 58.0, 11.0);
     let cost = match (agent.reused, agent.started) {
         (true, _) => "reused".to_owned(),
-        (_, None) => text::status(agent).to_owned(),
-        _ if agent.status.is_none() => format!("running · {}", text::seconds(agent.seconds)),
-        _ => format!("{} tok · {}", text::short_count(agent.tokens()), text::seconds(agent.seconds)),
+        (_, None) => status.to_owned(),
+        _ if agent.status.is_none() => format!("running · {}", words::seconds(agent.seconds)),
+        _ => format!("{} tok · {}", words::short_count(agent.tokens()), words::seconds(agent.seconds)),
     };
-    let mut body = format!("<title>{}</title>", escape(&tooltip(agent)));
-    let _ = write!(body, "<path class=\"level\" fill=\"{}\" d=\"{STRIPE}\"/>", level_colour(agent.level));
-    let _ = write!(body, "<text class=\"id\" x=\"16\" y=\"20.5\">{id}</text>");
-    let _ = write!(body, "<text class=\"role\" x=\"16\" y=\"37\">{role}</text>");
-    let _ = write!(body, "<text class=\"meta\" x=\"16\" y=\"54\">{cost}</text>");
-    let right = CARD_WIDTH - 12.0;
-    let _ = write!(body, "<text class=\"meta\" x=\"{right}\" y=\"54\" text-anchor=\"end\">{capacity}</text>");
+    let stripe = fixed("level", STRIPE).attribute("fill", level_colour(agent.level));
+    let mut card = card.title(&tooltip(agent)).child(stripe);
+    for (class, y, content) in [("id", 20.5, &id), ("role", 37.0, &role), ("meta", 54.0, &cost)] {
+        card = card.child(text(class, (16.0, y), Anchor::Start, content));
+    }
+    card = card.child(at_right(54.0, &fit(&agent.capacity, 58.0, 11.0)));
     if let Some(worth) = worth {
-        let _ = write!(body, "<text class=\"worth\" x=\"{right}\" y=\"37\" text-anchor=\"end\">{worth}</text>");
+        card = card.child(text("worth", (CARD_WIDTH - 12.0, 37.0), Anchor::End, &worth));
     }
     if retried {
-        let x = CARD_WIDTH - 28.0;
-        let _ =
-            write!(body, "<text class=\"meta\" x=\"{x}\" y=\"20.5\" text-anchor=\"end\">{}×</text>", agent.attempts);
+        let attempts = format!("{}×", agent.attempts);
+        card = card.child(text("meta", (CARD_WIDTH - 28.0, 20.5), Anchor::End, &attempts));
     }
-    let _ = write!(body, "<g transform=\"translate({} 16)\">{}</g>", CARD_WIDTH - 18.0, mark(text::status(agent)));
-    body
+    card.child(group(CARD_WIDTH - 18.0, 16.0).child(mark(status)))
 }
 
 /// The left edge of a card, with its two rounded corners.
@@ -103,38 +98,40 @@ const STRIPE: &str = "M6.5 1H7v62h-.5A5.5 5.5 0 0 1 1 57.5v-51A5.5 5.5 0 0 1 6.5
 fn tooltip(agent: &AgentSummary) -> String {
     let mut tip = format!("{} – {} ({}, {})", agent.id, agent.role, agent.base, agent.capacity);
     if let Some(duty) = &agent.duty {
-        let _ = write!(tip, "\n{}", text::clip(duty, 300));
+        let _ = write!(tip, "\n{}", words::clip(duty, 300));
     }
     match (&agent.answer, &agent.failure) {
-        (Some(answer), _) => drop(write!(tip, "\n→ {}", text::line(answer, 200))),
-        (None, Some(failure)) => drop(write!(tip, "\n{}: {}", failure.kind, text::line(&failure.message, 200))),
+        // Writing to a string cannot fail.
+        (Some(answer), _) => drop(write!(tip, "\n→ {}", words::line(answer, 200))),
+        (None, Some(failure)) => drop(write!(tip, "\n{}: {}", failure.kind, words::line(&failure.message, 200))),
         (None, None) => {}
     }
     tip
 }
 
-fn answer_card(answer: &AnswerCard) -> String {
+fn answer_card(card: Element, answer: &AnswerCard) -> Element {
     let title = if answer.is_final { "Answer" } else { "Result" };
-    let rule = answer.rule.map_or_else(String::new, |rule| format!("by {}", text::rule(rule)));
-    let shown = answer.answer.map_or_else(|| "–".to_owned(), |answer| fit(answer, CARD_WIDTH - 28.0, 13.6));
+    let rule = answer.rule.map_or_else(String::new, |rule| format!("by {}", words::rule(rule)));
+    // The first line stands for the answer.
+    let shown = answer.answer.map(|answer| fit(&words::line(answer, 400), CARD_WIDTH - 28.0, 13.6));
     let from = answer.chosen.map_or_else(String::new, |id| fit(&format!("from {id}"), CARD_WIDTH - 28.0, 11.0));
-    let right = CARD_WIDTH - 12.0;
-    format!(
-        "<title>{}</title><text class=\"meta\" x=\"14\" y=\"19\">{title}</text>\
-         <text class=\"meta\" x=\"{right}\" y=\"19\" text-anchor=\"end\">{rule}</text>\
-         <text class=\"id\" x=\"14\" y=\"37.5\">{shown}</text><text class=\"meta\" x=\"14\" y=\"54\">{from}</text>",
-        escape(&text::clip(answer.answer.unwrap_or("no answer"), 400)),
-    )
+    let mut card = card.title(&words::clip(answer.answer.unwrap_or("no answer"), 400));
+    for (class, y, content) in
+        [("meta", 19.0, title), ("id", 37.5, shown.as_deref().unwrap_or("–")), ("meta", 54.0, &from)]
+    {
+        card = card.child(text(class, (14.0, y), Anchor::Start, content));
+    }
+    card.child(at_right(19.0, &rule))
 }
 
 /// The sign of a status, about the origin.
-pub(super) fn mark(status: &str) -> &'static str {
+pub(super) fn mark(status: &str) -> Element {
     match status {
-        "done" => "<path class=\"mark\" d=\"M-4.5 .5-1.5 3.5 4.5-3.5\"/>",
-        "failed" => "<path class=\"mark\" d=\"M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5\"/>",
-        "skipped" => "<path class=\"mark\" d=\"M-4 0H4\"/>",
-        "cancelled" => "<path class=\"mark\" d=\"M-3.5-3.5h7v7h-7z\"/>",
-        "running" => "<path class=\"mark\" d=\"M-2.5-4 4 0-2.5 4z\"/>",
-        _ => "<circle class=\"mark\" r=\"3.8\"/>",
+        "done" => fixed("mark", "M-4.5 .5-1.5 3.5 4.5-3.5"),
+        "failed" => fixed("mark", "M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5"),
+        "skipped" => fixed("mark", "M-4 0H4"),
+        "cancelled" => fixed("mark", "M-3.5-3.5h7v7h-7z"),
+        "running" => fixed("mark", "M-2.5-4 4 0-2.5 4z"),
+        _ => circle("mark", (0.0, 0.0), 3.8),
     }
 }
