@@ -42,11 +42,6 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },
     Wall {
-        package: "lemon-local",
-        uses: &["lemon-exec", "lemon-model", "lemon-problems", "lemon-trace"],
-        tests_use: &[],
-    },
-    Wall {
         package: "lemon-learn",
         uses: &[
             "lemon-spec",
@@ -60,6 +55,21 @@ pub const WALLS: &[Wall] = &[
             "lemon-problems",
         ],
         tests_use: &["lemon-fakes", "lemon-sandbox"],
+    },
+    Wall {
+        package: "lemon-workers",
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-exec",
+            "lemon-task",
+            "lemon-world",
+            "lemon-eval",
+            "lemon-model",
+            "lemon-problems",
+            "lemon-learn",
+        ],
+        tests_use: &["lemon-fakes"],
     },
     Wall {
         package: "lemon-cli",
@@ -77,7 +87,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-model",
             "lemon-problems",
             "lemon-learn",
-            "lemon-local",
+            "lemon-workers",
         ],
         tests_use: &[],
     },

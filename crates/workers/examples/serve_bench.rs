@@ -1,6 +1,6 @@
 //! How quick models of this process are: tokens a second, alone and in a batch, against what the memory allows.
 //!
-//! `cargo run --release -p lemon-local --example serve_bench [-- shape [int8 | f32]]`
+//! `cargo run --release -p lemon-workers --example serve_bench [-- shape [int8 | f32]]`
 
 use lemon_model::serve::{Engine, EngineSettings, Request, WeightForm};
 use lemon_model::{ModelConfig, Tokenizer};

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use lemon_exec::worker::{AskError, Brief, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
-use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use lemon_model::serve::{Crew, Engine, EngineSettings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
+use lemon_workers::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
