@@ -2,7 +2,7 @@
 
 use crate::bundled;
 use crate::config::Capacity;
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
 use crate::kind::{Build, WorkerKind};
 use crate::local::{LazyModel, Local, LocalModel};

@@ -1,7 +1,7 @@
 //! The models that ship with this program: two orchestrators and three workers. No other crate includes their bytes.
 
 use crate::config::Capacity;
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::local::{CARD, Card, LocalModel, PromptForm};
 use crate::models::{CONFIG, Cached};
 use lemon_model::serve::EngineSettings;

@@ -7,7 +7,7 @@ mod transport;
 
 pub use pull::{PulledCheckpoint, PulledFile, pull};
 
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::models::cache::{Cache, Commit, Repository, remove_if_there};
 use crate::models::{Reference, cache, is_plain};
 use crate::progress::{Attempt, DownloadProgress};

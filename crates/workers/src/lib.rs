@@ -30,7 +30,7 @@ pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
-pub use error::{WorkersErrorKind, WorkersError};
+pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};
 pub use local::{CARD, Calibration, Card, Local, LocalError, LocalModel, OUT_OF_REACH, PromptForm, is_word_problem};

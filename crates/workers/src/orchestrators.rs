@@ -2,7 +2,7 @@
 
 use crate::bundled;
 use crate::config::{Config, OrchestratorKind};
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
 use crate::files::read_file;
 use crate::resolve::Resolved;

@@ -1,7 +1,7 @@
 //! What a command that makes many runs may spend over all of them.
 
 use crate::config::{Capacity, check_prices};
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
 use lemon_eval::Estimate;
 use lemon_exec::{BudgetMet, SharedBudget};

@@ -10,10 +10,10 @@ use lemon_learn::pretrain::score::{markdown, questions, score};
 use lemon_learn::pretrain::{
     Course, Exam, Metrics, PretrainError, PretrainSettings, Pretrained, Replies, Size, Sources, pretrain, vocabulary,
 };
-use lemon_local::{Card, PromptForm};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
 use lemon_task::Source;
+use lemon_workers::{Card, PromptForm};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn pretrain_command(args: &PretrainArgs) -> Result<u8, Fault> {
 
 fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let (Some(size), Some(out)) = (args.size.map(Size::from), &args.out) else {
-        return Err(Fault::new("a size and a folder are needed").hint("say --size small --out DIR"));
+        return Err(Fault::new("--size and --out are needed").hint("for instance --size small --out DIR"));
     };
     super::training_folder::open(out)?;
     let begun = Instant::now();
@@ -55,7 +55,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
         let (solved, right) = replies.shares();
         let [solved, right] = [solved, right].map(|share| 100.0 * share);
         talk.say(&format!(
-            "of the peers' replies {right:.1} % are right; of the problems somebody solves {solved:.1} %"
+            "of the peers' replies {right:.1} % are right; at least one peer solves {solved:.1} % of the problems"
         ));
     }
     let course = Course::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
@@ -128,7 +128,7 @@ fn model(args: &PretrainArgs, size: Size, sources: &Sources, device: DeviceChoic
     let expected = size.config(policy.tokenizer());
     if (policy.config().hidden, policy.config().layers) != (expected.hidden, expected.layers) {
         let fact = format!("{}: the model there has another size", folder.display());
-        return Err(Fault::new(fact).hint("say its size with --size"));
+        return Err(Fault::new(fact).hint("name its size with --size"));
     }
     Ok(policy)
 }

@@ -1,4 +1,4 @@
-//! The words of the command line, and what it says to those who get them wrong.
+//! The arguments of the command line, and what it says to those who get them wrong.
 
 use crate::common::{Folder, PAIR};
 use crate::snapshot;

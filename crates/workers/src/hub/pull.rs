@@ -1,7 +1,7 @@
 //! Fetching a whole checkpoint: what describes it first, the weights last.
 
 use super::{Hub, Listing, PullStatus, RemoteFile};
-use crate::error::{WorkersErrorKind, WorkersError};
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
 use crate::models::{CONFIG, INDEX, Reference, TOKENIZER, WEIGHTS, read_config, shards};
 use crate::progress::{Attempt, StartProgress};
@@ -89,7 +89,9 @@ impl Pull<'_> {
         settle(CONFIG)?;
         read_config(&hub.folder(&listing.commit)).map_err(|fact| {
             let fact = format!("{reference} cannot be run here: {CONFIG}: {fact}");
-            WorkersError::new(fact).hint("models of the forms of Qwen2, Qwen3 and Llama can").kind(WorkersErrorKind::Download)
+            WorkersError::new(fact)
+                .hint("models of the forms of Qwen2, Qwen3 and Llama can")
+                .kind(WorkersErrorKind::Download)
         })?;
         self.need(TOKENIZER)?;
         if listing.file(WEIGHTS).is_none() {
