@@ -49,6 +49,7 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
 
 fn row(plan: &Plan, edit: &Edit, edited: &Edited) -> Value {
     let place = |span: Span, text: &str| json!({ "start": span.start, "end": span.end, "text": span.of(text) });
+    // An edit of plain fields always serialises.
     let mut row = serde_json::to_value(edit).unwrap_or_default();
     row["description"] = json!(edit.describe());
     row["before"] = edited.before.map_or(Value::Null, |span| place(span, plan.source()));

@@ -67,7 +67,7 @@ pub async fn run(
     };
     let batch = format!("b-{}", fresh_id());
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
-    let record = serde_json::to_string(&meta).unwrap_or_default();
+    let record = serde_json::to_string(&meta).map_err(Fault::new)?;
     prepared.store.claim_batch(&batch)?.wait().await?;
     prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
     let batch = BatchRow { batch, meta: String::new(), tasks };
@@ -158,7 +158,7 @@ async fn work(
 
 fn print_result(args: &RunArgs, result: &RunResult) -> Result<u8, Fault> {
     if args.json {
-        return crate::println(&serde_json::to_string(result).unwrap_or_default());
+        return crate::println(&serde_json::to_string(result).map_err(Fault::new)?);
     }
     let (id, answer) = (one_line(&result.task_id), one_line(result.answer.as_deref().unwrap_or("-")));
     crate::println(&format!("{id}\t{answer}"))

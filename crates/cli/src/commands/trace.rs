@@ -83,7 +83,7 @@ fn shown(trace: &Trace, config: &Config, replies: bool) -> Result<serde_json::Va
     if replies {
         result = result.with_replies(trace);
     }
-    let mut value = serde_json::to_value(&result).unwrap_or_default();
+    let mut value = serde_json::to_value(&result).map_err(Fault::new)?;
     value["question"] = serde_json::json!(trace.header.question);
     value["metrics"] = serde_json::json!(trace.metrics(None));
     Ok(value)

@@ -174,11 +174,12 @@ fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &
 /// What training is likely to spend. The teams are not known yet: teams of two agents are assumed.
 fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &SharedLimits) -> String {
     let Recipe { steps, rollouts, look, .. } = recipe;
-    let looks = (look.first_seeds + look.final_seeds).max(2)
+    let evaluations = (look.first_seeds + look.final_seeds).max(2)
         + steps.checked_div(look.every).unwrap_or(0).saturating_mul(look.seeds.max(1));
     let rolled_out = steps.saturating_mul((rollouts.tasks.max(1) * rollouts.group.max(1)) as u64);
-    let runs = rolled_out.saturating_add(looks.saturating_mul(tasks.held_out.len() as u64));
-    let usual = |case: &Case| {
+    let runs = rolled_out.saturating_add(evaluations.saturating_mul(tasks.held_out.len() as u64));
+    // A case without an estimate is left out of the mean.
+    let of_two = |case: &Case| {
         let (weak, strong) = (language.capacities.first()?, language.capacities.last()?);
         let team = format!(
             "agents:\n  - {{id: a, base: solver, capacity: {weak}}}\n  - {{id: b, base: critic, capacity: {strong}, after: [a]}}\n"
@@ -187,7 +188,7 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
         let judge = language.roles.get("judge")?.clone();
         Some(Forecast::new(&plan, &case.item.task.question, &backend.levels, judge).likely())
     };
-    let sample: Vec<u64> = tasks.train.iter().take(50).filter_map(usual).collect();
+    let sample: Vec<u64> = tasks.train.iter().take(50).filter_map(of_two).collect();
     let each = sample.iter().sum::<u64>() / sample.len().max(1) as u64;
     format!(
         "estimate: about {} tokens ({runs} runs × {each}, teams of two agents and replies of {LIKELY_REPLY} tokens); \
