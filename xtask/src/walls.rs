@@ -105,6 +105,21 @@ pub const WALLS: &[Wall] = &[
         tests_use: &[],
     },
     Wall {
+        package: "lemon-workers",
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-exec",
+            "lemon-task",
+            "lemon-world",
+            "lemon-eval",
+            "lemon-model",
+            "lemon-problems",
+            "lemon-learn",
+        ],
+        tests_use: &["lemon-fakes"],
+    },
+    Wall {
         package: "lemon-cli",
         uses: &[
             "lemon-spec",
@@ -125,8 +140,8 @@ pub const WALLS: &[Wall] = &[
             "lemon-sft",
             "lemon-train",
             "lemon-study",
-            "lemon-local",
             "lemon-view",
+            "lemon-workers",
         ],
         tests_use: &[],
     },

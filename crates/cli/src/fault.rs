@@ -1,7 +1,10 @@
 //! What goes wrong before or beside a run: a fact, a hint and an exit code, printed in one place.
 
 use lemon_trace::visible;
+use lemon_workers::{WorkersError, WorkersErrorKind};
+use serde_json::json;
 use std::fmt::Display;
+use std::path::Path;
 
 /// Bad usage or unreadable input.
 pub const USAGE: u8 = 2;
@@ -33,6 +36,11 @@ impl Fault {
         Fault { code, ..self }
     }
 
+    /// It as JSON on one line, for scripts that asked for JSON.
+    pub fn json(&self) -> String {
+        json!({ "error": { "message": self.fact, "hint": self.hint } }).to_string()
+    }
+
     /// Prints it to standard error.
     pub fn print(&self) {
         let style = console::Style::new().for_stderr();
@@ -47,12 +55,12 @@ impl From<lemon_exec::store::StoreError> for Fault {
     fn from(error: lemon_exec::store::StoreError) -> Self {
         use lemon_exec::store::StoreError as E;
         let hint = match &error {
-            E::Missing(_) => Some("run a task first, or say where the store is with --store"),
+            E::Missing(_) => Some("run a task first, or name the store with --store"),
             E::NoSuchRun(_) => Some("`lemon trace list` shows the runs; `last` is the newest"),
             E::Ambiguous { .. } => Some("give more of its name"),
             E::Busy { .. } => Some("wait for that process, or end it, and try again"),
-            E::WentOn(_) => Some("look at it with `lemon trace show`, and resume it again if it has not ended"),
-            E::Foreign(_) | E::NoStore { .. } => Some("say where the store should be with --store"),
+            E::WentOn(_) => Some("see it with `lemon trace show`, and resume it again if it has not ended"),
+            E::Foreign(_) | E::NoStore { .. } => Some("name another store with --store"),
             E::Newer { .. } => Some("use the newer program, or another store with --store"),
             E::Database(_) => None,
         };
@@ -69,30 +77,21 @@ impl From<lemon_exec::RunError> for Fault {
     }
 }
 
-/// Refuses what is there but is no plain file: a folder cannot be read, a device may never end, and a pipe may never begin.
-///
-/// # Errors
-/// It is not there, or is no plain file.
-pub fn need_plain_file(path: &std::path::Path) -> Result<(), Fault> {
-    let found = std::fs::metadata(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
-    let kind = match found.file_type() {
-        kind if kind.is_file() => return Ok(()),
-        kind if kind.is_dir() => "a folder",
-        _ => "a device or a pipe",
-    };
-    let hint = "name a file; what a program writes can be put into one first";
-    Err(Fault::new(format!("{} is {kind}; a plain file was expected", path.display())).hint(hint))
+impl From<WorkersError> for Fault {
+    fn from(error: WorkersError) -> Self {
+        let WorkersError { fact, hint, kind } = error;
+        let code = match kind {
+            WorkersErrorKind::Input | WorkersErrorKind::Model => USAGE,
+            WorkersErrorKind::Download | WorkersErrorKind::Budget => 1,
+        };
+        Fault { fact, hint, code }
+    }
 }
 
-/// Reads a file of the user's. A byte order mark at its beginning, as some editors write it, is no part of the text.
+/// Reads a file of the user's.
 ///
 /// # Errors
 /// It is no plain file, cannot be read, or is not UTF-8.
-pub fn read_file(path: &std::path::Path) -> Result<String, Fault> {
-    need_plain_file(path)?;
-    let bytes = std::fs::read(path).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        Fault::new(format!("{} is not UTF-8: byte {} is wrong", path.display(), error.utf8_error().valid_up_to()))
-    })?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+pub fn read_file(path: &Path) -> Result<String, Fault> {
+    Ok(lemon_workers::read_file(path)?)
 }

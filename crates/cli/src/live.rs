@@ -39,12 +39,12 @@ pub struct Live {
 }
 
 impl Talk {
-    /// Begins to talk, in the way that suits whoever listens. A run that begins has a question.
+    /// Begins to talk, for a terminal or for a file. A run that begins has a question.
     pub fn start(args: &RunArgs, prepared: &Prepared, question: Option<&str>) -> Self {
         if args.quiet {
             return Talk::Silent;
         }
-        if prepared.kind == WorkerKind::Scripted {
+        if prepared.resolved.kind == WorkerKind::SCRIPTED {
             eprintln!("scripted workers: the replies come from a script, no model is called");
         }
         let mut view = TeamView::new(prepared.runner.settings.budget);
@@ -57,9 +57,9 @@ impl Talk {
                 eprintln!("{}", lines::writing(0.0));
             }
         }
-        // Where the answer goes to a file or a program, nobody waits for it here.
+        // Where the answer goes to a file or a program, the view does not show it growing.
         if attended && !args.json && std::io::stdout().is_terminal() {
-            view.show_growing(prepared.language.clone());
+            view.show_growing(prepared.runner.language.clone());
         }
         let view = Arc::new(Mutex::new(view));
         if !attended {
@@ -138,7 +138,7 @@ impl Talk {
             Talk::Silent => {}
             Talk::Lines(view) => eprintln!("{}", view.lock().unwrap_or_else(PoisonError::into_inner).totals()),
             Talk::Live(live) => {
-                // The thread ends when told, or when nobody can tell it any more.
+                // The thread ends when it is told to, and when the channel is closed.
                 let _ = live.stop.send(());
                 let _ = live.thread.join();
             }

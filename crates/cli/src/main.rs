@@ -6,45 +6,59 @@
 mod say;
 mod args;
 mod commands;
-mod config;
 mod cut_off;
-mod discover;
-mod evidence;
 mod fault;
-mod in_the_box;
 mod live;
-mod models;
 mod result;
-mod setup;
-mod spending;
-mod started;
-mod workers;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use fault::{Fault, USAGE};
+use lemon_workers::Tell;
 use say::{print, print_data, println};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let fault = match Cli::try_parse() {
+        Ok(cli) => match dispatch(&cli) {
+            Ok(code) => return ExitCode::from(code),
+            Err(fault) => {
+                fault.print();
+                fault
+            }
+        },
         Err(error) if error.use_stderr() => {
             let text = error.render();
             let colours = console::colors_enabled_stderr();
             eprintln!("{}", if colours { text.ansi().to_string() } else { text.to_string() }.trim_end());
-            return ExitCode::from(USAGE);
+            usage_fault(&text.to_string())
         }
         // Help and version.
         Err(error) => error.exit(),
     };
-    match dispatch(&cli) {
-        Ok(code) => ExitCode::from(code),
-        Err(fault) => {
-            fault.print();
-            ExitCode::from(fault.code)
-        }
+    // Before that exit code nothing but whole lines of JSON was printed.
+    if fault.code == USAGE && wants_json() {
+        // Without a reader of standard output there is nothing left to tell.
+        let _ = println(&fault.json());
     }
+    ExitCode::from(fault.code)
+}
+
+/// Whether the caller asked for JSON, whatever else is wrong with the command line.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// What is wrong with a command line: the first paragraph is the fact, the rest says how it is used.
+fn usage_fault(text: &str) -> Fault {
+    let (fact, usage) = text.split_once("\n\n").unwrap_or((text, ""));
+    let fault = Fault::new(fact.trim().trim_start_matches("error: "));
+    if usage.trim().is_empty() { fault } else { fault.hint(usage.trim()) }
+}
+
+/// Where the library's notices go.
+fn tell(quiet: bool) -> Tell {
+    if quiet { |_| {} } else { say::talk }
 }
 
 fn dispatch(cli: &Cli) -> Result<u8, Fault> {

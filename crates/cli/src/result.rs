@@ -1,9 +1,9 @@
 //! What a run came to, as scripts read it.
 
-use crate::config::Capacity;
 use lemon_exec::answer;
 use lemon_spec::{Diagnostic, Language, validate_round};
 use lemon_trace::{AgentSummary, EventKind, Failure, Summary, Tokens, Trace};
+use lemon_workers::Capacity;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub struct RunResult {
     pub rounds: Vec<Value>,
     pub agents: Vec<AgentResult>,
     pub tokens: Tokens,
-    /// `null`: a level that was used has no price.
+    /// `null`: a capacity that was used has no price.
     pub cost_usd: Option<f64>,
     pub wall_s: f64,
     pub calls: u64,
@@ -75,7 +75,7 @@ impl RunResult {
         let mut specs = specifications(trace, language);
         let unpriced = |name: &str| !levels.iter().any(|(level, capacity)| level == name && capacity.price.is_some());
         let worked = summary.agents.iter().any(|agent| agent.tokens() > 0 && unpriced(&agent.capacity));
-        // A trace does not say which level wrote the team, so where one did, every level needs a price.
+        // A trace does not name the capacity that wrote the team, so where one did, every capacity needs a price.
         let wrote = summary.tokens.orchestrator > 0 && levels.iter().any(|(name, _)| unpriced(name));
         let priced = summary.tokens.total == 0 || !(worked || wrote || levels.is_empty());
         RunResult {

@@ -1,20 +1,22 @@
-//! The models that ship with this program: two that write teams, three that answer.
+//! The models that ship with this program: two orchestrators and three workers. No other crate includes their bytes.
 
 use crate::config::Capacity;
-use crate::fault::Fault;
+use crate::error::{WorkersError, WorkersErrorKind};
+use crate::local::{CARD, Card, LocalModel, PromptForm};
 use crate::models::{CONFIG, Cached};
 use lemon_engine::EngineSettings;
-use lemon_local::LocalModel;
 use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
 
-/// What the names of those that answer begin with, where the folder of a model could stand.
-pub const PREFIX: &str = "box:";
+/// What the names of bundled workers begin with, where the folder of a model could stand.
+pub const PREFIX: &str = "bundled:";
+/// The same in older files.
+const OLD_PREFIX: &str = "box:";
 
-/// What is said of those that answer.
-pub const NOTICE: &str = "the small models in the box answer: arithmetic word problems only, and often wrong";
+/// What a user should know of the bundled workers.
+pub const NOTICE: &str = "the small bundled models answer: arithmetic word problems only, and often wrong";
 
-/// How to have somebody else answer.
+/// How to use another model.
 pub const STRONGER: &str =
     "for something stronger: --base-url URL --model NAME, or `lemon models pull OWNER/NAME`, or start Ollama";
 
@@ -42,61 +44,115 @@ macro_rules! orchestrator {
     };
 }
 
-/// The one that writes teams of any workers.
+/// The orchestrator for any workers.
 const FOR_ANY: Packed = orchestrator!("orchestrator");
 
-/// The one that was trained with those that answer.
+/// The orchestrator that was trained with the bundled workers.
 const FOR_WORDS: Packed = orchestrator!("orchestrator-for-words");
 
-/// Those that answer, weakest first.
-const WORKERS: [(&str, Packed); 3] =
-    [("small", worker!("workers/small")), ("medium", worker!("workers/medium")), ("large", worker!("workers/large"))];
+/// The workers, weakest first.
+const WORKERS: [BundledModel; 3] = [
+    BundledModel { name: "small", files: worker!("workers/small") },
+    BundledModel { name: "medium", files: worker!("workers/medium") },
+    BundledModel { name: "large", files: worker!("workers/large") },
+];
 
-/// Those that answer, a level each.
-pub fn levels() -> Vec<(String, Capacity)> {
-    WORKERS.iter().map(|(name, _)| ((*name).to_owned(), Capacity::local(&format!("{PREFIX}{name}")))).collect()
+/// A bundled worker.
+#[derive(Clone, Copy)]
+pub struct BundledModel {
+    name: &'static str,
+    files: Packed,
 }
 
-/// Whether one of them serves a level.
+/// The bundled workers, a capacity each.
+pub fn capacities() -> Vec<(String, Capacity)> {
+    let capacity = |model: &BundledModel| (model.name.to_owned(), Capacity::local(&format!("{PREFIX}{}", model.name)));
+    WORKERS.iter().map(capacity).collect()
+}
+
+/// The name in `bundled:NAME`; `None` for anything else that `local` may say.
+pub fn name(local: &str) -> Option<&str> {
+    local.strip_prefix(PREFIX).or_else(|| local.strip_prefix(OLD_PREFIX))
+}
+
+/// Whether a bundled model serves a capacity.
 pub fn serves(capacity: &Capacity) -> bool {
-    capacity.local.as_ref().is_some_and(|local| local.starts_with(PREFIX))
+    capacity.local.as_deref().is_some_and(|local| name(local).is_some())
 }
 
-/// The one that writes teams for these levels.
-pub fn orchestrator(levels: &[(String, Capacity)]) -> Packed {
-    if is_general(levels) { FOR_ANY } else { FOR_WORDS }
+/// Whether bundled models serve all of these capacities, and there are some.
+pub fn serve_all(capacities: &[(String, Capacity)]) -> bool {
+    !capacities.is_empty() && capacities.iter().all(|(_, capacity)| serves(capacity))
 }
 
-/// Whether that one was taught tasks of all kinds, and not word problems for the bundled workers alone.
-pub fn is_general(levels: &[(String, Capacity)]) -> bool {
-    levels.is_empty() || !levels.iter().all(|(_, capacity)| serves(capacity))
+/// The bundled orchestrator for these capacities.
+pub fn orchestrator(capacities: &[(String, Capacity)]) -> Packed {
+    if is_general(capacities) { FOR_ANY } else { FOR_WORDS }
 }
 
-/// Loads one by its name, without the prefix.
+/// Whether that orchestrator was taught tasks of all kinds, and not word problems for the bundled workers alone.
+pub fn is_general(capacities: &[(String, Capacity)]) -> bool {
+    !serve_all(capacities)
+}
+
+/// The bundled worker of this name, without the prefix.
 ///
 /// # Errors
-/// There is none of this name.
-pub fn load(name: &str) -> Result<LocalModel, Fault> {
-    let Some((name, files)) = WORKERS.iter().find(|(known, _)| *known == name) else {
-        let known = WORKERS.map(|(name, _)| format!("{PREFIX}{name}")).join(", ");
-        return Err(Fault::new(format!("no model in the box is called `{name}`")).hint(format!("there are {known}")));
-    };
-    LocalModel::load_packed(&format!("{PREFIX}{name}"), files, EngineSettings::default()).map_err(Fault::new)
+/// There is none.
+pub fn find(name: &str) -> Result<BundledModel, WorkersError> {
+    WORKERS.into_iter().find(|model| model.name == name).ok_or_else(|| {
+        let known = WORKERS.map(|model| format!("{PREFIX}{}", model.name)).join(", ");
+        WorkersError::new(format!("no bundled model is called `{name}`")).hint(format!("there are {known}"))
+    })
 }
 
-/// Those that answer, as checkpoints are listed.
+impl BundledModel {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// Its files are not what they should be: the build is broken.
+    pub fn load(self) -> Result<LocalModel, WorkersError> {
+        let name = format!("{PREFIX}{}", self.name);
+        LocalModel::load_packed(&name, self.files, EngineSettings::default()).map_err(|error| broken(&name, &error))
+    }
+
+    /// How it wants to be asked.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn form(self) -> Result<PromptForm, WorkersError> {
+        let card = self.file(CARD).map_or_else(|| Ok(Card::default()), serde_json::from_slice);
+        Ok(card.map_err(|error| broken(self.name, &error))?.prompt)
+    }
+
+    fn file(self, name: &str) -> Option<&'static [u8]> {
+        self.files.iter().find(|(file, _)| *file == name).map(|(_, bytes)| *bytes)
+    }
+}
+
+fn broken(name: &str, error: &dyn std::fmt::Display) -> WorkersError {
+    let fact = format!("the bundled model {name} cannot be loaded: {error}");
+    WorkersError::new(fact).hint("this build of lemon is broken; install it again").kind(WorkersErrorKind::Model)
+}
+
+/// The bundled workers, as checkpoints are listed.
 pub fn listed() -> impl Iterator<Item = Cached> {
-    WORKERS.iter().map(|(name, files)| {
-        let name = format!("{PREFIX}{name}");
-        let config = files.iter().find(|(file, _)| *file == CONFIG).map(|(_, text)| String::from_utf8_lossy(text));
+    WORKERS.iter().map(|model| {
+        let name = format!("{PREFIX}{}", model.name);
+        let config = model.file(CONFIG).map(String::from_utf8_lossy).map(|text| ModelConfig::parse(&text));
+        let (parameters, fault) = match config {
+            Some(Ok(config)) => (Some(config.parameters()), None),
+            Some(Err(fact)) => (None, Some(format!("{CONFIG}: {fact}"))),
+            None => (None, Some(format!("{CONFIG} is missing"))),
+        };
         Cached {
             folder: PathBuf::from(&name),
             name,
             revision: env!("CARGO_PKG_VERSION").to_owned(),
-            bytes: files.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
-            parameters: config.and_then(|text| ModelConfig::parse(&text).ok()).map(|config| config.parameters()),
+            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
+            parameters,
             complete: true,
-            fault: None,
+            fault,
         }
     })
 }
@@ -104,31 +160,40 @@ pub fn listed() -> impl Iterator<Item = Cached> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_local::PromptForm;
 
     #[test]
-    fn who_writes_fits_who_answers() {
+    fn the_orchestrator_fits_the_workers() {
         let elsewhere = ("large".to_owned(), Capacity::local("somewhere/else"));
         let check = |levels: &[(String, Capacity)], expected: Packed| assert!(orchestrator(levels) == expected);
-        check(&levels(), FOR_WORDS);
-        check(&levels()[1..2], FOR_WORDS);
+        check(&capacities(), FOR_WORDS);
+        check(&capacities()[1..2], FOR_WORDS);
+        check(&[("one".to_owned(), Capacity::local("box:small"))], FOR_WORDS);
         check(&[], FOR_ANY);
-        check(&[&levels()[..2], &[elsewhere]].concat(), FOR_ANY);
+        check(&[&capacities()[..2], &[elsewhere]].concat(), FOR_ANY);
     }
 
     #[test]
-    fn those_that_answer_can_be_loaded_and_grow_from_level_to_level() {
+    fn bundled_workers_can_be_loaded_and_grow_from_capacity_to_capacity() {
         let mut before = 0;
-        for ((level, capacity), listed) in levels().into_iter().zip(listed()) {
-            let model = load(&level).map_err(|fault| fault.fact).unwrap();
+        for ((level, capacity), listed) in capacities().into_iter().zip(listed()) {
+            let found = find(&level).unwrap();
+            let model = found.load().unwrap();
             assert_eq!((Some(&model.name), &model.name), (capacity.local.as_ref(), &listed.name));
-            assert_eq!(model.form, PromptForm::Short);
+            assert_eq!((model.form, found.form().unwrap()), (PromptForm::Short, PromptForm::Short));
             let parameters = listed.parameters.unwrap();
             assert!(parameters > before && parameters == model.engine.config().parameters());
             before = parameters;
         }
-        let fault = load("huge").err().unwrap();
-        assert_eq!(fault.fact, "no model in the box is called `huge`");
-        assert_eq!(fault.hint.unwrap(), "there are box:small, box:medium, box:large");
+        let error = find("huge").err().unwrap();
+        assert_eq!(error.fact, "no bundled model is called `huge`");
+        assert_eq!(error.hint.unwrap(), "there are bundled:small, bundled:medium, bundled:large");
+    }
+
+    #[test]
+    fn older_names_are_understood() {
+        let check = |local: &str, expected: Option<&str>| assert_eq!(name(local), expected, "{local}");
+        check("bundled:small", Some("small"));
+        check("box:small", Some("small"));
+        check("models/small", None);
     }
 }

@@ -1,10 +1,11 @@
-//! `lemon.toml`: what stands in it, and where it is.
+//! `lemon.toml`, with the endpoint flags applied.
 
-use crate::fault::{Fault, read_file};
-use crate::in_the_box;
+use crate::bundled;
+use crate::error::WorkersError;
+use crate::files::read_file;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
-use lemon_spec::Limits;
+use lemon_spec::{Language, Limits};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -12,15 +13,21 @@ use std::path::{Path, PathBuf};
 
 /// The name looked for in the current folder.
 pub const FILE_NAME: &str = "lemon.toml";
+/// What a new configuration says.
+pub const TEMPLATE: &str = include_str!("lemon.toml");
+/// Where the store is by default.
+const STORE: &str = ".lemon/lemon.db";
+/// The default names of capacities, weakest first.
+pub(crate) const CAPACITIES: [&str; 3] = ["small", "medium", "large"];
 
 /// Everything a configuration can say. All of it is optional.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The levels of model, weakest first, in the order of the file.
+    /// The capacities, weakest first, in the order of the file.
     #[serde(deserialize_with = "in_order")]
     pub capacity: Vec<(String, Capacity)>,
-    /// Who writes the team.
+    /// What writes the team.
     pub orchestrator: OrchestratorConfig,
     /// The limits of a run.
     pub budget: BudgetConfig,
@@ -35,9 +42,30 @@ pub struct Config {
     /// The folder paths in the file are relative to.
     #[serde(skip)]
     pub folder: PathBuf,
+    /// The endpoint flags that [`Config::with_endpoint`] applied.
+    #[serde(skip)]
+    pub(crate) flags: EndpointFlags,
 }
 
-/// One level of model.
+/// Where models are served, from flags and environment. They take the place of what the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndpointFlags {
+    /// The address of an OpenAI-compatible endpoint, for every capacity.
+    pub base_url: Option<String>,
+    /// The model there, for every capacity.
+    pub model: Option<String>,
+    /// The environment variable that holds its key.
+    pub api_key_env: Option<String>,
+}
+
+impl EndpointFlags {
+    /// Whether one of address and model is given without the other.
+    pub(crate) fn is_half(&self) -> bool {
+        self.base_url.is_some() != self.model.is_some()
+    }
+}
+
+/// One capacity: a model, and how it is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
@@ -47,7 +75,7 @@ pub struct Capacity {
     /// The model's name there.
     #[serde(default)]
     pub model: String,
-    /// Instead of both: the folder of a model to run in this process, or `box:small`, `box:medium`, `box:large`.
+    /// Instead of both: the folder of a model to run in this process, or `bundled:small`, `bundled:medium`, `bundled:large`.
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -74,7 +102,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// A level with the defaults for all that is not said.
+    /// A capacity with the defaults for everything else.
     pub fn new(base_url: &str, model: &str, api_key_env: Option<String>) -> Self {
         Capacity {
             base_url: base_url.to_owned(),
@@ -92,21 +120,26 @@ impl Capacity {
         }
     }
 
-    /// A level that a model of this process serves.
+    /// A capacity that a model of this process serves.
     pub fn local(folder: &str) -> Self {
         Capacity { local: Some(folder.to_owned()), ..Capacity::new("", "", None) }
     }
 
     /// Calls at a time.
     pub fn concurrency(&self) -> usize {
-        // An engine in this process has a queue of its own, and nobody else to be polite to.
-        let usual = if self.local.is_some() { 4_096 } else { 32 };
-        self.max_concurrency.unwrap_or(usual)
+        // An engine in this process has a queue of its own, and no other clients.
+        let default = if self.local.is_some() { 4_096 } else { 32 };
+        self.max_concurrency.unwrap_or(default)
     }
 
     /// Seconds a reply that comes piece by piece may take in all.
     pub fn total_timeout(&self) -> f64 {
         self.total_timeout_s.unwrap_or(10.0 * self.timeout_s)
+    }
+
+    /// The model: its folder or bundled name, or its name at the endpoint.
+    pub fn model_name(&self) -> &str {
+        self.local.as_deref().unwrap_or(&self.model)
     }
 
     fn default_max_tokens() -> u64 {
@@ -122,16 +155,16 @@ fn yes() -> bool {
     true
 }
 
-/// Who writes the team.
+/// What writes the team.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OrchestratorConfig {
     /// Which kind; where absent, the kind that the other settings are for; where there are none, the policy (with scripted
     /// workers the script).
     kind: Option<OrchestratorKind>,
-    /// `policy`: the folder of its model; the one in the box where absent.
+    /// `policy`: the folder of its model; the bundled one where absent.
     pub model: Option<PathBuf>,
-    /// `prompted`: the level of model that writes; the strongest where absent.
+    /// `prompted`: the capacity that writes; the strongest where absent.
     pub capacity: Option<String>,
     /// `fixed`: the file.
     pub spec: Option<PathBuf>,
@@ -161,14 +194,14 @@ impl OrchestratorConfig {
         self.kind = Some(kind);
     }
 
-    /// Which kind; `usual` where nothing is said.
-    pub fn kind(&self, usual: OrchestratorKind) -> OrchestratorKind {
+    /// Which kind; `default` where the configuration does not say.
+    pub fn kind(&self, default: OrchestratorKind) -> OrchestratorKind {
         let prompted = self.capacity.is_some() || self.fallback.is_some() || self.structured.is_some();
         match self.kind {
             Some(kind) => kind,
             None if prompted => OrchestratorKind::Prompted,
             None if self.spec.is_some() => OrchestratorKind::Fixed,
-            None => usual,
+            None => default,
         }
     }
 }
@@ -241,7 +274,7 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or says something that cannot be understood.
-    pub fn load(path: Option<&Path>) -> Result<Self, Fault> {
+    pub fn load(path: Option<&Path>) -> Result<Self, WorkersError> {
         let here = Path::new(FILE_NAME);
         let path = match path {
             Some(path) => path,
@@ -250,10 +283,10 @@ impl Config {
         };
         let text = read_file(path)?;
         let mut config: Config = toml::from_str(&text)
-            .map_err(|error| Fault::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
+            .map_err(|error| WorkersError::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
         config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let folder = config.folder.clone();
-        let on_disk = config.capacity.iter_mut().filter(|(_, capacity)| !in_the_box::serves(capacity));
+        let on_disk = config.capacity.iter_mut().filter(|(_, capacity)| !bundled::serves(capacity));
         for local in on_disk.filter_map(|(_, capacity)| capacity.local.as_mut()) {
             *local = folder.join(&*local).to_string_lossy().into_owned();
         }
@@ -261,35 +294,105 @@ impl Config {
         Ok(config)
     }
 
+    /// This configuration with flags and environment in the place of what the file says of endpoints.
+    #[must_use]
+    pub fn with_endpoint(mut self, flags: EndpointFlags) -> Self {
+        if self.capacity.is_empty()
+            && let (Some(base_url), Some(model)) = (&flags.base_url, &flags.model)
+        {
+            let capacity = Capacity::new(base_url, model, None);
+            self.capacity = CAPACITIES.map(|name| (name.to_owned(), capacity.clone())).to_vec();
+        }
+        for (_, capacity) in &mut self.capacity {
+            if let Some(base_url) = &flags.base_url {
+                capacity.base_url.clone_from(base_url);
+                capacity.local = None;
+            }
+            if let Some(model) = &flags.model {
+                capacity.model.clone_from(model);
+            }
+            if let Some(variable) = &flags.api_key_env {
+                capacity.api_key_env = Some(variable.clone());
+            }
+        }
+        self.flags = flags;
+        self
+    }
+
+    /// This configuration with other capacities, and without endpoint flags.
+    #[must_use]
+    pub fn with_capacities(&self, capacity: Vec<(String, Capacity)>) -> Self {
+        Config { capacity, flags: EndpointFlags::default(), ..self.clone() }
+    }
+
+    /// The roles, capacities and limits of this installation.
+    ///
+    /// # Errors
+    /// A role file cannot be used.
+    pub fn language(&self) -> Result<Language, WorkersError> {
+        let mut language = Language { limits: self.limits.clone(), ..Language::default() };
+        if !self.capacity.is_empty() {
+            language.capacities = self.capacity.iter().map(|(name, _)| name.clone()).collect();
+        }
+        if let Some(folder) = &self.roles.folder {
+            language.roles.add_folder(&self.resolve(folder)).map_err(|errors| {
+                let facts = errors.iter().map(|error| match &error.hint {
+                    Some(hint) => format!("{error} ({hint})"),
+                    None => error.to_string(),
+                });
+                let facts = facts.collect::<Vec<_>>().join("\n  ");
+                WorkersError::new(format!("the role library cannot be used:\n  {facts}"))
+            })?;
+        }
+        Ok(language)
+    }
+
+    /// The capacity of this name.
+    pub fn capacity(&self, name: &str) -> Option<&Capacity> {
+        self.capacity.iter().find(|(known, _)| known == name).map(|(_, capacity)| capacity)
+    }
+
+    /// Where the store is: flag or environment, then the file, then the current folder.
+    pub fn store_path(&self, flag: Option<&Path>) -> PathBuf {
+        match (flag, &self.store.path) {
+            (Some(path), _) => path.to_owned(),
+            (None, Some(path)) => self.resolve(path),
+            (None, None) => PathBuf::from(STORE),
+        }
+    }
+
     /// A path of the file, relative to the file.
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 
-    fn check(&self, path: &Path) -> Result<(), Fault> {
-        let fault = |place: String, fact: &str| Err(Fault::new(format!("{}: {place} {fact}", path.display())));
+    fn check(&self, path: &Path) -> Result<(), WorkersError> {
+        let fault = |place: String, fact: &str| Err(WorkersError::new(format!("{}: {place} {fact}", path.display())));
         for (name, capacity) in &self.capacity {
             let place = |key: &str| format!("capacity.{name}.{key}");
             if capacity.max_concurrency == Some(0) {
-                return fault(place("max_concurrency"), "is 0: no call could ever be made");
+                return fault(place("max_concurrency"), "must be at least 1, got 0");
             }
             if capacity.max_tokens == 0 {
-                return fault(place("max_tokens"), "is 0: no reply could have text");
+                return fault(place("max_tokens"), "must be at least 1, got 0");
             }
             if !(capacity.timeout_s > 0.0 && capacity.timeout_s.is_finite()) {
-                return fault(place("timeout_s"), "must be a number of seconds above 0");
+                let fact = format!("must be a number of seconds above 0, got {}", capacity.timeout_s);
+                return fault(place("timeout_s"), &fact);
             }
-            if capacity.total_timeout_s.is_some_and(|total| !(total >= capacity.timeout_s && total.is_finite())) {
-                return fault(place("total_timeout_s"), "must be a number of seconds, and at least `timeout_s`");
+            if let Some(total) = capacity.total_timeout_s.filter(|it| !(*it >= capacity.timeout_s && it.is_finite())) {
+                let fact = format!("must be a number of seconds, at least `timeout_s`, got {total}");
+                return fault(place("total_timeout_s"), &fact);
             }
             let price = capacity.price.unwrap_or_default();
-            if !(price.input >= 0.0 && price.output >= 0.0 && price.input.is_finite() && price.output.is_finite()) {
-                return fault(place("price"), "must not be negative");
+            let wrong = |price: &f64| !(*price >= 0.0 && price.is_finite());
+            if let Some(price) = [price.input, price.output].into_iter().find(wrong) {
+                return fault(place("price"), &format!("must be at least 0, got {price}"));
             }
             let (endpoint, model) = (!capacity.base_url.is_empty(), !capacity.model.is_empty());
             match (&capacity.local, endpoint && model) {
                 (Some(_), _) if endpoint || model => {
-                    return fault(place("local"), "and an endpoint exclude each other: take one of them out");
+                    return fault(place("local"), "and an endpoint exclude each other: remove one of them");
                 }
                 (Some(_), _) => continue,
                 (None, true) => {}
@@ -301,24 +404,40 @@ impl Config {
                 return fault(place("base_url"), "must begin with http:// or https://");
             }
         }
-        let numbers = [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)];
-        for (place, value) in numbers {
-            if value.is_some_and(|value| value.is_nan() || value < 0.0) {
-                return fault(place.to_owned(), "must not be negative");
+        for (place, value) in [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)] {
+            if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {
+                return fault(place.to_owned(), &format!("must be at least 0, got {value}"));
             }
         }
         Ok(())
     }
 }
 
-/// The entries of a table in the order of the file: the order of levels is a fact, and a map would lose it.
+/// Whether a budget in US dollars can be kept with these capacities.
+///
+/// # Errors
+/// A capacity that costs money has no price.
+pub fn check_prices(capacities: &[(String, Capacity)]) -> Result<(), WorkersError> {
+    let fact = "a budget in US dollars needs the price of every capacity";
+    let unpriced = |(_, capacity): &&(String, Capacity)| capacity.price.is_none() && capacity.local.is_none();
+    if let Some((name, _)) = capacities.iter().find(unpriced) {
+        return Err(WorkersError::new(format!("{fact}: capacity `{name}` has no price"))
+            .hint(format!("add `price = {{ input = …, output = … }}` (USD per million tokens) to [capacity.{name}]")));
+    }
+    match capacities.is_empty() {
+        true => Err(WorkersError::new(format!("{fact}: no capacity is configured"))),
+        false => Ok(()),
+    }
+}
+
+/// The entries of a table in the order of the file, which a map would lose: capacities are listed weakest first.
 fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Capacity)>, D::Error> {
     struct Entries;
     impl<'de> Visitor<'de> for Entries {
         type Value = Vec<(String, Capacity)>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a table of capacity levels")
+            formatter.write_str("a table of capacities")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -337,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_keep_the_order_of_the_file() {
+    fn capacities_keep_the_order_of_the_file() {
         let text = "[capacity.zeta]\nbase_url = 'http://a'\nmodel = 'm'\n[capacity.alpha]\nbase_url = 'http://a'\nmodel = 'm'\n";
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(config.capacity.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["zeta", "alpha"]);
@@ -349,15 +468,30 @@ mod tests {
             let config: Config = toml::from_str(&format!("[capacity.small]\n{keys}")).unwrap();
             assert_eq!(config.capacity[0].1.concurrency(), concurrency, "{keys}");
         };
-        check("local = 'box:small'\n", 4_096);
+        check("local = 'bundled:small'\n", 4_096);
         check("base_url = 'http://a'\nmodel = 'm'\n", 32);
         check("local = 'box:small'\nmax_concurrency = 3\n", 3);
         check("base_url = 'http://a'\nmodel = 'm'\nmax_concurrency = 300\n", 300);
     }
 
     #[test]
+    fn flags_take_the_place_of_the_file() {
+        let flags = EndpointFlags { base_url: Some("http://b".into()), model: Some("n".into()), api_key_env: None };
+        let places = |config: &Config| {
+            let place = |(name, it): &(String, Capacity)| format!("{name} {} {}", it.base_url, it.model_name());
+            config.capacity.iter().map(place).collect::<Vec<_>>()
+        };
+        let nothing = Config::default().with_endpoint(flags.clone());
+        assert_eq!(places(&nothing), ["small http://b n", "medium http://b n", "large http://b n"]);
+        let file: Config = toml::from_str("[capacity.one]\nlocal = 'here'\n").unwrap();
+        assert_eq!(places(&file), ["one  here"]);
+        assert_eq!(places(&file.clone().with_endpoint(flags)), ["one http://b n"]);
+        assert_eq!(places(&file.with_endpoint(EndpointFlags::default())), ["one  here"]);
+    }
+
+    #[test]
     fn the_file_that_init_writes_can_be_read() {
-        let config: Config = toml::from_str(crate::commands::init::TEMPLATE).unwrap();
+        let config: Config = toml::from_str(TEMPLATE).unwrap();
         assert_eq!(config.capacity.len(), 3);
     }
 }

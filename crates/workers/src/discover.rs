@@ -1,13 +1,14 @@
 //! Model servers that run on this machine already.
 
-use crate::fault::Fault;
+use crate::Tell;
+use crate::error::WorkersError;
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The ports to look at, separated by commas; empty: at none.
+/// The variable that names the ports to look at, separated by commas; empty: none.
 const VARIABLE: &str = "LEMON_LOCAL_PORTS";
 /// How long one may take. On loopback a server that is there answers in a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -21,10 +22,14 @@ const MOST_BYTES: usize = 1 << 20;
 /// A program that serves models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ServerKind {
+    /// Ollama.
     Ollama,
+    /// vLLM.
     Vllm,
+    /// The server of llama.cpp.
     LlamaCpp,
+    /// LM Studio.
     LmStudio,
     /// One that speaks the protocol and does not say what it is.
     Other,
@@ -32,19 +37,23 @@ pub enum Kind {
 
 /// A server that runs here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    pub kind: Kind,
+pub struct Server {
+    /// The program.
+    pub kind: ServerKind,
     /// As a capacity's `base_url`.
     pub base_url: String,
     /// What it serves, in its own order; never empty.
     pub models: Vec<String>,
 }
 
-/// A model for each level of capacity.
+/// A model for each capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Levels {
+pub struct ServerModels {
+    /// The smallest.
     pub small: String,
+    /// The one in the middle.
     pub medium: String,
+    /// The largest.
     pub large: String,
 }
 
@@ -52,30 +61,39 @@ pub struct Levels {
 ///
 /// # Errors
 /// What the user says is no list of ports.
-pub fn ports() -> Result<Vec<u16>, Fault> {
-    let Ok(said) = std::env::var(VARIABLE) else { return Ok(Kind::KNOWN.map(Kind::port).to_vec()) };
+pub fn ports() -> Result<Vec<u16>, WorkersError> {
+    let Ok(said) = std::env::var(VARIABLE) else { return Ok(ServerKind::KNOWN.map(ServerKind::port).to_vec()) };
     let port = |text: &str| {
-        let wrong =
-            |_| Fault::new(format!("{VARIABLE} is `{said}`")).hint("for instance 11434,8000; empty: do not look");
+        let wrong = |_| {
+            let fact = format!("{VARIABLE} must be a list of ports, got `{said}`");
+            WorkersError::new(fact).hint("for instance 11434,8000; empty: do not look for servers")
+        };
         text.trim().parse().map_err(wrong)
     };
     said.split(',').filter(|_| !said.trim().is_empty()).map(port).collect()
 }
 
-/// Asks each port on loopback, all at once, which models are served there. Whatever does not answer as such a server does, in
-/// time, is none.
-pub async fn running_servers(ports: &[u16]) -> Vec<Found> {
-    servers_within(PATIENCE, ports).await
+/// Asks each port on loopback, all at once, which models are served there. A program that does not answer in time, or not as a
+/// model server does, is left out.
+///
+/// # Errors
+/// No HTTP client can be made.
+pub async fn running_servers(ports: &[u16], tell: Tell) -> Result<Vec<Server>, WorkersError> {
+    servers_within(PATIENCE, ports, tell).await
 }
 
-async fn servers_within(patience: Duration, ports: &[u16]) -> Vec<Found> {
-    let Some(client) = client() else { return Vec::new() };
-    let asked = ports.iter().map(|port| wait_for(&client, *port, patience));
-    futures::future::join_all(asked).await.into_iter().flatten().collect()
+async fn servers_within(patience: Duration, ports: &[u16], tell: Tell) -> Result<Vec<Server>, WorkersError> {
+    if ports.is_empty() {
+        return Ok(Vec::new());
+    }
+    let client = client()
+        .map_err(|error| WorkersError::new(format!("servers on this machine cannot be looked for: {error}")))?;
+    let asked = ports.iter().map(|port| wait_for(&client, *port, patience, tell));
+    Ok(futures::future::join_all(asked).await.into_iter().flatten().collect())
 }
 
 /// The server on this port, once it has loaded its model. `None`: there is none, or it loads for too long.
-async fn wait_for(client: &Client, port: u16, patience: Duration) -> Option<Found> {
+async fn wait_for(client: &Client, port: u16, patience: Duration, tell: Tell) -> Option<Server> {
     let begun = Instant::now();
     let mut told = false;
     loop {
@@ -83,7 +101,7 @@ async fn wait_for(client: &Client, port: u16, patience: Duration) -> Option<Foun
             Asked::Ready(found) => return Some(found),
             Asked::Loading if begun.elapsed() > LOADING_PATIENCE => return None,
             Asked::Loading if !told => {
-                eprintln!("the server on port {port} is loading its model; waiting for it…");
+                tell(&format!("the server on port {port} is loading its model; waiting for it…"));
                 told = true;
             }
             Asked::Loading => {}
@@ -94,17 +112,17 @@ async fn wait_for(client: &Client, port: u16, patience: Duration) -> Option<Foun
 
 /// What a server says when it is asked for its models.
 enum Asked {
-    Ready(Found),
+    Ready(Server),
     /// It is there and answers 503, which servers do while they load a model.
     Loading,
 }
 
-/// A client that asks nobody but this machine, over plain HTTP: no proxy, no redirect, and no certificates, which a bare
+/// A client that connects to this machine only, over plain HTTP: no proxy, no redirect, and no certificates, which a bare
 /// machine would not have.
-fn client() -> Option<Client> {
+fn client() -> reqwest::Result<Client> {
     // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().no_proxy().redirect(Policy::none()).tls_certs_only([]).build().ok()
+    Client::builder().no_proxy().redirect(Policy::none()).tls_certs_only([]).build()
 }
 
 async fn ask(client: &Client, port: u16) -> Option<Asked> {
@@ -126,12 +144,12 @@ async fn ask(client: &Client, port: u16) -> Option<Asked> {
         return String::from_utf8_lossy(&body).to_lowercase().contains("loading").then_some(Asked::Loading);
     }
     let list: List = serde_json::from_slice(&body).ok()?;
-    let kind = list.data.iter().find_map(|model| Kind::of_owner(model.owned_by.as_deref()?));
+    let kind = list.data.iter().find_map(|model| ServerKind::of_owner(model.owned_by.as_deref()?));
     // A name is sent back and shown on screens.
     let sound = |name: &String| !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control);
     let models: Vec<String> = list.data.into_iter().map(|model| model.id).filter(sound).collect();
-    let kind = kind.unwrap_or(Kind::of_port(port));
-    (!models.is_empty()).then_some(Asked::Ready(Found { kind, base_url, models }))
+    let kind = kind.unwrap_or(ServerKind::of_port(port));
+    (!models.is_empty()).then_some(Asked::Ready(Server { kind, base_url, models }))
 }
 
 #[derive(Deserialize)]
@@ -145,52 +163,52 @@ struct Model {
     owned_by: Option<String>,
 }
 
-impl Kind {
-    const KNOWN: [Kind; 4] = [Kind::Ollama, Kind::Vllm, Kind::LlamaCpp, Kind::LmStudio];
+impl ServerKind {
+    const KNOWN: [ServerKind; 4] = [ServerKind::Ollama, ServerKind::Vllm, ServerKind::LlamaCpp, ServerKind::LmStudio];
 
-    /// The port it uses if nobody says otherwise.
+    /// The port it uses by default.
     fn port(self) -> u16 {
         match self {
-            Kind::Ollama => 11434,
-            Kind::Vllm => 8000,
-            Kind::LlamaCpp => 8080,
-            Kind::LmStudio => 1234,
-            Kind::Other => 0,
+            ServerKind::Ollama => 11434,
+            ServerKind::Vllm => 8000,
+            ServerKind::LlamaCpp => 8080,
+            ServerKind::LmStudio => 1234,
+            ServerKind::Other => 0,
         }
     }
 
     fn of_port(port: u16) -> Self {
-        Kind::KNOWN.into_iter().find(|kind| kind.port() == port).unwrap_or(Kind::Other)
+        ServerKind::KNOWN.into_iter().find(|kind| kind.port() == port).unwrap_or(ServerKind::Other)
     }
 
     /// What each says of its models' owner.
     fn of_owner(owner: &str) -> Option<Self> {
         match owner {
-            "library" => Some(Kind::Ollama),
-            "vllm" => Some(Kind::Vllm),
-            "llamacpp" => Some(Kind::LlamaCpp),
-            "organization_owner" => Some(Kind::LmStudio),
+            "library" => Some(ServerKind::Ollama),
+            "vllm" => Some(ServerKind::Vllm),
+            "llamacpp" => Some(ServerKind::LlamaCpp),
+            "organization_owner" => Some(ServerKind::LmStudio),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ServerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Ollama => "Ollama",
-            Kind::Vllm => "vLLM",
-            Kind::LlamaCpp => "llama.cpp",
-            Kind::LmStudio => "LM Studio",
-            Kind::Other => "a model server",
+            ServerKind::Ollama => "Ollama",
+            ServerKind::Vllm => "vLLM",
+            ServerKind::LlamaCpp => "llama.cpp",
+            ServerKind::LmStudio => "LM Studio",
+            ServerKind::Other => "a model server",
         })
     }
 }
 
-impl Found {
-    /// Which of its models serve which level: the least, the middle and the largest by the sizes in their names. Models
-    /// that do not say their size are used only if none does; those that make embeddings never.
-    pub fn levels(&self) -> Option<Levels> {
+impl Server {
+    /// Which of its models serve which capacity: the least, the middle and the largest by the sizes in their names. Models
+    /// whose names state no size are used only if none states one; those that make embeddings never.
+    pub fn levels(&self) -> Option<ServerModels> {
         let chats = self.models.iter().filter(|name| !makes_embeddings(name));
         let mut sized: Vec<(f64, &String)> = chats.clone().filter_map(|name| Some((parameters(name)?, name))).collect();
         sized.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -200,7 +218,7 @@ impl Found {
         };
         let (small, large) = (models.first()?, models.last()?);
         let medium = models.get((models.len() - 1) / 2)?;
-        Some(Levels { small: (*small).clone(), medium: (*medium).clone(), large: (*large).clone() })
+        Some(ServerModels { small: (*small).clone(), medium: (*medium).clone(), large: (*large).clone() })
     }
 }
 
@@ -281,7 +299,7 @@ mod tests {
     fn models_for_levels() {
         let check = |models: &[&str], expected: Option<[&str; 3]>| {
             let models = models.iter().map(|name| (*name).to_owned()).collect();
-            let found = Found { kind: Kind::Other, base_url: String::new(), models };
+            let found = Server { kind: ServerKind::Other, base_url: String::new(), models };
             let levels = found.levels().map(|levels| [levels.small, levels.medium, levels.large]);
             assert_eq!(levels, expected.map(|names| names.map(str::to_owned)), "{:?}", found.models);
         };
@@ -316,16 +334,19 @@ mod tests {
 
     #[tokio::test]
     async fn servers_are_told_apart() {
-        let owners = ["library", "vllm", "llamacpp", "organization_owner", "somebody"];
+        let owners = ["library", "vllm", "llamacpp", "organization_owner", "another"];
         let servers = owners.map(|owner| server(owner, &["a:1b", "b:7b"]));
         let ports: Vec<u16> = servers.iter().map(FakeEndpoint::port).collect();
         // However busy this machine is.
-        let found = servers_within(Duration::from_secs(60), &ports).await;
-        let kinds: Vec<Kind> = found.iter().map(|found| found.kind).collect();
-        assert_eq!(kinds, [Kind::Ollama, Kind::Vllm, Kind::LlamaCpp, Kind::LmStudio, Kind::Other]);
+        let found = servers_within(Duration::from_secs(60), &ports, |_| {}).await.unwrap();
+        let kinds: Vec<ServerKind> = found.iter().map(|found| found.kind).collect();
+        assert_eq!(
+            kinds,
+            [ServerKind::Ollama, ServerKind::Vllm, ServerKind::LlamaCpp, ServerKind::LmStudio, ServerKind::Other]
+        );
         assert_eq!(found[0].base_url, servers[0].base_url());
         assert_eq!(found[0].models, ["a:1b", "b:7b"]);
-        assert_eq!(Kind::of_port(11434), Kind::Ollama);
+        assert_eq!(ServerKind::of_port(11434), ServerKind::Ollama);
     }
 
     #[tokio::test]
@@ -343,10 +364,10 @@ mod tests {
                 stream.write_all(text.as_bytes()).unwrap();
             }
         });
-        let found = servers_within(Duration::from_secs(60), &[port]).await;
+        let found = servers_within(Duration::from_secs(60), &[port], |_| {}).await.unwrap();
         assert_eq!(found.iter().map(|found| found.models.join(" ")).collect::<Vec<_>>(), ["a:1b"]);
         let other = answers(1, answer("503 -", "down for maintenance"));
-        assert_eq!(servers_within(Duration::from_secs(60), &[other]).await, []);
+        assert_eq!(servers_within(Duration::from_secs(60), &[other], |_| {}).await.unwrap(), []);
     }
 
     #[tokio::test]
@@ -373,7 +394,7 @@ mod tests {
             answers(1, elsewhere),
             answers(3000, format!("HTTP/1.1 200 OK\r\n\r\n{}", " ".repeat(1000))),
         ];
-        assert_eq!(running_servers(&odd).await, []);
-        assert_eq!(running_servers(&[]).await, []);
+        assert_eq!(running_servers(&odd, |_| {}).await.unwrap(), []);
+        assert_eq!(running_servers(&[], |_| {}).await.unwrap(), []);
     }
 }

@@ -1,6 +1,6 @@
 //! One file from its source: streamed beside its place, checked on the way, and put there only when it is right.
 
-use super::progress::{Attempt, Progress};
+use crate::progress::{Attempt, DownloadProgress};
 use lemon_exec::Retry;
 use lemon_exec::worker::{http_client, http_error};
 use lemon_task::{Mismatch, SourceFile};
@@ -18,6 +18,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How often one request may be sent on to another address.
 const MOST_REDIRECTS: usize = 5;
 
+/// Fetches files, each with a known checksum.
 pub struct Downloader {
     client: Client,
     retry: Retry,
@@ -32,21 +33,27 @@ struct Failure {
     passing: bool,
     /// How long the source asks to be left alone.
     asked: Option<Duration>,
-    /// The host, if nobody answers there at all.
+    /// The host, if nothing answers there at all.
     unreachable: Option<String>,
 }
 
 impl Downloader {
+    /// A downloader with the default retries.
     pub fn new() -> Result<Self, String> {
         Ok(Downloader { client: http_client()?, retry: Retry::default(), unreachable: Mutex::default() })
     }
 
     /// Fetches a file to its place. Until it is whole and right, nothing lies there.
-    pub async fn download(&self, file: &SourceFile, place: &Path, progress: &Progress) -> Result<(), String> {
+    pub async fn download(
+        &self,
+        file: &SourceFile,
+        place: &Path,
+        progress: &dyn DownloadProgress,
+    ) -> Result<(), String> {
         let mut attempt = 1;
         loop {
-            let Err(failure) = self.attempt(file, place, progress.attempt()).await else { return Ok(()) };
-            // So few at a time need no spreading.
+            let Err(failure) = self.attempt(file, place, Attempt::new(progress)).await else { return Ok(()) };
+            // So few downloads at a time need no jitter.
             let wait = self.retry.wait(attempt, failure.asked, u64::MAX).filter(|_| failure.passing);
             let Some(wait) = wait else {
                 self.given_up().extend(failure.unreachable);
@@ -87,7 +94,7 @@ impl Downloader {
         Ok(())
     }
 
-    /// The answer of whoever has the file. Redirects are followed here, because the shared client never does: there is no
+    /// The answer of the server that has the file. Redirects are followed here, because the shared client never does: there is no
     /// key to carry away, and the checksum says whether it was the right place.
     async fn get(&self, url: &str) -> Result<Response, Failure> {
         let mut address = Url::parse(url).map_err(|error| Failure::lasting(format!("{url} is no address: {error}")))?;
@@ -100,7 +107,7 @@ impl Downloader {
             let response = sent.map_err(|error| {
                 let why = http_error(&error);
                 Failure {
-                    // Whoever is not trusted now is not trusted in a moment.
+                    // A certificate that is refused now is refused in a moment, too.
                     passing: !error.is_builder() && !why.contains("certificate"),
                     unreachable: error.is_connect().then_some(host),
                     ..Failure::lasting(format!("{url} cannot be reached: {why}"))

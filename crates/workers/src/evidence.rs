@@ -1,15 +1,15 @@
-//! What was measured of teams against one plain call, on the models of this installation: what the guard goes by.
+//! Measurements of teams against one plain call, on the models of this installation. The guard reads them.
 //!
 //! `lemon bench answers` writes it beside the store; `lemon run` reads it. A team counts as helpful for a form of task only
 //! if it was right where the plain call was wrong clearly more often than the other way round, on enough questions.
 
-use crate::config::{Capacity, Config};
-use crate::fault::{Fault, read_file};
-use crate::setup;
+use crate::config::Capacity;
+use crate::error::WorkersError;
+use crate::files::read_file;
+use crate::resolve::Resolved;
 use lemon_eval::{Ask, Method};
 use lemon_exec::Form;
 use lemon_num::stats::sign_test;
-use lemon_spec::Language;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub fn path(store: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn add(store: &Path, entries: &[Entry]) -> Result<PathBuf, Fault> {
+pub fn add(store: &Path, entries: &[Entry]) -> Result<PathBuf, WorkersError> {
     let path = path(store);
     let mut known = read(&path)?;
     for entry in entries {
@@ -79,8 +79,8 @@ pub fn add(store: &Path, entries: &[Entry]) -> Result<PathBuf, Fault> {
         known.entries.retain(|other| !same(other));
         known.entries.push(entry.clone());
     }
-    let text = serde_json::to_string_pretty(&known).map_err(Fault::new)?;
-    let fault = |error: std::io::Error| Fault::new(format!("{}: {error}", path.display()));
+    let text = serde_json::to_string_pretty(&known).map_err(WorkersError::new)?;
+    let fault = |error: std::io::Error| WorkersError::new(format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(fault)?;
     }
@@ -89,29 +89,29 @@ pub fn add(store: &Path, entries: &[Entry]) -> Result<PathBuf, Fault> {
     Ok(path)
 }
 
-fn read(path: &Path) -> Result<Evidence, Fault> {
+fn read(path: &Path) -> Result<Evidence, WorkersError> {
     if !path.exists() {
         return Ok(Evidence::default());
     }
     serde_json::from_str(&read_file(path)?).map_err(|error| {
-        Fault::new(format!("{} cannot be read as evidence: {error}", path.display()))
+        WorkersError::new(format!("{} cannot be read as evidence: {error}", path.display()))
             .hint("move it away; `lemon bench answers` measures again")
     })
 }
 
 /// The model of the strongest capacity.
 pub fn model(levels: &[(String, Capacity)]) -> Option<String> {
-    let (_, capacity) = levels.last()?;
-    Some(capacity.local.clone().unwrap_or_else(|| capacity.model.clone()))
+    levels.last().map(|(_, capacity)| capacity.model_name().to_owned())
 }
 
 /// For each form the team of the method that helps most.
-pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, String> {
-    let known = match read(&path(&setup::store_path(config, None))) {
+pub(crate) fn proven(resolved: &Resolved) -> BTreeMap<Form, String> {
+    let Resolved { config, language, tell, .. } = resolved;
+    let known = match read(&path(&config.store_path(None))) {
         Ok(known) => known,
-        Err(fault) => {
+        Err(error) => {
             // A run needs no evidence: without it, one plain call answers.
-            eprintln!("warning: {}", fault.fact);
+            tell(&format!("warning: {error}"));
             return BTreeMap::new();
         }
     };
@@ -127,7 +127,7 @@ pub fn proven(config: &Config, language: &Language) -> BTreeMap<Form, String> {
         let method: Method = match entry.method.parse() {
             Ok(method) => method,
             Err(error) => {
-                eprintln!("warning: the evidence names a method that is not known: {error}");
+                tell(&format!("warning: the evidence names an unknown method: {error}"));
                 return None;
             }
         };
@@ -158,7 +158,7 @@ mod tests {
         assert!(!entry(20, 12, 2, 300).helps(), "too few questions");
         assert!(!entry(100, 6, 4, 300).helps(), "may be chance");
         assert!(!entry(100, 2, 12, 300).helps(), "it hurts");
-        assert!(!entry(100, 12, 2, 900).helps(), "too dear");
+        assert!(!entry(100, 12, 2, 900).helps(), "too expensive");
     }
 
     #[test]

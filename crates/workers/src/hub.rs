@@ -1,12 +1,16 @@
 //! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`Commit`], a [`Sum`] or a
 //! plain name; every file has a checksum, or is refused; and it gets its place by a rename, after it was checked.
 
-use super::sum::Sum;
-use super::transport::{Answer, Failure, Transport};
-use crate::commands::data::progress::{Attempt, Progress};
-use crate::fault::Fault;
+mod pull;
+mod sum;
+mod transport;
+
+pub use pull::{PulledCheckpoint, PulledFile, pull};
+
+use crate::error::{WorkersError, WorkersErrorKind};
 use crate::models::cache::{Cache, Commit, Repository, remove_if_there};
 use crate::models::{Reference, cache, is_plain};
+use crate::progress::{Attempt, DownloadProgress};
 use lemon_exec::Retry;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -14,6 +18,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
+use sum::Sum;
+use transport::{Answer, Failure, Transport};
 
 /// The hub that is asked where no other is named.
 const ADDRESS: &str = "https://huggingface.co";
@@ -23,7 +29,7 @@ const GOES_ON: &str = "the same command goes on from here";
 const MOST_TEXT: u64 = 256 << 20;
 
 /// A repository on the hub.
-pub struct Hub {
+struct Hub {
     transport: Transport,
     cache: Cache,
     repository: Repository,
@@ -32,16 +38,16 @@ pub struct Hub {
 }
 
 /// What a repository holds.
-pub struct Listing {
+struct Listing {
     /// The commit that the revision stands for.
-    pub commit: Commit,
-    pub files: Vec<RemoteFile>,
+    commit: Commit,
+    files: Vec<RemoteFile>,
 }
 
 /// A file as the hub states it.
-pub struct RemoteFile {
-    pub name: String,
-    pub bytes: Option<u64>,
+struct RemoteFile {
+    name: String,
+    bytes: Option<u64>,
     sum: Stated,
 }
 
@@ -68,18 +74,19 @@ struct Known<'a> {
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
+pub enum PullStatus {
+    /// It came from the hub.
     Fetched,
     /// It was here, and is right.
     Kept,
 }
 
-impl End {
+impl PullStatus {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            End::Fetched => "fetched",
-            End::Kept => "kept",
+            PullStatus::Fetched => "fetched",
+            PullStatus::Kept => "kept",
         }
     }
 }
@@ -89,7 +96,7 @@ impl Hub {
     ///
     /// # Errors
     /// There is no place for a cache.
-    pub fn new(reference: &Reference, address: Option<&str>) -> Result<Self, Fault> {
+    fn new(reference: &Reference, address: Option<&str>) -> Result<Self, WorkersError> {
         let cache = cache()?;
         let given = std::env::var("HF_TOKEN").ok().map(|token| token.trim().to_owned());
         let token = given.filter(|token| !token.is_empty()).or_else(|| cache.token());
@@ -106,8 +113,8 @@ impl Hub {
     ///
     /// # Errors
     /// It does not exist, is closed to us, or the hub cannot be reached.
-    pub fn list(&self) -> Result<Listing, Fault> {
-        patiently(|text| eprintln!("{text}"), || false, || self.ask())
+    fn list(&self, progress: &dyn DownloadProgress) -> Result<Listing, WorkersError> {
+        patiently(|text| progress.note(text), || false, || self.ask())
     }
 
     fn ask(&self) -> Result<Listing, Failure> {
@@ -123,7 +130,7 @@ impl Hub {
     }
 
     /// Where the files of a commit lie.
-    pub fn folder(&self, commit: &Commit) -> PathBuf {
+    fn folder(&self, commit: &Commit) -> PathBuf {
         self.repository.snapshot(commit)
     }
 
@@ -131,14 +138,19 @@ impl Hub {
     ///
     /// # Errors
     /// It cannot be had, has no checksum, or is not what the hub says it is. Then nothing lies in its place.
-    pub fn settle(&self, commit: &Commit, file: &RemoteFile, progress: &Progress) -> Result<End, Fault> {
+    fn settle(
+        &self,
+        commit: &Commit,
+        file: &RemoteFile,
+        progress: &dyn DownloadProgress,
+    ) -> Result<PullStatus, WorkersError> {
         let file = &patiently(|text| progress.note(text), || false, || self.identify(commit, file))?;
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", file.place.display()));
+        let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", file.place.display()));
         self.repository.make_room(commit).map_err(unusable)?;
         self.adopt(file).map_err(unusable)?;
         if file.place.exists() {
             match file.difference(&file.place).map_err(unusable)? {
-                None => return Ok(End::Kept),
+                None => return Ok(PullStatus::Kept),
                 Some(difference) => {
                     progress.note(&format!("{} is damaged: {difference}; fetching it again", file.name))
                 }
@@ -146,15 +158,15 @@ impl Hub {
             self.discard(file).map_err(unusable)?;
         }
         self.fetch(commit, file, progress)?;
-        Ok(End::Fetched)
+        Ok(PullStatus::Fetched)
     }
 
     /// Gives the revision's name to the commit, as other programs expect it in the cache.
     ///
     /// # Errors
     /// The cache cannot be written.
-    pub fn name(&self, commit: &Commit) -> Result<(), Fault> {
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", self.cache.path().display()));
+    fn name(&self, commit: &Commit) -> Result<(), WorkersError> {
+        let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", self.cache.path().display()));
         self.repository.refer(&self.reference.revision, commit).map_err(unusable)
     }
 
@@ -223,10 +235,10 @@ impl Hub {
     }
 
     /// Fetches the content, checks it, and puts it in its place.
-    fn fetch(&self, commit: &Commit, file: &Known<'_>, progress: &Progress) -> Result<(), Fault> {
+    fn fetch(&self, commit: &Commit, file: &Known<'_>, progress: &dyn DownloadProgress) -> Result<(), WorkersError> {
         let _lock = file.lock()?;
         let part = file.part();
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", part.display()));
+        let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", part.display()));
         let length = || fs::metadata(&part).map_or(0, |part| part.len());
         let mut before = length();
         // An attempt that brought something is a new beginning.
@@ -238,7 +250,7 @@ impl Hub {
             |text| progress.note(text),
             brought,
             || {
-                let mut count = progress.attempt();
+                let mut count = Attempt::new(progress);
                 self.attempt(commit, file, &mut count)?;
                 count.keep();
                 Ok(())
@@ -247,12 +259,12 @@ impl Hub {
         if let Some(difference) = file.difference(&part).map_err(unusable)? {
             remove_if_there(&part).map_err(unusable)?;
             let fact = format!("the hub sent something else as {}: {difference}", file.name);
-            return Err(Fault::new(fact)
+            return Err(WorkersError::new(fact)
                 .hint("it was removed; try again, or ask another mirror with --endpoint")
-                .code(1));
+                .kind(WorkersErrorKind::Download));
         }
         fs::rename(&part, &file.blob).map_err(unusable)?;
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", file.place.display()));
+        let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", file.place.display()));
         self.repository.link(file.sum.digits(), &file.place).map_err(unusable)
     }
 
@@ -353,7 +365,7 @@ impl Listing {
         Ok(Listing { commit, files: siblings.into_iter().map(file).collect() })
     }
 
-    pub fn file(&self, name: &str) -> Option<&RemoteFile> {
+    fn file(&self, name: &str) -> Option<&RemoteFile> {
         self.files.iter().find(|file| file.name == name)
     }
 }
@@ -415,9 +427,9 @@ impl Known<'_> {
 
     /// Two processes would write into each other's files. The system gives the lock free however a process dies; one that
     /// cannot lock files goes without.
-    fn lock(&self) -> Result<Option<File>, Fault> {
+    fn lock(&self) -> Result<Option<File>, WorkersError> {
         let path = self.blob.with_extension("lock");
-        let unusable = |error| Fault::new(format!("{} cannot be used: {error}", path.display()));
+        let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", path.display()));
         // A link would be followed.
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Err(unusable(io::Error::new(ErrorKind::InvalidInput, "it is no plain file")));
@@ -426,7 +438,9 @@ impl Known<'_> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let fact = format!("another process is fetching {}", self.name);
-                Err(Fault::new(fact).hint("wait for that process, or end it, and try again").code(1))
+                Err(WorkersError::new(fact)
+                    .hint("wait for that process, or end it, and try again")
+                    .kind(WorkersErrorKind::Download))
             }
             _ => Ok(Some(file)),
         }
@@ -446,7 +460,7 @@ fn patiently<T>(
     note: impl Fn(&str),
     mut brought: impl FnMut() -> bool,
     mut attempt: impl FnMut() -> Result<T, Failure>,
-) -> Result<T, Fault> {
+) -> Result<T, WorkersError> {
     let retry = Retry::default();
     let mut attempts = 1;
     loop {
@@ -459,7 +473,7 @@ fn patiently<T>(
         }
         let Some(wait) = retry.wait(attempts, None, u64::MAX).filter(|_| passing) else {
             let hint = hint.or_else(|| passing.then(|| GOES_ON.to_owned()));
-            return Err(Fault { hint, ..Fault::new(fact).code(1) });
+            return Err(WorkersError { hint, ..WorkersError::new(fact).kind(WorkersErrorKind::Download) });
         };
         note(&format!("{fact}; again in {} s", wait.as_secs_f64()));
         thread::sleep(wait);

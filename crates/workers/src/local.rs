@@ -1,15 +1,19 @@
 //! Workers in this process: language models that need no endpoint, network or key.
 //!
-//! `Request → prompt of the model's own form → engine → Reply`. Everything hard is `lemon_engine`'s; here a conversation
-//! becomes tokens, levels find their engines, and what can go wrong becomes what the executor knows.
+//! `Request → prompt of the model's own form → engine → Reply`. The engine computes; this module turns a conversation into
+//! tokens, finds the model of a capacity, loads it when it is first asked, and turns failures into those the executor knows.
 
 mod calibration;
+mod lazy;
 mod model;
 mod short;
 
 pub use calibration::Calibration;
+pub use lazy::LazyModel;
 pub use model::{CARD, Card, LocalError, LocalModel, PromptForm};
 pub use short::{OUT_OF_REACH, is_word_problem};
+
+pub(crate) use lazy::check;
 
 use async_trait::async_trait;
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
@@ -21,47 +25,51 @@ use short::short_prompt;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Workers that are models of this process, one for each level; levels may share one.
+/// Workers that are models of this process, one for each capacity; capacities may share one.
 pub struct Local {
-    levels: Vec<LocalModel>,
-    said: Mutex<Said>,
+    models: Vec<Arc<LazyModel>>,
+    cache: Mutex<GreedyCache>,
 }
 
-/// Replies that chance had no part in, and the tokens of all of them and of their prompts.
+/// Replies at temperature 0, and the tokens of all of them and of their prompts.
 #[derive(Default)]
-struct Said {
-    replies: HashMap<Asked, Completion>,
+struct GreedyCache {
+    replies: HashMap<GreedyKey, Completion>,
     tokens: usize,
 }
 
-/// What was asked without chance: the level, the prompt, and how many tokens the reply may have. The same is said again.
-type Asked = (usize, Vec<u32>, usize);
+/// What determines a reply at temperature 0: the capacity, the prompt, and how many tokens the reply may have.
+type GreedyKey = (usize, Vec<u32>, usize);
 
-/// Tokens that are kept; then it begins anew. In training and in evaluations many teams ask the same, and most of it soon.
-const MOST_KEPT: usize = 1 << 23;
+/// Tokens that the cache holds before it is emptied. In training and in evaluations many teams ask the same within a short time.
+const MOST_CACHED: usize = 1 << 23;
 
 impl Local {
-    /// Workers for these levels, weakest first.
-    pub fn new(levels: Vec<LocalModel>) -> Local {
-        Local { levels, said: Mutex::default() }
+    /// Workers for these capacities, weakest first.
+    pub fn new(models: Vec<LocalModel>) -> Local {
+        Local::lazy(models.into_iter().map(|model| Arc::new(LazyModel::from(model))).collect())
     }
 
-    /// What was said to this before.
-    fn said(&self, asked: &Asked) -> Option<Completion> {
-        lock(&self.said).replies.get(asked).cloned()
+    /// The same for models that are loaded when they are first asked.
+    pub fn lazy(models: Vec<Arc<LazyModel>>) -> Local {
+        Local { models, cache: Mutex::default() }
     }
 
-    fn keep(&self, asked: Asked, reply: Completion) {
-        let tokens = asked.1.len() + reply.tokens.len();
-        let mut said = lock(&self.said);
-        if said.tokens + tokens > MOST_KEPT {
-            *said = Said::default();
+    fn cached(&self, key: &GreedyKey) -> Option<Completion> {
+        lock(&self.cache).replies.get(key).cloned()
+    }
+
+    fn keep(&self, key: GreedyKey, reply: Completion) {
+        let tokens = key.1.len() + reply.tokens.len();
+        let mut cache = lock(&self.cache);
+        if cache.tokens + tokens > MOST_CACHED {
+            *cache = GreedyCache::default();
         }
-        said.tokens += tokens;
-        said.replies.insert(asked, reply);
+        cache.tokens += tokens;
+        cache.replies.insert(key, reply);
     }
 }
 
@@ -74,10 +82,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Worker for Local {
     /// Asks once. Dropping the future ends the reply where it is.
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let Some(level) = self.levels.get(request.level) else {
+        let Some(model) = self.models.get(request.level) else {
             let message = format!("no model serves `{}`", request.capacity);
             return Err(AskError::free(FailureKind::Refused, message));
         };
+        let level = model.ready().await?;
         let asked = CompletionRequest {
             prompt: prompt(level, request)?,
             max_tokens: most_tokens(request),
@@ -88,7 +97,7 @@ impl Worker for Local {
             caller: caller(),
         };
         let key = (asked.temperature == 0.0).then(|| (request.level, asked.prompt.clone(), asked.max_tokens));
-        if let Some(reply) = key.as_ref().and_then(|key| self.said(key)) {
+        if let Some(reply) = key.as_ref().and_then(|key| self.cached(key)) {
             request.progress.iter().for_each(|progress| progress.tell(&reply.text));
             return usable(reply, request, level);
         }
@@ -101,15 +110,16 @@ impl Worker for Local {
         usable(reply, request, level)
     }
 
-    /// Where nothing is drawn by chance: the prompt, and what the calibration looks at.
+    /// At temperature 0: the prompt, and what the calibration looks at.
     fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
-        let level = self.levels.get(request.level).filter(|level| temperature(level, request) == 0.0)?;
+        // A model that cannot be loaded and a prompt that cannot be made have no replies to share; `ask` reports them.
+        let level = self.models.get(request.level)?.load().ok().filter(|level| temperature(level, request) == 0.0)?;
         let prompt = prompt(level, request).ok()?;
         serde_json::to_vec(&(prompt, most_tokens(request), &brief(request).question)).ok()
     }
 
     fn has_cache_keys(&self) -> bool {
-        self.levels.iter().any(|level| level.form == PromptForm::Short)
+        self.models.iter().any(|model| model.form() == PromptForm::Short)
     }
 }
 
@@ -121,7 +131,7 @@ fn most_tokens(request: &Request) -> usize {
     usize::try_from(request.max_tokens).unwrap_or(usize::MAX)
 }
 
-/// What an agent was told; of somebody who only asks a question, what was said last.
+/// What the agent was told; of a request without an agent, the last message of the user.
 fn brief(request: &Request) -> Cow<'_, AgentPrompt> {
     match &request.agent_prompt {
         Some(brief) => Cow::Borrowed(brief.as_ref()),
@@ -152,7 +162,7 @@ fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
     }
 }
 
-/// Who asks: a run is a task of its own, and its agents are futures inside it.
+/// The run that asks: a run is a task of its own, and its agents are futures inside it.
 fn caller() -> u64 {
     let mut hasher = DefaultHasher::new();
     tokio::task::try_id().hash(&mut hasher);
@@ -174,7 +184,7 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
         Usage { tokens_in: reply.usage.prompt as u64, tokens_out: reply.usage.completion as u64, counted: false };
     let likelihood = reply.confidence();
     let confidence = Some(match &level.calibration {
-        // Of a plan nobody knows whether it is right.
+        // A plan has no answer that could be right.
         Some(calibration) if read_answer(&reply.text).is_some() => {
             calibration.probability(likelihood, doubts(&brief(request).question, &reply.text))
         }

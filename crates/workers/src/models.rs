@@ -1,9 +1,9 @@
-//! Checkpoints in the cache of the Hugging Face hub, whoever put them there: `lemon models pull` or another program.
+//! Checkpoints in the cache of the Hugging Face hub, put there by `lemon models pull` or by another program.
 
 pub mod cache;
 
 use crate::discover::makes_embeddings;
-use crate::fault::Fault;
+use crate::error::WorkersError;
 use cache::Cache;
 use lemon_model::ModelConfig;
 use serde::{Serialize, Serializer};
@@ -35,11 +35,12 @@ pub struct Pulled {
     pub bytes: u64,
 }
 
-/// Parameters above which a model in this process would keep people waiting for minutes, and fill the memory of most machines.
+/// Parameters above which a reply of a model in this process takes minutes, and the model fills the memory of most machines.
 const MOST_PARAMETERS: u128 = 4_000_000_000;
 
 /// The checkpoints that are complete and of a kind that can be asked here, largest first.
 pub fn pulled() -> Vec<Pulled> {
+    // Without a folder for checkpoints there are none.
     let found = cache().map(|cache| cached(&cache)).unwrap_or_default();
     let mut pulled: Vec<Pulled> = found
         .into_iter()
@@ -58,9 +59,10 @@ pub fn pulled() -> Vec<Pulled> {
 ///
 /// # Errors
 /// The user has no folder.
-pub fn cache() -> Result<Cache, Fault> {
+pub fn cache() -> Result<Cache, WorkersError> {
     Cache::from_env().ok_or_else(|| {
-        Fault::new("there is no place for checkpoints").hint("say where they should be: export HF_HOME=…")
+        WorkersError::new("there is no folder for checkpoints: neither HF_HOME nor HOME is set")
+            .hint("name one: export HF_HOME=…")
     })
 }
 
@@ -120,7 +122,7 @@ fn inspect(name: String, folder: PathBuf) -> Cached {
 }
 
 /// The first file that a checkpoint needs and does not have.
-fn missing(folder: &Path) -> Option<String> {
+pub(crate) fn missing(folder: &Path) -> Option<String> {
     let absent = |name: &String| !folder.join(name).is_file();
     let needed = [CONFIG, TOKENIZER].map(str::to_owned);
     if let Some(missing) = needed.into_iter().find(absent) {

@@ -1,8 +1,8 @@
 //! What a command that makes many runs may spend over all of them.
 
-use crate::config::Capacity;
-use crate::fault::{Fault, read_file};
-use crate::setup;
+use crate::config::{Capacity, check_prices};
+use crate::error::{WorkersError, WorkersErrorKind};
+use crate::files::read_file;
 use lemon_eval::Estimate;
 use lemon_exec::{BudgetMet, SharedBudget};
 use lemon_trace::LimitKind;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What all runs of a command may spend together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Together {
+pub struct SharedLimits {
     /// Tokens.
     pub tokens: Option<u64>,
     /// US dollars.
@@ -23,15 +23,15 @@ pub struct Together {
 /// What a command may spend and has spent, over several processes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Spending {
-    limits: Together,
+    limits: SharedLimits,
     tokens: u64,
     usd: f64,
 }
 
-impl Together {
+impl SharedLimits {
     /// These limits, and where there is none, those of before.
-    pub fn or(self, before: Together) -> Self {
-        Together { tokens: self.tokens.or(before.tokens), usd: self.usd.or(before.usd) }
+    pub fn or(self, before: SharedLimits) -> Self {
+        SharedLimits { tokens: self.tokens.or(before.tokens), usd: self.usd.or(before.usd) }
     }
 
     /// Whether there is a limit.
@@ -47,9 +47,9 @@ impl Together {
         self,
         levels: &[(String, Capacity)],
         cancel: &CancellationToken,
-    ) -> Result<Option<Arc<SharedBudget>>, Fault> {
+    ) -> Result<Option<Arc<SharedBudget>>, WorkersError> {
         if self.usd.is_some() {
-            setup::check_prices(levels)?;
+            check_prices(levels)?;
         }
         Ok(self.is_limited().then(|| Arc::new(SharedBudget::new(self.tokens, self.usd, cancel.clone()))))
     }
@@ -58,17 +58,18 @@ impl Together {
     /// given, those of the file count.
     ///
     /// # Errors
-    /// As [`Together::shared`]; or the file is there and cannot be read.
+    /// As [`SharedLimits::shared`]; or the file is there and cannot be read.
     pub fn kept_in(
         self,
         file: &Path,
         levels: &[(String, Capacity)],
         cancel: &CancellationToken,
-    ) -> Result<(Self, Option<Arc<SharedBudget>>), Fault> {
+    ) -> Result<(Self, Option<Arc<SharedBudget>>), WorkersError> {
         let before: Option<Spending> = match file.exists() {
             false => None,
             true => {
-                let unreadable = |error| Fault::new(format!("{} does not say what was spent: {error}", file.display()));
+                let unreadable =
+                    |error| WorkersError::new(format!("{} does not say what was spent: {error}", file.display()));
                 Some(serde_json::from_str(&read_file(file)?).map_err(unreadable)?)
             }
         };
@@ -80,10 +81,10 @@ impl Together {
         }
         let file = file.to_owned();
         let commit = move |tokens: u64, usd: f64| {
-            let text = crate::to_json(&Spending { limits, tokens, usd });
+            let text = serde_json::to_string_pretty(&Spending { limits, tokens, usd }).map_err(std::io::Error::other);
             let new = file.with_extension("json.new");
             let folder = file.parent().map_or(Ok(()), std::fs::create_dir_all);
-            let written = folder.and_then(|()| std::fs::write(&new, text)).and_then(|()| std::fs::rename(&new, &file));
+            let written = folder.and_then(|()| std::fs::write(&new, text?)).and_then(|()| std::fs::rename(&new, &file));
             written.map_err(|error| format!("{}: {error}", file.display()))
         };
         Ok((limits, Some(Arc::new(shared.journaled(Box::new(commit))))))
@@ -99,7 +100,7 @@ impl Together {
         }
     }
 
-    /// The line that stands before anything is spent.
+    /// The line that is shown before anything is spent.
     pub fn estimate(&self, estimate: &Estimate, levels: &[(String, Capacity)]) -> String {
         let priced = !levels.is_empty() && levels.iter().all(|(_, level)| level.price.is_some());
         let amount = |tokens: f64, usd: f64| match priced {
@@ -118,13 +119,13 @@ impl Together {
             lemon_exec::LIKELY_REPLY,
             amount(at_most, at_most_usd),
             self.in_words(),
-            if short { ", which will hardly do" } else { "" },
+            if short { "; the budget is likely too small" } else { "" },
         )
     }
 }
 
-/// That the budget ended the command, if it did. `missing` says what was left undone, `way_on` the command that goes on.
-pub fn ended(shared: Option<&Arc<SharedBudget>>, missing: &str, way_on: &str) -> Option<Fault> {
+/// That the budget ended the command, if it did. `missing` says what was left undone, `way_on` the command that continues.
+pub fn ended(shared: Option<&Arc<SharedBudget>>, missing: &str, way_on: &str) -> Option<WorkersError> {
     let shared = shared?;
     let BudgetMet { limit, needed, left } = shared.met()?;
     let (tokens, usd) = shared.spent();
@@ -138,5 +139,6 @@ pub fn ended(shared: Option<&Arc<SharedBudget>>, missing: &str, way_on: &str) ->
             ("--budget-tokens N", fact)
         }
     };
-    Some(Fault::new(format!("the budget is used up: {fact}; {missing}")).hint(format!("{way_on} {flag}`")).code(1))
+    let fact = format!("the budget is used up: {fact}; {missing}");
+    Some(WorkersError::new(fact).hint(format!("{way_on} {flag}`")).kind(WorkersErrorKind::Budget))
 }

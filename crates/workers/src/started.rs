@@ -1,15 +1,14 @@
-//! What a run was started with. A run that is taken up again goes to the same models, or is told that it would not.
+//! What a run was started with. A run that is resumed asks the same models, or is refused.
 
-use crate::args::{RunArgs, WorkerKind};
 use crate::config::{Capacity, Config};
-use crate::fault::Fault;
-use crate::setup;
+use crate::error::WorkersError;
+use crate::kind::{Scope, WorkerKind};
 use lemon_exec::store::{ServedBy, StartedWith};
 
 /// What goes on record: nothing secret.
 pub fn record(kind: WorkerKind, levels: &[(String, Capacity)]) -> StartedWith {
-    // A script and a cassette speak for every model that is configured.
-    let levels = if is_served(kind.name()) { levels } else { &[] };
+    // A script and a cassette answer for every model that is configured.
+    let levels = if kind.asks_models() { levels } else { &[] };
     StartedWith { kind: kind.name().to_owned(), capacities: levels.iter().map(served_by).collect() }
 }
 
@@ -39,16 +38,15 @@ fn without_secret(url: &str) -> (String, bool) {
 /// The capacities a run was started with, where nothing else is configured now.
 ///
 /// # Errors
-/// They cannot be had: an address held a secret, which is not on record.
-pub fn again(config: &Config, args: &RunArgs, before: &StartedWith) -> Result<Option<Vec<(String, Capacity)>>, Fault> {
-    let is_told = !setup::capacities(config, &args.endpoints).is_empty();
-    let half = args.endpoints.base_url.is_some() || args.endpoints.model.is_some();
-    let is_box = before.kind == WorkerKind::InTheBox.name();
-    if args.anyway || is_told || half || is_box || before.capacities.is_empty() {
+/// An address held a secret, which is not on record.
+pub fn again(config: &Config, before: &StartedWith) -> Result<Option<Vec<(String, Capacity)>>, WorkersError> {
+    let is_flagged = config.flags.base_url.is_some() || config.flags.model.is_some();
+    let is_bundled = WorkerKind::BUNDLED.is_called(&before.kind);
+    if !config.capacity.is_empty() || is_flagged || is_bundled || before.capacities.is_empty() {
         return Ok(None);
     }
     if let Some(capacity) = before.capacities.iter().find(|capacity| capacity.had_secret) {
-        return Err(Fault::new(format!(
+        return Err(WorkersError::new(format!(
             "the run was started with {}; that address held a secret, which is not on record",
             told(&before.capacities)
         ))
@@ -58,7 +56,7 @@ pub fn again(config: &Config, args: &RunArgs, before: &StartedWith) -> Result<Op
         let capacity = match &served.local {
             Some(folder) => Capacity::local(folder),
             None => {
-                let key = args.endpoints.api_key_env.clone().or_else(|| served.api_key_env.clone());
+                let key = config.flags.api_key_env.clone().or_else(|| served.api_key_env.clone());
                 Capacity::new(&served.base_url, &served.model, key)
             }
         };
@@ -71,23 +69,25 @@ pub fn again(config: &Config, args: &RunArgs, before: &StartedWith) -> Result<Op
 ///
 /// # Errors
 /// It would not.
-pub fn check(before: &StartedWith, now: &StartedWith) -> Result<(), Fault> {
+pub fn check(before: &StartedWith, now: &StartedWith) -> Result<(), WorkersError> {
     let who = |started: &StartedWith| match started.capacities.as_slice() {
         [] => format!("{} workers", started.kind),
         capacities => told(capacities),
     };
-    let same_kind = before.kind == now.kind;
+    // A kind on record may have an older name.
+    let kind = |started: &StartedWith| WorkerKind::named(Scope::Run, &started.kind).ok();
+    let same_kind = before.kind == now.kind || kind(before).is_some_and(|before| kind(now) == Some(before));
     let same = |(a, b): (&ServedBy, &ServedBy)| {
-        (&a.name, &a.base_url, &a.local) == (&b.name, &b.base_url, &b.local)
+        (&a.name, &a.base_url, local(a)) == (&b.name, &b.base_url, local(b))
             && (a.local.is_some() || a.model == b.model)
     };
     let same_models =
         before.capacities.len() == now.capacities.len() && before.capacities.iter().zip(&now.capacities).all(same);
-    // Those that ship with the program are always the same.
-    if same_kind && (same_models || before.kind == WorkerKind::InTheBox.name()) {
+    // The bundled models are always the same.
+    if same_kind && (same_models || WorkerKind::BUNDLED.is_called(&before.kind)) {
         return Ok(());
     }
-    let fact = format!("the run was started with {}, and would go on with {}", who(before), who(now));
+    let fact = format!("the run was started with {}, and would be resumed with {}", who(before), who(now));
     let one =
         before.capacities.first().filter(|first| before.capacities.iter().all(|other| same_endpoint(first, other)));
     let as_before = match one {
@@ -95,11 +95,16 @@ pub fn check(before: &StartedWith, now: &StartedWith) -> Result<(), Fault> {
         Some(ServedBy { base_url, model, local: None, .. }) => format!("give --base-url {base_url} --model {model}"),
         _ => "configure the capacities in lemon.toml as they were".to_owned(),
     };
-    Err(Fault::new(fact).hint(format!("{as_before} to go on as it was started, or --anyway to change")))
+    Err(WorkersError::new(fact).hint(format!("{as_before} to resume it as it was started, or --anyway to change")))
 }
 
 fn same_endpoint(a: &ServedBy, b: &ServedBy) -> bool {
     (&a.base_url, &a.model, &a.local) == (&b.base_url, &b.model, &b.local)
+}
+
+/// The local model; a bundled one by its name, which older records prefix otherwise.
+fn local(served: &ServedBy) -> Option<&str> {
+    served.local.as_deref().map(|local| crate::bundled::name(local).unwrap_or(local))
 }
 
 /// The models, each with its address: once, or by capacity where they differ.
@@ -115,10 +120,6 @@ pub fn told(capacities: &[ServedBy]) -> String {
             each.collect::<Vec<_>>().join(", ")
         }
     }
-}
-
-fn is_served(kind: &str) -> bool {
-    [WorkerKind::Endpoints, WorkerKind::Local, WorkerKind::InTheBox].iter().any(|served| served.name() == kind)
 }
 
 #[cfg(test)]

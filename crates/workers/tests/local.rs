@@ -4,9 +4,9 @@
 
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_engine::{Engine, EngineSettings, ThreadPool};
-use lemon_local::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
+use lemon_workers::{Local, LocalModel, OUT_OF_REACH, PromptForm};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

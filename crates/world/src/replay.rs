@@ -38,7 +38,9 @@ impl Recorded {
         let name = if self.on_miss.is_some() { "replay (misses simulated)" } else { "replay (recorded models)" };
         Backend {
             name: name.into(),
-            levels: LEVELS.map(|level| Level { identity: format!("recorded/{level}"), ..Level::new(level) }).to_vec(),
+            levels: LEVELS
+                .map(|level| Level { identity: format!("recorded/{level}").into(), ..Level::new(level) })
+                .to_vec(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
         }

@@ -91,7 +91,7 @@ impl World {
     /// The workers of this world.
     pub fn backend(self) -> Backend {
         let world = self.name();
-        let level = |name: &str| Level { identity: format!("sim/{world}/{name}"), ..Level::new(name) };
+        let level = |name: &str| Level { identity: format!("sim/{world}/{name}").into(), ..Level::new(name) };
         Backend {
             name: format!("sim ({world})"),
             levels: LEVELS.map(level).to_vec(),

@@ -1,7 +1,6 @@
-//! The words of `lemon eval`, `lemon compare` and `lemon world`.
+//! The arguments of `lemon eval`, `lemon compare` and `lemon world`.
 
-use super::Endpoints;
-use super::WorkerKind;
+use super::{Endpoints, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -28,9 +27,9 @@ pub struct EvalArgs {
     /// The capacity of every agent; without it they take turns, weakest first
     #[arg(long, value_name = "LEVEL")]
     pub capacity: Option<String>,
-    /// Who answers
-    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim")]
-    pub workers: EvalWorkers,
+    /// The kind of workers
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
     /// The simulated world
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub world: WorldName,
@@ -70,7 +69,7 @@ pub struct EvalArgs {
     /// Where the report goes [default: a folder beside the store, named after the evaluation]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Take an evaluation up again
+    /// Resume an evaluation
     #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "policy", "limit", "seeds", "run_tokens"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
@@ -84,45 +83,6 @@ pub struct EvalArgs {
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-/// Who answers in an evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EvalWorkers {
-    /// A simulated world; no model is called
-    Sim,
-    /// Recorded replies of real models (gsm8k and mmlu, from outcomes/ in the folder of task sets)
-    Replay,
-    /// The configured endpoints
-    Endpoints,
-    /// Models in this process: those of `local = …` in the configuration, or pulled ones, or those in the box
-    Local,
-    /// The small models that ship with this program: they solve arithmetic word problems only
-    #[value(name = "box")]
-    InTheBox,
-}
-
-impl EvalWorkers {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            EvalWorkers::Sim => "sim",
-            EvalWorkers::Replay => "replay",
-            EvalWorkers::Endpoints => "endpoints",
-            EvalWorkers::Local => "local",
-            EvalWorkers::InTheBox => "box",
-        }
-    }
-
-    /// The same where they are models that are asked, and not a world of their own.
-    pub fn served(self) -> Option<WorkerKind> {
-        match self {
-            EvalWorkers::Sim | EvalWorkers::Replay => None,
-            EvalWorkers::Endpoints => Some(WorkerKind::Endpoints),
-            EvalWorkers::Local => Some(WorkerKind::Local),
-            EvalWorkers::InTheBox => Some(WorkerKind::InTheBox),
-        }
-    }
 }
 
 /// The simulated worlds.
@@ -192,7 +152,7 @@ pub enum WorldCommand {
         /// The simulated world
         #[arg(long, value_name = "NAME", default_value = "calibrated")]
         world: WorldName,
-        /// What a thousand tokens of the smallest level cost, in right answers
+        /// What a thousand tokens of the smallest capacity cost, in right answers
         #[arg(long, value_name = "X", default_value_t = 0.01)]
         price: f64,
         /// Teams tried
@@ -231,16 +191,16 @@ pub struct CreditArgs {
     /// Only the first tasks
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Who answers
-    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim")]
-    pub workers: EvalWorkers,
+    /// The kind of workers
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
     /// The simulated world
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub world: WorldName,
     /// The seed of every random choice
     #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Let simulated agents whose inputs changed draw afresh, as language models do, instead of keeping their luck
+    /// Draw fresh noise for simulated agents whose inputs changed, as language models do, instead of common random numbers
     #[arg(long)]
     pub fresh_draws: bool,
     /// How often every task is run, each time with another seed [default: 1 for many tasks, 30 for one]
@@ -285,6 +245,6 @@ pub struct CreditArgs {
 pub enum ChoosePolicy {
     /// What tells most per token
     Information,
-    /// Families by their contrast so far, as the paper does
+    /// Families by their counterfactual differences so far, as the paper does
     Contrast,
 }

@@ -1,15 +1,15 @@
-//! The words of `lemon models`.
+//! The arguments of `lemon models`.
 
 use super::http_address;
-use crate::models::Reference;
 use clap::{Args, Subcommand};
+use lemon_workers::models::Reference;
 
 /// `lemon models`
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
     /// Fetch a checkpoint from the Hugging Face hub into its cache, and print the folder it is in
     Pull(PullArgs),
-    /// List the models that are here: in the box, and pulled
+    /// List the models that are here: bundled and pulled
     List {
         /// Print JSON
         #[arg(long)]

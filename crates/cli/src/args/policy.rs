@@ -1,13 +1,13 @@
-//! The words of `lemon policy`, `lemon sft` and `lemon teach`.
+//! The arguments of `lemon policy`, `lemon sft` and `lemon teach`.
 
-use super::{DeviceName, Endpoints, EvalWorkers, WorldName};
-use crate::setup::MOST_AGENTS;
+use super::{DeviceName, Endpoints, Scope, WorkerKind, WorldName, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_task::SetName;
+use lemon_workers::{MOST_AGENTS, PolicySource};
 use std::path::PathBuf;
 
 /// Which model.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ModelArgs {
     /// The folder of a model, as on the Hugging Face hub [default: the small orchestrator that ships with this program]
     #[arg(long, env = "LEMON_POLICY", value_name = "DIR")]
@@ -15,6 +15,13 @@ pub struct ModelArgs {
     /// Where it runs
     #[arg(long, default_value = "auto", value_name = "WHERE")]
     pub device: DeviceName,
+}
+
+impl ModelArgs {
+    /// The model in the words of the library.
+    pub fn source(&self) -> PolicySource {
+        PolicySource { folder: self.model.clone(), device: self.device.into() }
+    }
 }
 
 /// `lemon policy`
@@ -90,7 +97,7 @@ pub struct SftArgs {
     /// The model to begin with: a folder, or `new` for a small one of our own
     #[arg(long, value_name = "DIR|new")]
     pub model: String,
-    /// Where the run and its best model go; a run that was broken off there goes on
+    /// Where the run and its best model go; a run that was interrupted there continues
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Settings, in TOML; flags go before them
@@ -108,10 +115,10 @@ pub struct SftArgs {
     /// The highest learning rate
     #[arg(long, value_name = "X")]
     pub learning_rate: Option<f64>,
-    /// Steps between two looks at the validation lessons
+    /// Steps between two evaluations on the validation lessons
     #[arg(long, value_name = "N")]
     pub look_every: Option<u64>,
-    /// Looks without an improvement after which it stops; 0: never
+    /// Held-out evaluations without an improvement after which it stops; 0: never
     #[arg(long, value_name = "N")]
     pub patience: Option<u64>,
     /// The seed of every random choice
@@ -129,7 +136,7 @@ pub struct SftArgs {
     /// Learn adapters of this rank instead of the whole model
     #[arg(long, value_name = "RANK")]
     pub lora: Option<usize>,
-    /// Tasks whose teams are tried in the simulated world at every look; 0: none
+    /// Tasks whose teams are tried in the simulated world at every evaluation; 0: none
     #[arg(long, default_value_t = 60, value_name = "N")]
     pub probe: usize,
     /// Where it runs
@@ -149,7 +156,7 @@ pub struct SftArgs {
 /// `lemon teach`
 #[derive(Debug, Args)]
 pub struct TeachArgs {
-    /// Who teaches
+    /// The teacher
     #[arg(long, value_name = "WHO", default_value = "rules")]
     pub teacher: TeacherName,
     /// With `--teacher rules`: what the rules are after
@@ -167,15 +174,15 @@ pub struct TeachArgs {
     /// With `--teacher rules`: so many everyday tasks of our own as well (texts, plans, facts, greetings, programs in free words)
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub everyday: usize,
-    /// In place of sets: so many word problems that the workers in the box never learned from
+    /// In place of sets: so many word problems that the bundled workers never learned from
     #[arg(long, value_name = "N", conflicts_with = "sets")]
     pub problems: Option<usize>,
     /// With `--problems`: only those of so many steps, 1 to 5
     #[arg(long, value_name = "N", requires = "problems")]
     pub problem_steps: Option<usize>,
-    /// Who works in the teams that are tried
-    #[arg(long, value_name = "KIND", default_value = "sim")]
-    pub workers: EvalWorkers,
+    /// The kind of workers in the teams that are tried
+    #[arg(long, value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
     /// With `--teacher search`: search for nothing, teach this team; a duty may be `<worked>`, `<brief>` or `<reworded>`, which are
     /// put in words for each task
     #[arg(long, value_name = "FILE")]
@@ -183,10 +190,10 @@ pub struct TeachArgs {
     /// With `--teacher search`: teams tried for each kind of task
     #[arg(long, default_value_t = 90, value_name = "N")]
     pub teams: usize,
-    /// With `--teacher search`: one team for all tasks that ask for the same kind of thing, however hard they look
+    /// With `--teacher search`: one team for all tasks that ask for the same kind of thing, however difficult they seem
     #[arg(long)]
     pub one_for_all: bool,
-    /// With `--teacher search`: of these, so many drawn at random: solvers of any level who vote, some in other words, some with a plan
+    /// With `--teacher search`: of these, so many drawn at random: voting solvers of any capacity, some with a paraphrase, some with a plan
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub drawn: usize,
     /// With `--teacher search`: changes of the best that challenge it in the end, up to all the runs
@@ -195,7 +202,7 @@ pub struct TeachArgs {
     /// With `--teacher search`: agents of a team at most
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_AGENTS)))]
     pub most_agents: u8,
-    /// With `--teacher search`: two of the team begin, and the others are asked where these are not sure, if that earns more
+    /// With `--teacher search`: start with two agents and add the others where these disagree, if that earns more
     #[arg(long)]
     pub two_rounds: bool,
     /// With `--teacher search`: runs that a team is chosen by in the end
@@ -235,7 +242,7 @@ pub enum AimName {
     Reward,
 }
 
-/// Who teaches.
+/// The teachers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TeacherName {
     /// A policy written by hand, from what can be seen of a task

@@ -1,4 +1,4 @@
-//! The words of `lemon pretrain`.
+//! The arguments of `lemon pretrain`.
 
 use super::DeviceName;
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,7 +15,7 @@ pub struct PretrainArgs {
     /// The size: 0.7, 3 or 12 million parameters
     #[arg(long, required = true, value_name = "SIZE")]
     pub size: Option<SizeName>,
-    /// Where the run and its best model go; a run that was broken off there goes on
+    /// Where the run and its best model go; a run that was interrupted there continues
     #[arg(long, required = true, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The folder of task sets: learn from the training problems of GSM8K, MAWPS and ASDiv too, and from nothing that is
@@ -49,13 +49,13 @@ pub struct PretrainArgs {
     /// How weights are moved
     #[arg(long, default_value = "muon", value_name = "HOW")]
     pub optimiser: OptimiserName,
-    /// Steps between two looks at problems of situations it has not learned from
+    /// Steps between two held-out evaluations, on problems of situations it has not learned from
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub look_every: u64,
-    /// Problems of a look
+    /// Problems of a held-out evaluation
     #[arg(long, default_value_t = 512, value_name = "N")]
     pub look_problems: usize,
-    /// Looks without an improvement after which it stops; 0: never
+    /// Held-out evaluations without an improvement after which it stops; 0: never
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub patience: u64,
     /// Print the result as JSON

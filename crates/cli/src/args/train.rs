@@ -1,33 +1,33 @@
-//! The words of `lemon train` and `lemon ablate`.
+//! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{DeviceName, Endpoints, EvalWorkers};
+use super::{DeviceName, Endpoints, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
 /// `lemon train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The recipe: `quick`, `full`, or a TOML file; recipes/quick.toml says what the usual words mean
+    /// The recipe: `quick`, `full`, or a TOML file; recipes/quick.toml explains every key
     #[arg(long, default_value = "quick", value_name = "NAME|FILE")]
     pub recipe: String,
-    /// The folder of task sets: train on other splits, look at the test splits [default: tasks of our own]
+    /// The folder of task sets: train on other splits, evaluate on the test splits [default: tasks of our own]
     #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Who works
-    #[arg(long, value_enum, default_value_t = EvalWorkers::Sim)]
-    pub workers: EvalWorkers,
+    /// The kind of workers
+    #[arg(long, value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
     /// The seed of every random choice [default: the recipe's]
     #[arg(long, env = "LEMON_SEED", value_name = "N")]
     pub seed: Option<u64>,
     /// Steps at most [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// Worker tokens at most, of rollouts and counterfactuals together: it ends with the step that reaches them; looks at
-    /// held-out tasks come on top [default: the recipe's]
+    /// Worker tokens at most, of rollouts and counterfactuals together: training ends with the step that reaches them;
+    /// held-out evaluations come on top [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub worker_tokens: Option<u64>,
-    /// Tokens that everything together may spend, looks and the warm start included: it pauses before the call that would not
-    /// fit, and --resume goes on with more
+    /// Tokens that everything together may spend, held-out evaluations and the warm start included: training pauses before the
+    /// call that would exceed them; --resume continues with more
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,
     /// US dollars that everything together may spend
@@ -36,7 +36,7 @@ pub struct TrainArgs {
     /// Where everything is kept: checkpoints, metrics, the model, a page
     #[arg(long, value_name = "DIR", default_value = "train")]
     pub out: PathBuf,
-    /// Go on with the training in that folder
+    /// Continue the training in that folder
     #[arg(long)]
     pub resume: bool,
     /// Where the model runs
@@ -56,7 +56,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 pub struct AblateArgs {
     /// Which study: `table` (all arms with a table policy), `map` (where credit pays), `language` (a small language model),
-    /// `stop` (when to go on)
+    /// `stop` (when to add a round)
     #[arg(value_name = "STUDY")]
     pub study: String,
     /// The arms to compare [default: those of the study]
@@ -74,9 +74,9 @@ pub struct AblateArgs {
     /// The folder of task sets [default: tasks of our own]
     #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Who works: the simulated world of each regime, or models that are asked
-    #[arg(long, value_enum, default_value_t = EvalWorkers::Sim)]
-    pub workers: EvalWorkers,
+    /// The kind of workers: the simulated world of each regime, or models that are asked
+    #[arg(long, value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
     #[command(flatten)]
     pub endpoints: Endpoints,
     /// A recipe for all arms to change, in place of the study's own

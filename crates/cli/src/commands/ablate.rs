@@ -2,17 +2,16 @@
 
 use super::train::recipe;
 use crate::args::train::AblateArgs;
-use crate::args::{Cli, EvalWorkers};
-use crate::config::Config;
+use crate::args::{Cli, WorkerKind};
 use crate::fault::Fault;
-use crate::setup::{self, Staff};
-use crate::{in_the_box, println, runtime};
+use crate::{println, runtime, tell};
 use indicatif::{ProgressBar, ProgressStyle};
 use lemon_exec::{Backend, Settings};
 use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
 use lemon_study::run::{Study, StudyError, run};
 use lemon_study::{named, write};
+use lemon_workers::{Resolved, RunLimits, WorkerFiles, bundled};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +51,7 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     }
     let files = (args.rows.as_path(), scratch.as_path());
     let rows =
-        run(&study, in_the_box::orchestrator(&[]), args.device.into(), files, threads, &cancel, |row, done, total| {
+        run(&study, bundled::orchestrator(&[]), args.device.into(), files, threads, &cancel, |row, done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
             bar.set_message(format!("{} {} {}: {:.3}", row.regime, row.arm, row.seed, row.after.reward));
@@ -74,25 +73,25 @@ fn study(args: &AblateArgs) -> Result<Study, Fault> {
     })
 }
 
-/// Who works, if not a simulated world.
+/// The workers, if not a simulated world.
 async fn workers(cli: &Cli, args: &AblateArgs) -> Result<Option<(Backend, Settings)>, Fault> {
-    let Some(kind) = args.workers.served() else {
-        return match args.workers {
-            EvalWorkers::Replay => {
-                Err(Fault::new("recorded replies know few teams").hint("a study asks workers of another kind"))
-            }
-            _ => Ok(None),
-        };
-    };
-    let config = Config::load(cli.config.as_deref())?;
-    let Staff { backend, language, settings, .. } =
-        setup::served(&config, &args.endpoints, kind, std::iter::empty(), None, args.quiet).await?;
-    let usual = Language::default().capacities;
-    if language.capacities != usual {
-        let fact = format!("the levels of these workers are {}", language.capacities.join(", "));
-        return Err(Fault::new(fact).hint(format!("a study knows {}: name them so", usual.join(", "))));
+    if args.workers == WorkerKind::RECORDED {
+        return Err(
+            Fault::new("recorded replies cannot answer the teams of a study").hint("use another kind of workers")
+        );
     }
-    Ok(Some((backend, settings)))
+    if !args.workers.asks_models() {
+        return Ok(None);
+    }
+    let config = cli.config(&args.endpoints)?;
+    let resolved = Resolved::new(&config, Some(args.workers), &[], tell(args.quiet)).await?;
+    let (found, expected) = (&resolved.language.capacities, Language::default().capacities);
+    if *found != expected {
+        let fact = format!("a study needs the capacities {}, got {}", expected.join(", "), found.join(", "));
+        return Err(Fault::new(fact).hint("rename them in lemon.toml"));
+    }
+    let (backend, _) = resolved.backend(&WorkerFiles::default())?;
+    Ok(Some((backend, resolved.settings(&RunLimits::default())?)))
 }
 
 fn arm(name: &str) -> Result<Arm, Fault> {
@@ -120,7 +119,7 @@ fn command(args: &AblateArgs) -> String {
     if args.first_seed != 1 {
         command += &format!(" --first-seed {}", args.first_seed);
     }
-    if args.workers != EvalWorkers::Sim {
+    if args.workers != WorkerKind::SIM {
         command += &format!(" --workers {}", args.workers.name());
     }
     if args.data.is_some() {

@@ -73,7 +73,7 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
         }
         BenchCommand::Scenario { base_url, teams, width, warm } => println(
             &serde_json::to_string(&runtime()?.block_on(scenario(base_url, *teams, *width, *warm))?)
-                .unwrap_or_default(),
+                .map_err(Fault::new)?,
         ),
     }
 }

@@ -1,15 +1,14 @@
 //! `lemon compare`: two evaluations, on the items they share.
 
 use super::eval::{find, read};
-use crate::args::{Cli, CompareArgs};
-use crate::config::Config;
+use crate::args::{Cli, CompareArgs, Endpoints};
 use crate::fault::Fault;
-use crate::{print, println, setup, to_json};
+use crate::{print, println, to_json};
 use lemon_eval::{Comparison, Flips, MethodComparison};
 
 pub fn compare(cli: &Cli, args: &CompareArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
-    let store = setup::store_path(&config, cli.store.as_deref());
+    let config = cli.config(&Endpoints::default())?;
+    let store = config.store_path(cli.store.as_deref());
     let (a, b) = (read(&find(&store, &args.a)?)?, read(&find(&store, &args.b)?)?);
     let comparison = lemon_eval::compare(&a, &b);
     for warning in &comparison.warnings {

@@ -4,13 +4,10 @@ mod tell;
 
 use super::eval::request::Request;
 use super::grade::sandbox;
-use crate::args::{ChoosePolicy, Cli, CreditArgs, EvalWorkers};
-use crate::config::{Capacity, Config};
+use crate::args::{ChoosePolicy, Cli, CreditArgs};
 use crate::fault::{Fault, read_file};
-use crate::setup::Staff;
-use crate::spending::Together;
-use crate::{println, setup, to_json};
 use async_trait::async_trait;
+use crate::{println, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_credit::choose::Policy;
 use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
@@ -21,6 +18,7 @@ use lemon_rollout::{Case, Grader, RolloutEnv, Score};
 use lemon_spec::{Plan, diagnostic, validate};
 use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
+use lemon_workers::{Capacity, Config, SharedLimits, WorkerSet, check_prices};
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +29,7 @@ const REPEATS: u64 = 30;
 const LEAST_TO_APPLY: usize = 40;
 
 pub fn credit(cli: &Cli, args: &CreditArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     // Counterfactuals are many, short and simulated, or few and waiting: one thread keeps up with either.
     let runtime = crate::runtime()?;
     let cancel = CancellationToken::new();
@@ -53,27 +51,27 @@ struct Job {
     /// The run whose trace gets the credit.
     run: Option<(Arc<Store>, Trace)>,
     /// What everything may cost.
-    together: Together,
-    /// What serves each level.
+    together: SharedLimits,
+    /// What serves each capacity.
     levels: Vec<(String, Capacity)>,
     width: usize,
 }
 
 impl Job {
     async fn new(cli: &Cli, config: &Config, args: &CreditArgs) -> Result<Self, Fault> {
-        let together = Together { tokens: args.budget_tokens, usd: args.budget_usd };
-        if args.apply.is_some() && (together.is_limited() || args.workers.served().is_some()) {
+        let together = SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd };
+        if args.apply.is_some() && (together.is_limited() || args.workers.asks_models()) {
             return Err(Fault::new("--apply profiles a team again after every change, in the simulated world only")
                 .hint("profile with endpoints, apply what it advises by hand, and profile again"));
         }
-        if args.workers == EvalWorkers::Endpoints && !together.is_limited() {
+        if args.workers.costs_money() && !together.is_limited() {
             return Err(Fault::new("a profile makes many calls, and there is no limit")
-                .hint("say what it may spend at most with --budget-tokens N or --budget-usd X"));
+                .hint("limit it with --budget-tokens N or --budget-usd X"));
         }
         let run = match &args.run {
             None => None,
             Some(name) => {
-                let store = Arc::new(Store::open_existing(&setup::store_path(config, cli.store.as_deref()))?);
+                let store = Arc::new(Store::open_existing(&config.store_path(cli.store.as_deref()))?);
                 let run_id = store.find_run(name)?;
                 // Refused while another process works on it.
                 store.meta(&run_id)?;
@@ -90,15 +88,17 @@ impl Job {
             return Err(Fault::new(format!("{} tasks are too few to hold some out", cases.len()))
                 .hint(format!("give at least {LEAST_TO_APPLY}: --set gsm8k --data DIR, or --tasks FILE")));
         }
-        let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
-        let Staff { backend, language, settings, levels } = staff;
+        let set = request.workers(config, &cases, args.quiet).await?;
+        let WorkerSet { backend, resolved, settings } = set;
+        let language = resolved.language.clone();
+        let levels = resolved.config.capacity;
         if together.usd.is_some() {
-            setup::check_prices(&levels)?;
+            check_prices(&levels)?;
         }
         if let Some((_, trace)) = run.as_ref().filter(|(_, trace)| trace.header.workers != backend.name && !args.quiet)
         {
             let (its, ours) = (&trace.header.workers, &backend.name);
-            eprintln!("warning: the run's workers are {its}; what its team is worth is measured with {ours}");
+            eprintln!("warning: the run used {its} workers; its team is profiled with {ours} workers");
         }
         let (name, text) = match (&run, &args.spec) {
             (Some((_, trace)), _) => ("the team of the run".to_owned(), written(trace)?),
@@ -114,12 +114,12 @@ impl Job {
         let review = args.review.as_deref().map(read_file).transpose()?;
         let first = run.as_ref().map_or(args.seed, |(_, trace)| trace.header.seed);
         let repeats = args.repeats.unwrap_or(if cases.len() == 1 { REPEATS } else { 1 }).max(1);
-        let simulated = args.workers.served().is_none();
+        let simulated = !args.workers.asks_models();
         Ok(Job {
             plan,
             seeds: (0..repeats).map(|number| first.wrapping_add(number)).collect(),
             reviewer: Arc::new(Reviewer { text: review }),
-            env: RolloutEnv::new(backend, Arc::new(language), settings, Grader::new(sandbox)),
+            env: RolloutEnv::new(backend, language, settings, Grader::new(sandbox)),
             cases,
             run,
             together,
@@ -136,7 +136,7 @@ impl Job {
                 let limit = self.together.in_words();
                 format!("at most {limit} will be spent, and what tells most per token is run first")
             }
-            false if args.workers.served().is_some() => "models in this process answer".to_owned(),
+            false if args.workers.asks_models() => "models in this process answer".to_owned(),
             false => "no model is called".to_owned(),
         };
         let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
@@ -166,7 +166,7 @@ impl Job {
             budget: SpendingLimits { tokens: self.together.tokens, usd: self.together.usd },
             policy,
         };
-        if args.workers == EvalWorkers::Endpoints && !args.quiet {
+        if args.workers.costs_money() && !args.quiet {
             eprintln!("{}", self.together.estimate(&estimate(&runs, &work), &self.levels));
         }
         let bar = bar(args.quiet);
@@ -183,7 +183,7 @@ impl Job {
                 if let Some(reason) = found.unknown.first() {
                     return Err(Fault::new(format!("no run has a known outcome: {reason}")).code(1));
                 }
-                return Err(Fault::new("the budget does not allow a single run").hint(self.more()));
+                return Err(Fault::new("the budget is too small for one run").hint(self.more()));
             }
             _ => {}
         }
@@ -271,7 +271,7 @@ fn cases(args: &CreditArgs, trace: Option<&Trace>) -> Result<(Request, Vec<Case>
         cases.truncate(1);
         if cases.is_empty() {
             return Err(Fault::new(format!("the question of run {} is not in {set}", trace.header.run_id))
-                .hint("say where its right answer is with --set NAME --data DIR, or --tasks FILE"));
+                .hint("name the task's source with --set NAME --data DIR, or --tasks FILE"));
         }
     }
     Ok((request, cases))
@@ -306,7 +306,7 @@ fn entries(plan: &Plan, score: &Score, profile: &Profile) -> Vec<EventKind> {
     std::iter::once(score).chain(credit_table(&units_of_plan(plan), &measured).into_iter().map(entry)).collect()
 }
 
-/// Writes the second round: what the user gave, or one verifier that reads whoever answered.
+/// Writes the second round: what the user gave, or one verifier that reads the answers.
 struct Reviewer {
     text: Option<String>,
 }

@@ -1,6 +1,5 @@
 //! `lemon data`: what a folder of task sets holds, and where it comes from.
 
-mod download;
 mod fetch;
 pub mod progress;
 

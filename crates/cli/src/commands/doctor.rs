@@ -1,21 +1,21 @@
 //! `lemon doctor`: one small call to each endpoint, and what else is on this machine.
 
 use crate::args::{Cli, DoctorArgs};
-use crate::config::{Capacity, Config};
-use crate::discover::{Found, ports, running_servers};
 use crate::fault::Fault;
-use crate::models::{Pulled, pulled};
-use crate::{in_the_box, print, println, runtime, setup, to_json, workers};
+use crate::{print, println, runtime, tell, to_json};
 use indicatif::HumanBytes;
 use lemon_exec::Worker;
 use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request, mask_url};
 use lemon_trace::FailureKind;
+use lemon_workers::discover::{Server, ports, running_servers};
+use lemon_workers::models::{Pulled, pulled};
+use lemon_workers::{Capacity, WorkersError, bundled, load_model, open_ai};
 use serde::Serialize;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where a level is served that has no endpoint.
+/// Where a capacity is served that has no endpoint.
 const IN_THIS_PROCESS: &str = "in this process";
 /// The longest a doctor waits for one reply.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,27 +36,29 @@ struct Finding {
 }
 
 pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
-    let levels = setup::capacities(&config, &args.endpoints);
+    let config = cli.config(&args.endpoints)?;
     let ports = ports()?;
     let (findings, servers) = runtime()?.block_on(async {
-        let probes = levels.iter().map(|(name, capacity)| probe(name, capacity));
-        futures::future::join(futures::future::join_all(probes), running_servers(&ports)).await
+        let probes = config.capacity.iter().map(|(name, capacity)| probe(name, capacity));
+        futures::future::join(futures::future::join_all(probes), running_servers(&ports, tell(false))).await
     });
+    let servers = servers?;
     let pulled = pulled();
     if findings.is_empty() && servers.is_empty() && pulled.is_empty() {
-        eprintln!("no endpoint is configured, and no other model is here; {}", in_the_box::STRONGER);
+        eprintln!("no endpoint is configured, and no other model is here; {}", bundled::STRONGER);
     }
     let healthy = findings.iter().all(|finding| finding.replies);
     if args.json {
         let servers: Vec<_> = servers.iter().map(server_json).collect();
-        let in_the_box: Vec<_> = in_the_box::listed().map(|model| model.name).collect();
+        let bundled: Vec<_> = bundled::listed().map(|model| model.name).collect();
+        // `in_the_box` is the older name of `bundled`.
         println(&to_json(&json!({
-            "healthy": healthy, "endpoints": findings, "servers": servers, "pulled": pulled, "in_the_box": in_the_box
+            "healthy": healthy, "endpoints": findings, "servers": servers, "pulled": pulled,
+            "bundled": bundled, "in_the_box": bundled
         })))?;
     } else {
         let found = servers.iter().map(describe_server).chain(pulled.iter().map(describe_pulled));
-        print(&findings.iter().map(describe).chain(found).chain([describe_box()]).collect::<String>())?;
+        print(&findings.iter().map(describe).chain(found).chain([describe_bundled()]).collect::<String>())?;
     }
     Ok(u8::from(!healthy))
 }
@@ -77,15 +79,14 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
     };
     if let Some(local) = &capacity.local {
         let began = Instant::now();
-        let loaded = workers::worker(&[(name.to_owned(), capacity.clone())]).map(|_| ());
-        let (fact, hint) = loaded.err().map(|fault| (fault.fact, fault.hint)).unzip();
+        let (fact, hint) = load_model(name, local).err().map(|error| (error.fact, error.hint)).unzip();
         let (seconds, replies) = (began.elapsed().as_secs_f64(), fact.is_none());
         let (base_url, model) = (IN_THIS_PROCESS.to_owned(), local.clone());
         return Finding { base_url, model, replies, seconds, fact, hint: hint.flatten(), ..finding };
     }
     let worker = match worker(name, capacity) {
         Ok(worker) => worker,
-        Err(fault) => return Finding { fact: Some(fault.fact), hint: fault.hint, ..finding },
+        Err(error) => return Finding { fact: Some(error.fact), hint: error.hint, ..finding },
     };
     let began = Instant::now();
     let plain = worker.ask(&request(name, "Reply with one word: ready.", None)).await;
@@ -128,10 +129,10 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
     finding
 }
 
-fn worker(name: &str, capacity: &Capacity) -> Result<OpenAi, Fault> {
-    let endpoint = setup::endpoint(name, capacity)?;
+fn worker(name: &str, capacity: &Capacity) -> Result<OpenAi, WorkersError> {
+    let endpoint = lemon_workers::endpoint(name, capacity)?;
     let (timeout, total_timeout) = (endpoint.timeout.min(PATIENCE), endpoint.total_timeout.min(PATIENCE));
-    workers::open_ai(vec![Endpoint { timeout, total_timeout, ..endpoint }])
+    open_ai(vec![Endpoint { timeout, total_timeout, ..endpoint }])
 }
 
 fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> Request {
@@ -188,12 +189,12 @@ fn describe(finding: &Finding) -> String {
     text
 }
 
-fn server_json(found: &Found) -> serde_json::Value {
-    let Found { kind, base_url, models } = found;
+fn server_json(found: &Server) -> serde_json::Value {
+    let Server { kind, base_url, models } = found;
     json!({ "kind": kind, "base_url": base_url, "models": models, "levels": found.levels() })
 }
 
-fn describe_server(found: &Found) -> String {
+fn describe_server(found: &Server) -> String {
     let mut text = format!("{}  {}\n", console::style(found.kind).bold(), found.base_url);
     text += &format!("  serves             {}\n", found.models.join(", "));
     if let Some(levels) = found.levels() {
@@ -203,9 +204,9 @@ fn describe_server(found: &Found) -> String {
     text
 }
 
-fn describe_box() -> String {
-    let names = in_the_box::listed().map(|model| model.name).collect::<Vec<_>>().join(", ");
-    format!("{}  {names}: arithmetic word problems only\n", console::style("in the box").bold())
+fn describe_bundled() -> String {
+    let names = bundled::listed().map(|model| model.name).collect::<Vec<_>>().join(", ");
+    format!("{}  {names}: arithmetic word problems only\n", console::style("bundled").bold())
 }
 
 fn describe_pulled(Pulled { name, folder, bytes }: &Pulled) -> String {

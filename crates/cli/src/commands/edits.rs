@@ -1,17 +1,15 @@
 //! `lemon edits`
 
 use crate::args::{Cli, EditsArgs};
-use crate::config::Config;
 use crate::fault::Fault;
-use crate::{one_line, print, println, setup, to_json};
+use crate::{one_line, print, println, to_json};
 use lemon_spec::diagnostic::explain;
 use lemon_spec::edit::{Edit, Edited, apply, edits as all_edits};
 use lemon_spec::{Plan, Span};
 use serde_json::{Value, json};
 
 pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
-    let language = setup::language(&config, &args.endpoints)?;
+    let language = cli.config(&args.endpoints)?.language()?;
     let text = super::read_input(&args.file)?;
     let plan = match lemon_spec::validate(&text, &language) {
         Ok(plan) => plan,
@@ -51,6 +49,7 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
 
 fn row(plan: &Plan, edit: &Edit, edited: &Edited) -> Value {
     let place = |span: Span, text: &str| json!({ "start": span.start, "end": span.end, "text": span.of(text) });
+    // An edit of plain fields always serialises.
     let mut row = serde_json::to_value(edit).unwrap_or_default();
     row["description"] = json!(edit.describe());
     row["before"] = edited.before.map_or(Value::Null, |span| place(span, plan.source()));

@@ -8,13 +8,9 @@ mod table;
 
 pub use files::{find, read};
 
-use crate::args::policy::ModelArgs;
-use crate::args::{Cli, EvalArgs, WorkerKind};
-use crate::config::Config;
+use crate::args::{Cli, EvalArgs};
 use crate::fault::Fault;
-use crate::setup::Staff;
-use crate::spending::{self, Together};
-use crate::{print, println, runtime, setup};
+use crate::{print, println, runtime};
 use files::Claim;
 use lemon_eval::{
     Case, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, MethodRun, Report, Row, SetUp, Source, Training,
@@ -25,6 +21,7 @@ use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::Store;
 use lemon_rollout::RolloutEnv;
 use lemon_spec::{Language, diagnostic};
+use lemon_workers::{Config, PolicySource, Resolved, SharedLimits, WorkerSet};
 use progress::Progress;
 use request::Request;
 use std::collections::{BTreeMap, HashMap};
@@ -36,16 +33,16 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     if args.methods.iter().any(|name| name == "help") {
         return list_methods();
     }
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), super::run::ON_RECORD));
-    let store_path = setup::store_path(&config, cli.store.as_deref());
+    let store_path = config.store_path(cli.store.as_deref());
     let (request, eval_id, on_record) = match &args.resume {
         Some(name) => {
             let store = Arc::new(Store::open_existing(&store_path)?);
             let mut request = Request::on_record(&store, name)?;
-            let given = Together { tokens: args.budget_tokens, usd: args.budget_usd };
+            let given = SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd };
             request.together = given.or(request.together);
             (request, name.clone(), Some(store))
         }
@@ -54,7 +51,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let folder = args.out.clone().unwrap_or_else(|| files::folder(&store_path, &eval_id));
     let store = || {
         files::make_folder(&folder)?;
-        on_record.map_or_else(|| setup::store(&config, cli.store.as_deref()), Ok)
+        on_record.map_or_else(|| super::run::open_store(cli, &config), Ok)
     };
     // Ended by the user, or by the budget.
     let end = cancel.child_token();
@@ -71,7 +68,7 @@ struct Prepared {
     cases: Vec<Case>,
     evaluator: Arc<Evaluator>,
     store: Arc<Store>,
-    config: Config,
+    resolved: Resolved,
 }
 
 async fn prepare(
@@ -84,29 +81,30 @@ async fn prepare(
 ) -> Result<Prepared, Fault> {
     let methods = request.methods()?;
     let cases = request.cases()?;
-    let staff = request.workers(config, &args.endpoints, &cases, args.quiet).await?;
-    let priced = staff.priced();
-    let Staff { backend, language, levels, mut settings } = staff;
-    settings.shared = request.together.shared(&levels, end)?;
+    let set = request.workers(config, &cases, args.quiet).await?;
+    let priced = set.priced();
+    let WorkerSet { backend, resolved, mut settings } = set;
+    let language = &resolved.language;
+    settings.shared = request.together.shared(resolved.capacities(), end)?;
     if let Some(capacity) = &request.capacity
         && !language.capacities.contains(capacity)
     {
-        return Err(Fault::new(format!("no level is called `{capacity}`"))
-            .hint(format!("the levels are {}", language.capacities.join(", "))));
+        return Err(Fault::new(format!(
+            "unknown capacity `{capacity}`; expected one of {}",
+            language.capacities.join(", ")
+        )));
     }
-    check_team(&request, &methods, &language)?;
+    check_team(&request, &methods, language)?;
     let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
     // Last, so that an evaluation that cannot begin leaves no store behind.
     let store = store()?;
-    let mut env = RolloutEnv::new(backend, Arc::new(language), settings, Grader::new(sandbox));
+    let mut env = RolloutEnv::new(backend, language.clone(), settings, Grader::new(sandbox));
     env.store = Some(store.clone());
     let evaluator = Evaluator::new(env, priced);
-    // Who writes has to fit who works.
-    let config = Config { capacity: levels, ..config.clone() };
-    Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, config })
+    Ok(Prepared { eval_id, request, methods, cases, evaluator: Arc::new(evaluator), store, resolved })
 }
 
 /// A team that is none would be rejected again in every run.
@@ -118,16 +116,17 @@ fn check_team(request: &Request, methods: &[Method], language: &Language) -> Res
     let Err(rejection) = lemon_spec::validate(&text, language) else { return Ok(()) };
     let color = console::colors_enabled_stderr();
     eprintln!("{}", diagnostic::explain(&rejection.diagnostics, &text, "the specification", color).trim_end());
-    Err(Fault::new("the specification is not valid").hint("mend it; `lemon validate FILE` checks it"))
+    Err(Fault::new("the specification is not valid").hint("correct it; `lemon validate FILE` checks it"))
 }
 
 async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &CancellationToken) -> Result<u8, Fault> {
     let mut set_up = set_up(&prepared);
     if args.resume.is_none() {
-        let meta = serde_json::to_string(&prepared.request).unwrap_or_default();
+        let meta = serde_json::to_string(&prepared.request).map_err(Fault::new)?;
         prepared.store.begin_batch(&prepared.eval_id, set_up.started_at_ms, meta, Vec::new()).wait().await?;
     }
     let (methods, training) = method_runs(&prepared, args.quiet, cancel).await?;
+    let default_width = prepared.request.default_width()?;
     let work = Arc::new(Work {
         eval_id: prepared.eval_id.clone(),
         methods,
@@ -136,7 +135,7 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         // Within a budget one item at a time: many runs at once would all be half done when it ends.
         width: args.width.unwrap_or_else(|| match prepared.evaluator.env.settings.shared {
             Some(_) => prepared.methods.len(),
-            None => prepared.request.usual_width(),
+            None => default_width,
         }),
         cases: Arc::new(prepared.cases),
     });
@@ -146,13 +145,13 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     }
     let mut rows: Vec<Row> = Vec::with_capacity(work.runs());
     let progress = Progress::start(args.quiet, &prepared.eval_id, work.runs());
-    if prepared.request.kind() == Some(WorkerKind::Endpoints) {
+    if prepared.resolved.kind.costs_money() {
         let together = prepared.request.together;
         match (&shared, &args.resume) {
             (_, None) => {
                 let estimate = prepared.evaluator.estimate(&work).await;
                 let estimate = estimate.map_err(|error| Fault::new(error.to_string()))?;
-                progress.say(&together.estimate(&estimate, &prepared.config.capacity));
+                progress.say(&together.estimate(&estimate, prepared.resolved.capacities()));
             }
             (Some(shared), _) => {
                 progress.say(&format!("{} tokens are spent so far; budget: {}", shared.spent().0, together.in_words()));
@@ -186,8 +185,8 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         let missing = work.runs() - evaluation.rows.len();
         let undone = format!("{missing} of {} runs are missing", work.runs());
         let way_on = format!("go on with `lemon eval --resume {}", prepared.eval_id);
-        if let Some(fault) = spending::ended(shared.as_ref(), &undone, &way_on) {
-            return Err(fault);
+        if let Some(fault) = lemon_workers::ended(shared.as_ref(), &undone, &way_on) {
+            return Err(fault.into());
         }
         return Err(Fault::new(undone).hint(format!("{way_on}`")).code(1));
     }
@@ -228,7 +227,7 @@ fn set_up(prepared: &Prepared) -> SetUp {
     }
 }
 
-/// The methods with whoever writes their teams; those that learn, learn now.
+/// The methods with the orchestrators of their teams; those that learn, learn now.
 async fn method_runs(
     prepared: &Prepared,
     quiet: bool,
@@ -239,7 +238,7 @@ async fn method_runs(
         let writer = match method.source() {
             None => None,
             Some(Source::File) => Some(fixed(prepared.request.spec()?)),
-            Some(Source::Prompted) => Some(setup::prompted(&prepared.config, &prepared.evaluator.env.language)?),
+            Some(Source::Prompted) => Some(prepared.resolved.prompted()?),
             Some(Source::Policy) => Some(learned(prepared, quiet)?),
             Some(Source::AgentPrune | Source::AgentDropout) => {
                 let cases = prepared.request.training_cases()?;
@@ -262,8 +261,8 @@ async fn method_runs(
 
 /// The policy, with all its teams written ahead: many at a time is far quicker than one by one.
 fn learned(prepared: &Prepared, quiet: bool) -> Result<Arc<dyn lemon_exec::Orchestrator>, Fault> {
-    let args = ModelArgs { model: prepared.request.policy.clone(), ..ModelArgs::default() };
-    let writer = setup::writer(&prepared.config, &args, &prepared.evaluator.env.language)?;
+    let source = PolicySource { folder: prepared.request.policy.clone(), ..PolicySource::default() };
+    let writer = prepared.resolved.writer(&source)?;
     let questions: Vec<&str> = prepared.cases.iter().map(|case| case.item.task.question.as_str()).collect();
     if !quiet {
         eprintln!("the policy writes {} teams", questions.len());
@@ -290,7 +289,7 @@ pub fn fault(error: EvalError) -> Fault {
 
 fn list_methods() -> Result<u8, Fault> {
     for kind in METHODS {
-        let number = kind.number.map(|(what, usual, _)| format!(" [:N {what}, {usual} if not said]"));
+        let number = kind.number.map(|(what, usual, _)| format!(" [:N {what}, {usual} by default]"));
         println(&format!("{:<13} {}{}", kind.name, kind.about, number.unwrap_or_default()))?;
     }
     Ok(0)

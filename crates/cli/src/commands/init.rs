@@ -1,24 +1,23 @@
 //! `lemon init`
 
 use crate::args::InitArgs;
-use crate::config::FILE_NAME;
-use crate::discover::{self, Found, Levels};
 use crate::fault::Fault;
+use crate::tell;
+use lemon_workers::discover::{self, Server, ServerModels};
+use lemon_workers::{FILE_NAME, TEMPLATE};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// What a new configuration says.
-pub const TEMPLATE: &str = include_str!("../lemon.toml");
-/// The levels in it, weakest first.
+/// The capacities in it, weakest first.
 const LEVELS: [&str; 3] = ["small", "medium", "large"];
 
 pub fn init(args: &InitArgs) -> Result<u8, Fault> {
-    let exists = || Fault::new(format!("{FILE_NAME} is there already")).hint("--force overwrites it");
+    let exists = || Fault::new(format!("{FILE_NAME} exists already")).hint("--force overwrites it");
     if !args.force && Path::new(FILE_NAME).exists() {
         return Err(exists());
     }
-    let servers = crate::runtime()?.block_on(discover::running_servers(&discover::ports()?));
+    let servers = crate::runtime()?.block_on(discover::running_servers(&discover::ports()?, tell(false)))?;
     let mut options = OpenOptions::new();
     match args.force {
         true => options.create(true).write(true).truncate(true),
@@ -40,11 +39,11 @@ pub fn init(args: &InitArgs) -> Result<u8, Fault> {
 }
 
 /// The template, with the first server that can chat in the place of the one it names.
-fn configuration(servers: &[Found]) -> String {
+fn configuration(servers: &[Server]) -> String {
     let Some((server, levels)) = servers.iter().find_map(|server| Some((server, server.levels()?))) else {
         return TEMPLATE.to_owned();
     };
-    let Levels { small, medium, large } = levels;
+    let ServerModels { small, medium, large } = levels;
     let models = [small, medium, large];
     let mut text = String::new();
     let mut level = None;
@@ -67,11 +66,11 @@ fn configuration(servers: &[Found]) -> String {
     text
 }
 
-/// What was found, for whoever reads the file.
-fn comment(server: &Found, servers: &[Found], models: &[String; 3]) -> String {
+/// What was found, as a comment of the file.
+fn comment(server: &Server, servers: &[Server], models: &[String; 3]) -> String {
     let mut text = format!("# {} at {} serves these; found by `lemon init`.\n", server.kind, server.base_url);
     if models.iter().all(|model| *model == models[0]) {
-        text += "# One model serves every level. A stronger or a cheaper one in some of them lets teams choose.\n";
+        text += "# One model serves every capacity. A stronger or a cheaper one in some of them lets teams choose.\n";
     }
     let used = |served: &&String| models.contains(served);
     for other in servers {

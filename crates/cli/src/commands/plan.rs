@@ -2,16 +2,16 @@
 
 mod tell;
 
-use super::run::{self, Before, Ready, ready};
-use crate::args::{Cli, RunArgs, WorkerKind};
-use crate::config::{Capacity, Config};
+use super::run::{self, ready};
+use crate::args::{Cli, RunArgs};
 use crate::fault::Fault;
-use crate::{runtime, setup};
+use crate::runtime;
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
 use lemon_exec::{CallForecast, Fit, Forecast, Job, Observer, Settings, forecast_call, fresh_id};
 use lemon_spec::{Language, Next, Plan, validate};
 use lemon_trace::{EventKind, FailureKind, LimitKind, ORCHESTRATOR, StopReason, Trace};
+use lemon_workers::{Before, Capacity, Config, ReadyRun};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
@@ -22,22 +22,22 @@ pub fn plan(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
     let Some(task) = &args.task else {
         return Err(Fault::new("there is no task").hint("give it as a word: lemon plan \"What is …?\""));
     };
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     let question = run::question(task)?;
     runtime()?.block_on(make(cli, &config, args, &question))
 }
 
 async fn make(cli: &Cli, config: &Config, args: &RunArgs, question: &str) -> Result<u8, Fault> {
-    let Ready { mut runner, levels, kind, meta } = ready(config, args, Before::default(), &[question]).await?;
+    let ReadyRun { mut runner, resolved, meta } = ready(config, args, Before::default(), &[question]).await?;
     // Scripts and cassettes cost nothing, so they may write.
-    let free = matches!(kind, WorkerKind::Scripted | WorkerKind::Replay);
+    let free = !resolved.kind.asks_models();
     let stop = CancellationToken::new();
     let writers = (free || args.write).then(|| runner.backend.worker.clone());
     let worker = Arc::new(WritersOnly { writers, asked: Mutex::default(), stop: stop.clone() });
     runner.backend.worker = worker.clone();
     if args.write && !free {
         tokio::spawn(run::cancel_on_signal(stop.clone(), run::ON_RECORD));
-        runner.store = Some(setup::store(config, cli.store.as_deref())?);
+        runner.store = Some(run::open_store(cli, config)?);
     }
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
@@ -56,7 +56,7 @@ async fn make(cli: &Cli, config: &Config, args: &RunArgs, question: &str) -> Res
     });
     let trace = runner.run(&job, &stop, Some(observer)).await?;
     let capacities = &runner.language.capacities;
-    let known = Known { question, capacities, levels: &levels, settings: &runner.settings };
+    let known = Known { question, capacities, levels: resolved.capacities(), settings: &runner.settings };
     let asked = worker.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(request) = &asked {
         // Whatever was written in the place of its reply is not what a run would get.
@@ -80,7 +80,7 @@ async fn make(cli: &Cli, config: &Config, args: &RunArgs, question: &str) -> Res
 /// What a plan is made for.
 struct Known<'a> {
     question: &'a str,
-    /// The names of the levels.
+    /// The names of the capacities.
     capacities: &'a [String],
     /// What serves them, where something does.
     levels: &'a [(String, Capacity)],
@@ -137,7 +137,7 @@ fn no_team(trace: &Trace, args: &RunArgs) -> Fault {
     }
     let fault = Fault::new(fact).code(1);
     match reason {
-        Some(StopReason::Rejected) => fault.hint("mend the specification; `lemon validate FILE` checks it"),
+        Some(StopReason::Rejected) => fault.hint("correct the specification; `lemon validate FILE` checks it"),
         _ => fault,
     }
 }
@@ -164,7 +164,7 @@ impl Worker for WritersOnly {
     }
 }
 
-/// The price of some calls in US dollars; `None`: one of their levels has no price.
+/// The price of some calls in US dollars; `None`: one of their capacities has no price.
 fn usd<'c>(levels: &[(String, Capacity)], calls: impl Iterator<Item = &'c CallForecast>) -> Option<f64> {
     let priced = |call: &CallForecast| {
         let (_, capacity) = levels.get(call.level)?;

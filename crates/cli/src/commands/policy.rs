@@ -2,12 +2,12 @@
 
 use crate::args::policy::{ModelArgs, PolicyCommand, SampleArgs, ScoreArgs};
 use crate::args::{Cli, Endpoints};
-use crate::config::Config;
 use crate::fault::Fault;
-use crate::{print, println, setup, to_json};
+use crate::{print, println, to_json};
 use lemon_model::{Policy, Sample, SampleSettings, Sequence, owners};
 use lemon_policy::MOST_TOKENS;
 use lemon_spec::{Field, Language, Plan, diagnostic, render, validate};
+use lemon_workers::{BUNDLED_ORCHESTRATOR, Config};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub fn policy(cli: &Cli, command: &PolicyCommand) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&Endpoints::default())?;
     match command {
         PolicyCommand::Sample(args) => sample(&config, args),
         PolicyCommand::Score(args) => score(&config, args),
@@ -39,9 +39,9 @@ struct Written<'s> {
 
 fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {
     if !(args.temperature >= 0.0 && args.temperature.is_finite() && args.top_p > 0.0) {
-        return Err(Fault::new("the temperature has to be 0 or more, and top-p more than 0"));
+        return Err(Fault::new("--temperature must be at least 0, and --top-p above 0"));
     }
-    let (policy, desk) = setup::policy(config, &args.model, language(config)?)?;
+    let (policy, desk) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
     let task = question(&args.task)?;
     let seeds: Vec<u64> = (0..args.count as u64).map(|at| args.seed.wrapping_add(at)).collect();
     let requests = seeds.iter().map(|seed| desk.request(&desk.first(&task, *seed), !args.no_grammar));
@@ -94,9 +94,9 @@ struct Token {
 
 fn score(config: &Config, args: &ScoreArgs) -> Result<u8, Fault> {
     if !(args.temperature > 0.0 && args.temperature.is_finite()) {
-        return Err(Fault::new("the temperature has to be more than 0"));
+        return Err(Fault::new("--temperature must be above 0"));
     }
-    let (policy, desk) = setup::policy(config, &args.model, language(config)?)?;
+    let (policy, desk) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
     let task = question(&args.task)?;
     let text = super::read_input(&args.spec)?;
     let plan = validate(&text, desk.language()).map_err(|rejection| {
@@ -181,10 +181,9 @@ fn fields(plan: &Plan) -> Vec<(String, Range<usize>)> {
 }
 
 fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
-    let (policy, _) = setup::policy(config, args, language(config)?)?;
+    let (policy, _) = lemon_workers::policy(config, &args.source(), language(config)?)?;
     let shape = policy.config();
-    let name =
-        args.model.as_ref().map_or("the small orchestrator in the box".to_owned(), |it| it.display().to_string());
+    let name = args.model.as_ref().map_or(format!("the small {BUNDLED_ORCHESTRATOR}"), |it| it.display().to_string());
     if json {
         return println(&to_json(&json!({
             "model": name,
@@ -210,7 +209,7 @@ fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
 }
 
 fn language(config: &Config) -> Result<Arc<Language>, Fault> {
-    setup::language(config, &Endpoints::default()).map(Arc::new)
+    Ok(Arc::new(config.language()?))
 }
 
 fn question(task: &str) -> Result<String, Fault> {

@@ -6,7 +6,6 @@ use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, Pretra
 use crate::fault::Fault;
 use crate::live::learning::LearningTalk;
 use crate::{print, println, to_json};
-use lemon_local::{Card, PromptForm};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
 use lemon_sft::pretrain::score::{markdown, questions, score};
@@ -15,6 +14,7 @@ use lemon_sft::pretrain::{
     Sources, pretrain, vocabulary,
 };
 use lemon_task::Source;
+use lemon_workers::{Card, PromptForm};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn pretrain_command(args: &PretrainArgs) -> Result<u8, Fault> {
 
 fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     let (Some(size), Some(out)) = (args.size.map(Size::from), &args.out) else {
-        return Err(Fault::new("a size and a folder are needed").hint("say --size small --out DIR"));
+        return Err(Fault::new("--size and --out are needed").hint("for instance --size small --out DIR"));
     };
     super::training_folder::open(out)?;
     let begun = Instant::now();
@@ -56,7 +56,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
         let (solved, right) = replies.shares();
         let [solved, right] = [solved, right].map(|share| 100.0 * share);
         talk.say(&format!(
-            "of the peers' replies {right:.1} % are right; of the problems somebody solves {solved:.1} %"
+            "of the peers' replies {right:.1} % are right; at least one peer solves {solved:.1} % of the problems"
         ));
     }
     let course = LessonStream::new(settings.seed, &sources, replies.map(Arc::new), policy.tokenizer());
@@ -129,7 +129,7 @@ fn model(args: &PretrainArgs, size: Size, sources: &Sources, device: DeviceChoic
     let expected = size.config(policy.tokenizer());
     if (policy.config().hidden, policy.config().layers) != (expected.hidden, expected.layers) {
         let fact = format!("{}: the model there has another size", folder.display());
-        return Err(Fault::new(fact).hint("say its size with --size"));
+        return Err(Fault::new(fact).hint("name its size with --size"));
     }
     Ok(policy)
 }

@@ -1,19 +1,17 @@
-//! `lemon run`: one task, many tasks, or one taken up again.
+//! `lemon run`: one task, many tasks, or one that is resumed.
 
 use super::{pages, tasks};
-use crate::args::{Cli, Endpoints, RunArgs, WorkerKind};
-use crate::config::{Capacity, Config};
-use crate::fault::{Fault, need_plain_file};
+use crate::args::{Cli, RunArgs};
+use crate::fault::Fault;
 use crate::live::Talk;
 use crate::result::RunResult;
-use crate::workers::choose;
-use crate::{cut_off, in_the_box, print_data, println, runtime, setup, started, to_json};
-use lemon_exec::store::{RunMeta, StartedWith, Store};
-use lemon_exec::worker::recorded_workers;
+use crate::{cut_off, print_data, println, runtime, tell, to_json};
+use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::{Budget, Job, Runner, fresh_id};
-use lemon_spec::{Language, diagnostic};
 use lemon_trace::{EventKind, Failure, StopReason, Trace};
-use std::path::{Path, PathBuf};
+use lemon_spec::diagnostic;
+use lemon_workers::{Before, Config, ReadyRun, Resolved, RunRequest, WorkerFiles};
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,15 +20,15 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
         return super::plan::plan(cli, args);
     }
     if args.write {
-        return Err(Fault::new("--write belongs to --dry-run").hint("`lemon run` writes the team anyway; leave it out"));
+        return Err(Fault::new("--write needs --dry-run").hint("`lemon run` writes the team anyway; leave --write out"));
     }
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(cancel_on_signal(cancel.clone(), ON_RECORD));
     match (&args.resume, &args.tasks, &args.task) {
         (Some(name), _, _) => {
-            let store = Arc::new(Store::open_existing(&setup::store_path(&config, cli.store.as_deref()))?);
+            let store = Arc::new(Store::open_existing(&config.store_path(cli.store.as_deref()))?);
             match store.batch(name)? {
                 Some(batch) => runtime.block_on(tasks::resume(&config, args, store, batch, &cancel)),
                 None => runtime.block_on(resume(&config, args, store, name, &cancel)),
@@ -56,29 +54,8 @@ pub fn question(task: &str) -> Result<String, Fault> {
 pub struct Prepared {
     pub runner: Runner,
     pub store: Arc<Store>,
-    pub language: Arc<Language>,
-    pub levels: Vec<(String, Capacity)>,
-    pub kind: WorkerKind,
+    pub resolved: Resolved,
     pub meta: RunMeta,
-}
-
-/// The same without a store: enough for a run that leaves nothing behind.
-pub struct Ready {
-    pub runner: Runner,
-    pub levels: Vec<(String, Capacity)>,
-    pub kind: WorkerKind,
-    pub meta: RunMeta,
-}
-
-/// What a run that is taken up again was begun with.
-#[derive(Default)]
-pub struct Before {
-    pub spec: Option<String>,
-    pub budget: Budget,
-    pub workers: Option<String>,
-    pub worker_file: Option<PathBuf>,
-    pub form: Option<lemon_exec::Form>,
-    pub started_with: Option<StartedWith>,
 }
 
 /// Everything a run needs, from configuration, flags, and what it was begun with.
@@ -89,85 +66,40 @@ pub async fn prepare(
     questions: &[&str],
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
 ) -> Result<Prepared, Fault> {
-    let Ready { mut runner, levels, kind, meta } = ready(config, args, before, questions).await?;
+    let ReadyRun { mut runner, resolved, meta } = ready(config, args, before, questions).await?;
     // Last, so that a run that cannot begin leaves no store behind.
     let store = store()?;
     runner.store = Some(store.clone());
-    let language = runner.language.clone();
-    Ok(Prepared { runner, store, language, levels, kind, meta })
+    Ok(Prepared { runner, store, resolved, meta })
 }
 
-/// The same, but for the store.
-pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &[&str]) -> Result<Ready, Fault> {
-    let kind = match before.workers.as_deref() {
-        Some(name) if args.workers.is_none() => {
-            let kind = <WorkerKind as clap::ValueEnum>::from_str(name, true);
-            Some(kind.map_err(|_| Fault::new(format!("no workers are called `{name}`")))?)
-        }
-        _ => setup::worker_kind(config, args)?,
-    };
-    let (quiet, max_tokens) = (args.quiet, args.max_tokens);
-    let recorded = before.started_with.as_ref().map(|with| started::again(config, args, with)).transpose()?.flatten();
-    let recorded = recorded.map(|capacity| Config { capacity, ..config.clone() });
-    let (config, endpoints) = match &recorded {
-        Some(recorded) => (recorded, Endpoints::default()),
-        None => (config, args.endpoints.clone()),
-    };
-    let mut chosen = choose(config, &endpoints, kind, questions, quiet).await?;
-    let kind = chosen.kind;
-    let started_with = started::record(kind, &chosen.levels);
-    if let Some(with) = before.started_with.as_ref().filter(|_| !args.anyway) {
-        started::check(with, &started_with)?;
-    }
-    let cassette = args.cassette.as_ref().or(before.worker_file.as_ref());
-    cassette.filter(|path| path.exists()).map_or(Ok(()), |path| need_plain_file(path))?;
-    let is_of_the_box = |path| recorded_workers(path) == WorkerKind::InTheBox.name();
-    if kind == WorkerKind::Replay && chosen.levels.is_empty() && cassette.is_some_and(|path| is_of_the_box(path)) {
-        // So that the same orchestrator writes as when it was recorded.
-        chosen.levels = in_the_box::levels();
-    }
-    let config = &Config { capacity: chosen.levels.clone(), ..config.clone() };
-    let mut args = RunArgs {
-        budget_tokens: args.budget_tokens.or(before.budget.tokens),
-        budget_usd: args.budget_usd.or(before.budget.usd),
-        budget_calls: args.budget_calls.or(before.budget.calls),
-        timeout: args.timeout.or(before.budget.seconds),
-        script: args.script.clone(),
-        cassette: args.cassette.clone(),
-        record: args.record.clone(),
+/// The same without a store: enough for a run that leaves nothing behind.
+pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &[&str]) -> Result<ReadyRun, Fault> {
+    let request = RunRequest {
+        kind: args.workers,
+        files: WorkerFiles {
+            script: args.script.clone(),
+            cassette: args.cassette.clone(),
+            record: args.record.clone(),
+        },
+        budget: Budget {
+            tokens: args.budget_tokens,
+            usd: args.budget_usd,
+            calls: args.budget_calls,
+            seconds: args.timeout,
+        },
+        max_tokens: args.max_tokens,
         no_reuse: args.no_reuse,
-        spec: args.spec.clone(),
-        form: args.form.or(before.form),
-        ..RunArgs::default()
+        spec: args.spec.as_deref().map(super::read_input).transpose()?,
+        form: args.form,
+        anyway: args.anyway,
     };
-    match kind {
-        WorkerKind::Scripted => args.script = args.script.or(before.worker_file),
-        WorkerKind::Replay => args.cassette = args.cassette.or(before.worker_file),
-        WorkerKind::Endpoints | WorkerKind::Local | WorkerKind::InTheBox => {}
-    }
-    let language = Arc::new(setup::language(config, &args.endpoints)?);
-    let spec = match &args.spec {
-        Some(path) => Some(super::read_input(path)?),
-        None => before.spec,
-    };
-    let (mut backend, worker_file) = setup::backend(config, &args, kind, &language)?;
-    if let Some(most) = max_tokens {
-        backend.levels.iter_mut().for_each(|level| level.max_tokens = most);
-    }
-    let settings = setup::settings(config, &args, kind)?;
-    let orchestrator = setup::orchestrator(config, spec.as_deref(), &language, kind)?;
-    let started_with = Some(started_with);
-    let form = args.form;
-    let meta = RunMeta { spec, budget: settings.budget, worker_file, started_with, form, ..RunMeta::default() };
-    let runner = Runner { backend, orchestrator, language, store: None, reply_cache: None, settings, on_delta: None };
-    match &meta.started_with {
-        Some(with) if recorded.is_some() && !quiet => {
-            eprintln!("it goes on with what it was started with: {}", started::told(&with.capacities));
-        }
-        _ if chosen.configured && !quiet => eprintln!("what is configured answers: {}", chosen.names()),
-        _ => {}
-    }
-    Ok(Ready { runner, levels: chosen.levels, kind, meta })
+    Ok(ReadyRun::new(config, request, before, questions, tell(args.quiet)).await?)
+}
+
+/// The store, made if there is none.
+pub fn open_store(cli: &Cli, config: &Config) -> Result<Arc<Store>, Fault> {
+    Ok(Arc::new(Store::open(&config.store_path(cli.store.as_deref()), config.store.sync)?))
 }
 
 async fn one(
@@ -177,7 +109,7 @@ async fn one(
     question: &str,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
-    let store = || setup::store(config, cli.store.as_deref());
+    let store = || open_store(cli, config);
     let mut prepared = prepare(config, args, Before::default(), &[question], store).await?;
     let run_id = format!("r-{}", fresh_id());
     let job = Job {
@@ -231,7 +163,7 @@ async fn resume(
 
 /// Prints the result: the answer to standard output, the rest to standard error.
 fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fault> {
-    let mut result = RunResult::new(trace, &prepared.language, &prepared.levels);
+    let mut result = RunResult::new(trace, &prepared.resolved.language, prepared.resolved.capacities());
     if args.replies {
         result = result.with_replies(trace);
     }
@@ -305,12 +237,14 @@ fn advice(reason: StopReason) -> Option<&'static str> {
     Some(match reason {
         StopReason::Answered => return None,
         StopReason::TokenBudget => {
-            "the answer, if any, is made of what existed; go on with --resume RUN --budget-tokens N"
+            "the answer, if any, uses what was finished; continue with --resume RUN --budget-tokens N"
         }
-        StopReason::TimeBudget => "the answer, if any, is made of what existed; go on with --resume RUN --timeout S",
-        StopReason::CostBudget => "the answer, if any, is made of what existed; go on with --resume RUN --budget-usd X",
+        StopReason::TimeBudget => "the answer, if any, uses what was finished; continue with --resume RUN --timeout S",
+        StopReason::CostBudget => {
+            "the answer, if any, uses what was finished; continue with --resume RUN --budget-usd X"
+        }
         StopReason::CallBudget => {
-            "the answer, if any, is made of what existed; go on with --resume RUN --budget-calls N"
+            "the answer, if any, uses what was finished; continue with --resume RUN --budget-calls N"
         }
         StopReason::AnswerAgentsFailed => {
             "the answer is what other agents gave; `lemon trace show` says who failed and why"
@@ -318,8 +252,8 @@ fn advice(reason: StopReason) -> Option<&'static str> {
         StopReason::AllAgentsFailed => {
             "`lemon trace show` says why each failed; `lemon doctor`, with the same --base-url and --model, checks endpoints"
         }
-        StopReason::Cancelled => "nothing is lost; go on with --resume RUN",
-        StopReason::Rejected => "mend the specification; `lemon validate FILE` checks it",
+        StopReason::Cancelled => "nothing is lost; continue with --resume RUN",
+        StopReason::Rejected => "correct the specification; `lemon validate FILE` checks it",
         StopReason::OrchestratorFailed => "`lemon trace show` says why; give a team with --spec FILE to run without it",
     })
 }

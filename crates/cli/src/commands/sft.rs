@@ -1,12 +1,11 @@
 //! `lemon sft`: teaches a model to write teams, from pairs of tasks and specifications.
 
-use crate::args::Cli;
 use crate::args::policy::SftArgs;
-use crate::config::Config;
-use crate::fault::{Fault, need_plain_file, read_file};
+use crate::args::{Cli, Endpoints};
+use crate::fault::{Fault, read_file};
 use crate::live::learning::LearningTalk;
-use crate::{println, runtime, setup, to_json};
 use lemon_eval::{Case, Grader};
+use crate::{println, runtime, to_json};
 use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
@@ -29,13 +28,13 @@ const VALIDATION: u64 = 20;
 const PROBE_SEED: u64 = 0x0070_726f_6265;
 
 pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&Endpoints::default())?;
     let settings = settings(args)?;
     super::training_folder::open(&args.out)?;
-    let language = Arc::new(setup::language(&config, &Default::default())?);
+    let language = Arc::new(config.language()?);
     let pairs = pairs(&args.data, &language)?;
     let mut policy = model(args, &pairs, settings.seed)?;
-    let desk = setup::desk(&policy, language.clone());
+    let desk = lemon_workers::desk(&policy, language.clone());
     let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
     let (lessons, unusable) = encode(&desk, &lessons)?;
     let (validation, also_unusable) = encode(&desk, &validation)?;
@@ -93,7 +92,7 @@ fn settings(args: &SftArgs) -> Result<SftSettings, Fault> {
 fn pairs(path: &Path, language: &Language) -> Result<Vec<Pair>, Fault> {
     let hint = "`lemon teach --out FILE` writes such a file, one pair to a line";
     let at = |error: &dyn std::fmt::Display| Fault::new(format!("{}: {error}", path.display())).hint(hint);
-    need_plain_file(path)?;
+    lemon_workers::need_plain_file(path)?;
     let file = File::open(path).map_err(|error| at(&error))?;
     pair::read(BufReader::new(file), language).map_err(|error| at(&error))
 }

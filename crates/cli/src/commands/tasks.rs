@@ -1,16 +1,16 @@
 //! `lemon run --tasks`: many tasks at a time, in the order of the file, resumable.
 
-use super::run::{Before, Prepared, prepare};
+use super::run::{Prepared, open_store, prepare};
 use crate::args::{Cli, RunArgs};
-use crate::config::Config;
 use crate::fault::{Fault, read_file};
+use crate::one_line;
 use crate::result::RunResult;
-use crate::{one_line, setup};
 use futures::stream::{self, StreamExt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_exec::store::{BatchRow, BatchTask, RunMeta, StartedWith, Store};
 use lemon_exec::{Budget, Job, fresh_id, unix_ms};
 use lemon_trace::{StopReason, Trace};
+use lemon_workers::{Before, Config};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Tasks at a time, unless somebody says otherwise.
+/// Tasks at a time by default.
 const WIDTH: usize = 8;
 
-/// What is needed to take a batch up again.
+/// What is needed to resume a batch.
 #[derive(Serialize, Deserialize)]
 struct BatchMeta {
     spec: Option<String>,
@@ -53,12 +53,12 @@ pub async fn run(
             .hint(r#"one JSON object a line: {"id": "t1", "question": "What is …?"}"#));
     }
     let questions: Vec<&str> = tasks.iter().map(|task| task.question.as_str()).collect();
-    let store = || setup::store(config, cli.store.as_deref());
+    let store = || open_store(cli, config);
     let prepared = prepare(config, args, Before::default(), &questions, store).await?;
     let meta = BatchMeta {
         spec: prepared.meta.spec.clone(),
         budget: prepared.meta.budget,
-        workers: prepared.kind.name().to_owned(),
+        workers: prepared.resolved.kind.name().to_owned(),
         worker_file: prepared.meta.worker_file.clone(),
         started_with: prepared.meta.started_with.clone(),
         seed: args.seed.or(config.run.seed).unwrap_or(0),
@@ -67,7 +67,7 @@ pub async fn run(
     };
     let batch = format!("b-{}", fresh_id());
     let rows = tasks.iter().map(|task| (task.task_id.clone(), task.question.clone())).collect();
-    let record = serde_json::to_string(&meta).unwrap_or_default();
+    let record = serde_json::to_string(&meta).map_err(Fault::new)?;
     prepared.store.claim_batch(&batch)?.wait().await?;
     prepared.store.begin_batch(&batch, unix_ms(), record, rows).wait().await?;
     let batch = BatchRow { batch, meta: String::new(), tasks };
@@ -130,7 +130,7 @@ async fn work(
         let run = tokio::spawn(async move {
             let trace = run_task(&prepared, &batch, position, &task, seed, &cancel).await?;
             Ok(trace.map(|trace| {
-                let result = RunResult::new(&trace, &prepared.language, &prepared.levels);
+                let result = RunResult::new(&trace, &prepared.resolved.language, prepared.resolved.capacities());
                 if replies { result.with_replies(&trace) } else { result }
             }))
         });
@@ -158,7 +158,7 @@ async fn work(
 
 fn print_result(args: &RunArgs, result: &RunResult) -> Result<u8, Fault> {
     if args.json {
-        return crate::println(&serde_json::to_string(result).unwrap_or_default());
+        return crate::println(&serde_json::to_string(result).map_err(Fault::new)?);
     }
     let (id, answer) = (one_line(&result.task_id), one_line(result.answer.as_deref().unwrap_or("-")));
     crate::println(&format!("{id}\t{answer}"))

@@ -1,15 +1,11 @@
 //! `lemon teach`: pairs of tasks and specifications that a model can learn from.
 
 use crate::args::policy::{AimName, TeachArgs, TeacherName};
-use crate::args::{Cli, EvalWorkers, RunArgs, WorkerKind};
-use crate::config::Config;
+use crate::args::{Cli, WorkerKind};
 use crate::fault::{Fault, read_file};
-use crate::setup::Staff;
-use crate::workers::{Chosen, choose};
-use crate::{println, runtime, setup, to_json};
+use crate::{println, runtime, tell, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_eval::{Case, Grader};
-use lemon_exec::Settings;
 use lemon_policy::pair::{self, Pair};
 use lemon_sft::teach::search::Pooling;
 use lemon_sft::teach::{self, SearchProgress, TeachContext};
@@ -18,7 +14,7 @@ use lemon_spec::{Language, Spec, diagnostic, validate};
 use lemon_task::{SetName, Source, compose, load};
 use lemon_train::build::{self, SPLITS};
 use lemon_train::recipe::Prices;
-use lemon_world::World;
+use lemon_workers::{Config, OnMiss, Resolved, Simulation, WorkerFiles, WorkerSet};
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -47,24 +43,24 @@ struct Summary {
 }
 
 pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), "what is made so far is written"));
     let cases = cases(args)?;
-    let Staff { backend, language, settings, .. } = runtime.block_on(workers(args, &config, &cases))?;
-    let language = Arc::new(language);
+    let WorkerSet { backend, resolved, settings } = runtime.block_on(workers(args, &config, &cases))?;
+    let language = resolved.language;
     let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
     let mut trials = Trials::new(backend, language.clone(), settings, Grader::new(sandbox));
-    if matches!(args.workers, EvalWorkers::Local | EvalWorkers::InTheBox) {
+    if args.workers.is_in_process() {
         trials.weights = Prices::IN_PROCESS.weights();
     }
     let world = match args.workers {
-        EvalWorkers::Sim => super::eval::request::preset(args.world).as_str(),
-        served => served.name(),
+        kind if kind == WorkerKind::SIM => super::eval::request::preset(args.world).as_str(),
+        kind => kind.name(),
     };
     let world = Some(world.to_owned());
     let bar = ProgressBar::new(0).with_style(style());
@@ -159,10 +155,9 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
         }
         TeacherName::Endpoint => {
             let language = &lessons.trials.language;
-            let Chosen { kind, levels, .. } =
-                choose(config, &args.endpoints, Some(WorkerKind::Endpoints), &[], args.quiet).await?;
-            let config = &Config { capacity: levels, ..config.clone() };
-            let (backend, _) = setup::backend(config, &RunArgs::default(), kind, language)?;
+            let mut resolved = Resolved::new(config, Some(WorkerKind::ENDPOINTS), &[], tell(args.quiet)).await?;
+            resolved.language = language.clone();
+            let (backend, _) = resolved.backend(&WorkerFiles::default())?;
             let level = language.capacities.len().saturating_sub(1);
             let structured = config.orchestrator.structured.unwrap_or(true);
             let settings = teach::endpoint::Settings { level, structured, runs: args.runs, ..Default::default() };
@@ -182,18 +177,30 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
     }
 }
 
-/// Who works in the teams that are tried, and how.
-async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<Staff, Fault> {
-    let Some(kind) = args.workers.served() else {
-        if args.workers == EvalWorkers::Replay {
-            return Err(Fault::new("recorded replies are to no team but one agent").hint("--workers sim, local or box"));
-        }
-        let world = World::new(super::eval::request::preset(args.world), cases.iter().map(|case| &case.item));
-        let language = setup::language(config, &args.endpoints)?;
-        let settings = Settings { reuse: false, ..Settings::default() };
-        return Ok(Staff { backend: world.backend(), language, levels: Vec::new(), settings });
+/// The workers of the teams that are tried.
+async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<WorkerSet, Fault> {
+    if args.workers == WorkerKind::RECORDED {
+        let fact = "recorded replies answer one agent, not a team";
+        return Err(Fault::new(fact).hint("use --workers sim, local or bundled"));
+    }
+    let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+    let simulation = || {
+        Ok(Simulation {
+            preset: super::eval::request::preset(args.world),
+            items: cases.iter().map(|case| &case.item).collect(),
+            shared_noise: false,
+            strict: false,
+            data: None,
+            sets: Vec::new(),
+            on_miss: OnMiss::Fail,
+        })
     };
-    setup::served(config, &args.endpoints, kind, cases.iter(), None, args.quiet).await
+    let mut set = WorkerSet::new(config, args.workers, &questions, None, simulation, tell(args.quiet)).await?;
+    if !args.workers.asks_models() {
+        // Lessons name the capacities and roles of this installation.
+        set.resolved.language = Arc::new(config.language()?);
+    }
+    Ok(set)
 }
 
 /// The tasks: of our own, or the first of the split of each set that teachers use.

@@ -1,10 +1,9 @@
-//! `lemon trace`: look at runs.
+//! `lemon trace`: list, show, export and compare runs.
 
 use crate::args::{Cli, Endpoints, Format, TraceCommand};
-use crate::config::Config;
 use crate::fault::Fault;
 use crate::result::RunResult;
-use crate::{one_line, print, print_data, println, runtime, setup, to_json};
+use crate::{one_line, print, print_data, println, runtime, to_json};
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::{http_client, http_error};
 use lemon_trace::Trace;
@@ -12,12 +11,13 @@ use lemon_trace::export::jsonl::write_jsonl;
 use lemon_trace::export::otlp::{otlp_json, otlp_protobuf};
 use lemon_trace::export::schema::{Content, schema};
 use lemon_view::run::{html, svg};
+use lemon_workers::Config;
 use std::io::Write;
 use std::path::Path;
 
 pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
-    let path = setup::store_path(&config, cli.store.as_deref());
+    let config = cli.config(&Endpoints::default())?;
+    let path = config.store_path(cli.store.as_deref());
     match command {
         TraceCommand::List { limit, json } => {
             // No store yet is no run yet.
@@ -78,13 +78,11 @@ fn list(runs: &[RunRow]) -> Result<u8, Fault> {
 }
 
 fn shown(trace: &Trace, config: &Config, replies: bool) -> Result<serde_json::Value, Fault> {
-    let endpoints = Endpoints::default();
-    let language = setup::language(config, &endpoints)?;
-    let mut result = RunResult::new(trace, &language, &setup::capacities(config, &endpoints));
+    let mut result = RunResult::new(trace, &config.language()?, &config.capacity);
     if replies {
         result = result.with_replies(trace);
     }
-    let mut value = serde_json::to_value(&result).unwrap_or_default();
+    let mut value = serde_json::to_value(&result).map_err(Fault::new)?;
     value["question"] = serde_json::json!(trace.header.question);
     value["metrics"] = serde_json::json!(trace.metrics(None));
     Ok(value)

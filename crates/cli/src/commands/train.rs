@@ -1,13 +1,10 @@
 //! `lemon train`: reinforcement learning by a recipe.
 
+use crate::args::Cli;
 use crate::args::train::TrainArgs;
-use crate::args::{Cli, EvalWorkers};
-use crate::config::Config;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
-use crate::setup::Staff;
-use crate::spending::{self, Together};
-use crate::{in_the_box, println, runtime, setup, to_json};
+use crate::{println, runtime, tell, to_json};
 use lemon_eval::{Case, Grader};
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, Settings, SharedBudget};
 use lemon_model::{DeviceChoice, Precision};
@@ -19,8 +16,7 @@ use lemon_train::metrics::{Metrics, Timing};
 use lemon_train::page::page;
 use lemon_train::recipe::Recipe;
 use lemon_train::{End, TrainContext, TrainError, Trained, train};
-use lemon_world::{Recorded, World, outcomes};
-use std::collections::HashMap;
+use lemon_workers::{Config, OnMiss, SharedLimits, Simulation, WorkerSet, bundled};
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +28,7 @@ const RECIPES: [(&str, &str); 2] = [
 ];
 
 pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     let mut recipe = recipe(&args.recipe)?;
     recipe.seed = args.seed.unwrap_or(recipe.seed);
     recipe.steps = args.steps.unwrap_or(recipe.steps);
@@ -61,7 +57,7 @@ pub fn recipe(name: &str) -> Result<Recipe, Fault> {
     toml::from_str(&text).map_err(|error| Fault::new(format!("recipe {name}: {}", error.to_string().trim_end())))
 }
 
-/// A folder with a run in it is taken up only by somebody who says so.
+/// A folder with a training in it is continued only with --resume.
 fn folder(args: &TrainArgs) -> Result<(), Fault> {
     super::training_folder::open(&args.out)?;
     let begun = args.out.join("run.json").exists();
@@ -84,15 +80,15 @@ async fn learn(
 ) -> Result<u8, Fault> {
     let mut view = TrainView::new(recipe.steps, args.quiet);
     let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
-    view.say(&format!("{} tasks to train on, {} to look at", tasks.train.len(), tasks.held_out.len()));
-    let Staff { backend, language, levels, mut settings } = workers(args, config, recipe, &tasks).await?;
-    let given = Together { tokens: args.budget_tokens, usd: args.budget_usd };
-    let (together, shared) = given.kept_in(&args.out.join(SPENDING), &levels, cancel)?;
+    view.say(&format!("{} tasks to train on, {} held out", tasks.train.len(), tasks.held_out.len()));
+    let WorkerSet { backend, resolved, mut settings } = workers(args, config, recipe, &tasks).await?;
+    let language = resolved.language.clone();
+    let given = SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd };
+    let (together, shared) = given.kept_in(&args.out.join(SPENDING), resolved.capacities(), cancel)?;
     settings.shared = shared.clone();
-    if args.workers == EvalWorkers::Endpoints {
+    if args.workers.costs_money() {
         view.say(&outlook(recipe, &tasks, &backend, &language, &together));
     }
-    let language = Arc::new(language);
     let sandbox = match Grader::needs_sandbox(tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item)) {
         true => Some(super::grade::sandbox(false)?),
         false => None,
@@ -100,16 +96,16 @@ async fn learn(
     let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
     let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
     arena.weights = recipe.reward.weights();
-    if args.workers == EvalWorkers::Endpoints {
+    if args.workers.costs_money() {
         // Replies are paid for: those of a step that is taken again come from the store.
-        arena.store = Some(setup::store(config, cli.store.as_deref())?);
+        arena.store = Some(super::run::open_store(cli, config)?);
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
     // In a simulated world lessons have tasks of their own, which this one does not know.
-    let taught_by = args.workers.served().map(|_| &arena);
+    let taught_by = args.workers.asks_models().then_some(&arena);
     let place = (taught_by, warm.as_path());
-    let packed = in_the_box::orchestrator(&levels);
+    let packed = bundled::orchestrator(resolved.capacities());
     let BuiltPolicy { policy: mut student, encoder } =
         build::build_policy(recipe, packed, device, &language, place, |metrics| {
             if let Some(look) = metrics.eval {
@@ -175,17 +171,18 @@ fn close(shared: Option<&Arc<SharedBudget>>) -> Result<(), Fault> {
 
 fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &str) -> Option<Fault> {
     let way_on = format!("go on with `lemon train --out {} --resume", args.out.display());
-    spending::ended(shared, undone, &way_on)
+    lemon_workers::ended(shared, undone, &way_on).map(Fault::from)
 }
 
-/// What training is likely to spend. Nobody knows the teams before: two agents are taken for usual.
-fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &Together) -> String {
+/// What training is likely to spend. The teams are not known yet: teams of two agents are assumed.
+fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &SharedLimits) -> String {
     let Recipe { steps, rollouts, eval: look, .. } = recipe;
-    let looks = (look.first_seeds + look.final_seeds).max(2)
+    let evaluations = (look.first_seeds + look.final_seeds).max(2)
         + steps.checked_div(look.every).unwrap_or(0).saturating_mul(look.seeds.max(1));
     let rolled_out = steps.saturating_mul((rollouts.tasks.max(1) * rollouts.group.max(1)) as u64);
-    let runs = rolled_out.saturating_add(looks.saturating_mul(tasks.held_out.len() as u64));
-    let usual = |case: &Case| {
+    let runs = rolled_out.saturating_add(evaluations.saturating_mul(tasks.held_out.len() as u64));
+    // A case without an estimate is left out of the mean.
+    let of_two = |case: &Case| {
         let (weak, strong) = (language.capacities.first()?, language.capacities.last()?);
         let team = format!(
             "agents:\n  - {{id: a, base: solver, capacity: {weak}}}\n  - {{id: b, base: critic, capacity: {strong}, after: [a]}}\n"
@@ -194,7 +191,7 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
         let judge = language.roles.get("judge")?.clone();
         Some(Forecast::new(&plan, &case.item.task.question, &backend.levels, judge).likely())
     };
-    let sample: Vec<u64> = tasks.train.iter().take(50).filter_map(usual).collect();
+    let sample: Vec<u64> = tasks.train.iter().take(50).filter_map(of_two).collect();
     let each = sample.iter().sum::<u64>() / sample.len().max(1) as u64;
     format!(
         "estimate: about {} tokens ({runs} runs × {each}, teams of two agents and replies of {LIKELY_REPLY} tokens); \
@@ -209,7 +206,7 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &AnyPol
     let out = &args.out;
     let metrics: Vec<Metrics> = lines(&out.join("metrics.jsonl"))?;
     let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
-    let text = toml::to_string_pretty(recipe).unwrap_or_default();
+    let text = toml::to_string_pretty(recipe).map_err(Fault::new)?;
     write(&out.join("recipe.toml"), &text)?;
     write(&out.join("report.html"), &page("Training", &text, &metrics, &timings, &trained.teams))?;
     Board::write(out, &metrics).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
@@ -258,35 +255,34 @@ fn in_words(trained: &Trained, timings: &[Timing]) -> String {
     )
 }
 
-/// Who works, and how.
-async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tasks) -> Result<Staff, Fault> {
-    if let Some(kind) = args.workers.served() {
-        let cases = tasks.train.iter().chain(&tasks.held_out);
-        return setup::served(config, &args.endpoints, kind, cases, None, args.quiet).await;
-    }
-    let language = Language { limits: config.limits.clone(), ..Language::default() };
-    let settings = Settings { reuse: false, ..Settings::default() };
-    let items = tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item);
-    let world = World::new(recipe.tasks.world, items);
-    if args.workers == EvalWorkers::Sim {
-        return Ok(Staff { backend: world.backend(), language, levels: Vec::new(), settings });
-    }
-    let Some(data) = &args.data else {
-        return Err(Fault::new("recorded replies are read from a folder").hint("say which with --data DIR"));
+/// The workers, and how runs are carried out with them.
+async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tasks) -> Result<WorkerSet, Fault> {
+    let cases = || tasks.train.iter().chain(&tasks.held_out);
+    let questions: Vec<&str> = cases().map(|case| case.item.task.question.as_str()).collect();
+    let simulation = || {
+        Ok(Simulation {
+            preset: recipe.tasks.world,
+            items: cases().map(|case| &case.item).collect(),
+            shared_noise: false,
+            strict: false,
+            data: args.data.as_deref(),
+            sets: recipe.tasks.sets.clone(),
+            on_miss: OnMiss::Simulate,
+        })
     };
-    let mut replies = HashMap::new();
-    for set in &recipe.tasks.sets {
-        replies.extend(outcomes::replies(data, *set).map_err(Fault::new)?);
-    }
-    let backend = Recorded::new(replies, Some(world)).backend();
-    Ok(Staff { backend, language, levels: Vec::new(), settings })
+    Ok(WorkerSet::new(config, args.workers, &questions, None, simulation, tell(args.quiet)).await?)
 }
 
 fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Fault> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    Ok(read_file(path)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    let text = read_file(path)?;
+    let row = |(number, line): (usize, &str)| {
+        let unreadable = |error| Fault::new(format!("{}, line {}: {error}", path.display(), number + 1));
+        serde_json::from_str(line).map_err(unreadable)
+    };
+    text.lines().enumerate().map(row).collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {

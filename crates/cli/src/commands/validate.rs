@@ -1,15 +1,13 @@
 //! `lemon validate`
 
 use crate::args::{Cli, ValidateArgs};
-use crate::config::Config;
 use crate::fault::Fault;
-use crate::{print, println, setup, to_json};
+use crate::{print, println, to_json};
 use lemon_spec::diagnostic::explain;
 use serde_json::json;
 
 pub fn validate(cli: &Cli, args: &ValidateArgs) -> Result<u8, Fault> {
-    let config = Config::load(cli.config.as_deref())?;
-    let language = setup::language(&config, &args.endpoints)?;
+    let language = cli.config(&args.endpoints)?.language()?;
     let text = super::read_input(&args.file)?;
     let result = lemon_spec::validate(&text, &language);
     let valid = result.is_ok();

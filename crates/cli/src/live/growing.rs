@@ -1,5 +1,5 @@
 //! The reply that will be the answer, while it is being written. Only where one agent alone can give the answer: of several,
-//! nobody knows yet whose reply it will be.
+//! it is not known yet which reply it will be.
 
 use console::measure_text_width;
 use lemon_spec::{AnswerRule, Language, Next, validate_round};
@@ -114,7 +114,7 @@ mod tests {
         "agents: [{id: a, base: solver, capacity: small}, {id: b, base: critic, capacity: small, after: [a]}]";
 
     #[test]
-    fn the_answering_agent_is_heard_and_nobody_else() {
+    fn only_the_answering_agent_is_shown() {
         let mut growing = growing(ONE);
         growing.hear("a", "no");
         growing.hear("b", "It is ");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_that_may_answer_nobody_is_heard() {
+    fn of_several_that_may_answer_none_is_shown() {
         let team = "agents: [{id: a, base: solver, capacity: small}, {id: b, base: solver, capacity: small}]";
         let mut growing = growing(team);
         growing.hear("a", "It is 17.");

@@ -1,4 +1,4 @@
-//! What is said while a model learns: a bar where somebody watches, and lines for whatever is worth one.
+//! What is shown while a model learns: a bar on a terminal, and lines for what is worth one.
 
 use crate::say::harmless;
 use console::Term;

@@ -15,7 +15,7 @@ pub fn line(event: &Event, was_writing: bool) -> Option<String> {
     let text = match &event.kind {
         // What models write is canonical.
         EventKind::Decision { round, by, text, .. } if text.starts_with("agents: []") => {
-            format!("round {round}: nobody more is asked ({by})")
+            format!("round {round}: stop ({by})")
         }
         EventKind::Decision { round, by, .. } => format!("round {round}: the team is written ({by})"),
         EventKind::Rejection { diagnostics, failure, .. } => match failure {
@@ -44,7 +44,7 @@ pub fn line(event: &Event, was_writing: bool) -> Option<String> {
         EventKind::Budget { limit, needed, left } => {
             format!("the limit on {} is met: {needed:.0} needed, {left:.0} left", limit.as_str())
         }
-        EventKind::Resume { finished, .. } => format!("taken up again: {finished} agents are finished"),
+        EventKind::Resume { finished, .. } => format!("resumed: {finished} agents are finished"),
         _ => return None,
     };
     Some(format!("{t:8.2} s  {text}"))

@@ -1,5 +1,5 @@
 //! What a person sees while an orchestrator trains: the last step on a terminal, drawn over and over in place; elsewhere a line
-//! for each look at the held-out tasks.
+//! for each held-out evaluation.
 
 use crate::say::harmless;
 use console::{Style, Term};
@@ -37,7 +37,7 @@ struct Screen {
 }
 
 impl TrainView {
-    /// A view of a run of so many steps, in the way that suits whoever listens.
+    /// A view of a run of so many steps, for a terminal or for a file.
     pub fn new(steps: u64, quiet: bool) -> Self {
         let screen = (!quiet && Term::stderr().is_term()).then(|| Screen::new(steps));
         TrainView {
@@ -100,7 +100,7 @@ impl TrainView {
     }
 
     fn note(&mut self, metrics: &Metrics, timing: &Timing) {
-        // Before the first step there is a look, and nothing else.
+        // Before the first step there is a held-out evaluation, and nothing else.
         if metrics.rollouts.runs > 0 {
             remember(&mut self.rewards, metrics.rollouts.reward);
             remember(&mut self.seconds, seconds(timing));
@@ -150,7 +150,7 @@ fn seconds(timing: &Timing) -> f64 {
     timing.sampling + timing.running + timing.credit + timing.update + timing.other
 }
 
-/// As long as the last steps took, for each that is left. A bar's own guess would be wrong for a run that was taken up again.
+/// As long as the last steps took, for each that is left. A bar's own guess would be wrong for a resumed run.
 fn time_left(seconds: &VecDeque<f64>, steps: u64) -> String {
     let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
     match Duration::try_from_secs_f64(mean * steps as f64) {
@@ -179,7 +179,7 @@ fn outcome(means: &Means) -> String {
 /// What a step did to the policy.
 fn policy_line(metrics: &Metrics) -> String {
     let Metrics { entropy, kl_old, kl_reference, clipped, gradient_norm, .. } = metrics;
-    // A divergence of nothing is one that nobody measured.
+    // A divergence of nothing was not measured.
     let reference =
         if *kl_reference == 0.0 { String::new() } else { format!(", {} from the start", fixed(*kl_reference)) };
     format!(
@@ -221,7 +221,7 @@ fn time_line(time: &Timing) -> String {
     format!("time: {}", parts.join(" · "))
 }
 
-/// What a look at the held-out tasks showed.
+/// The result of a held-out evaluation.
 fn look_line(step: u64, look: &Means) -> String {
     format!("held out, step {step}: reward {} · {}", fixed(look.reward), outcome(look))
 }

@@ -226,7 +226,7 @@ impl TeamView {
         };
         let seconds = match agent.standing {
             Standing::Waits => String::new(),
-            // The clock of the frames and that of the run begin together, but for a run taken up again.
+            // The clock of the frames and that of the run begin together, but for a resumed run.
             Standing::Runs => format!("{:.1} s", (self.t.max(now) - agent.began).max(0.0)),
             Standing::Ended(_) => format!("{:.1} s", agent.seconds),
         };

@@ -117,7 +117,7 @@ fn an_evaluation_keeps_a_budget_in_dollars() {
     Folder::new()
         .lemon(&["eval", "--set", "gsm8k", "--budget-usd", "1"])
         .code(2)
-        .complains(&["a budget in US dollars cannot be kept"]);
+        .complains(&["a budget in US dollars needs the price of every capacity"]);
 }
 
 /// Simulated workers keep a budget as others do, without an estimate.

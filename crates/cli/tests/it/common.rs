@@ -191,10 +191,15 @@ impl Ran {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// That the error says this, and stdout nothing.
+    /// That the error says this, and stdout nothing; with `--json` and exit code 2 the same error as JSON.
     #[track_caller]
     pub fn complains(&self, words: &[&str]) {
-        assert_eq!(self.stdout, "", "{}", self.stderr);
+        if self.code == Some(2) && self.args.split(' ').any(|word| word == "--json") {
+            let said = self.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(!said.is_empty() && self.stderr.contains(said.lines().next().unwrap()), "{said}\n{}", self.stderr);
+        } else {
+            assert_eq!(self.stdout, "", "{}", self.stderr);
+        }
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
         words.iter().for_each(|word| assert!(self.stderr.contains(word), "no {word:?} in {}", self.stderr));
     }

@@ -63,7 +63,7 @@ fn a_budget_that_allows_no_run() {
     let endpoint = start(Behaviour::text(ANSWER));
     let folder = Folder::with_endpoint(&endpoint, "");
     let ran = folder.lemon(&profile(&["--budget-tokens", "100", "-q"])).code(2);
-    ran.complains(&["the budget does not allow a single run", "hint: give more with --budget-tokens"]);
+    ran.complains(&["the budget is too small for one run", "hint: give more with --budget-tokens"]);
     assert_eq!(endpoint.calls(), 0);
 }
 

@@ -80,7 +80,7 @@ fn check(first: &[Answer], expected: &str) {
         assert_eq!(std::fs::read(folder.path("sets/gsm8k/0.txt")).unwrap(), content(0));
     } else {
         assert_eq!(names(&folder), ["svamp/1.txt"], "{first:?}: nothing is left of what failed");
-        assert!(ran.stderr.contains("error: 1 of 2 files could not be had:\n  gsm8k/0.txt: "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("error: 1 of 2 files could not be fetched:\n  gsm8k/0.txt: "), "{}", ran.stderr);
         // The same command goes on where it stopped.
         let second = Server::start(|path, _| good(path));
         assert_eq!(fetch(&folder, &second, &[]).1, ["fetched", "kept"]);
@@ -164,7 +164,11 @@ fn another_file_is_there() {
     assert_eq!(folder.read("sets/gsm8k/0.txt"), "mine");
     let (ran, states) = fetch(&folder, &server, &["--set", "gsm8k"]);
     assert_eq!(states, ["another file is there: 4 bytes instead of 14000"]);
-    assert!(ran.stderr.contains("hint: move what is there away, or replace it with --force"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("hint: move the files that are there away, or replace them with --force"),
+        "{}",
+        ran.stderr
+    );
     // Not even --force gives it up for something worse.
     let broken = Server::start(|_, _| Answer::Body(content(1)));
     fetch(&folder, &broken, &["--set", "gsm8k", "--force"]);

@@ -109,5 +109,5 @@ fn servers_on_this_machine() {
     snapshot!("doctor_server", patiently(&["doctor"]).exchange());
     assert_eq!(server.calls(), 0, "nothing is asked of the models");
     let bad = Folder::new().lemon_with(&[("LEMON_LOCAL_PORTS", "11434;8000")], &["doctor"]).code(2);
-    bad.complains(&["LEMON_LOCAL_PORTS is `11434;8000`", "for instance 11434,8000"]);
+    bad.complains(&["LEMON_LOCAL_PORTS must be a list of ports, got `11434;8000`", "for instance 11434,8000"]);
 }

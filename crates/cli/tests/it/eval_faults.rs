@@ -356,10 +356,7 @@ fn a_store_of_another_program() {
     let folder = folder.file(".lemon/lemon.db", store);
     let resume = ["eval", "--resume", id.as_str().unwrap()];
     for args in [&[&["eval"], &args[..]].concat()[..], &resume] {
-        folder
-            .lemon(args)
-            .code(2)
-            .complains(&["database of another program", "hint: say where the store should be with --store"]);
+        folder.lemon(args).code(2).complains(&["database of another program", "hint: name another store with --store"]);
     }
 }
 

@@ -4,6 +4,7 @@
 mod bench;
 mod budget;
 mod budgets;
+mod bundled;
 mod common;
 mod compare;
 mod configuration;
@@ -18,7 +19,6 @@ mod grading;
 mod guard;
 mod hostile;
 mod hostile_hub;
-mod in_the_box;
 mod interrupted;
 mod key;
 mod live;

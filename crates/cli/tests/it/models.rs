@@ -319,9 +319,11 @@ fn lists() {
     text += &folder.exchange(&["doctor"]);
     text += &folder.exchange(&["doctor", "--json"]);
     let mut settings = crate::common::settings();
-    // How large those in the box are is no matter of this command.
-    settings.add_filter(r"(box:\w+\t).*(\tcomplete)", "$1[version, size]$2");
-    settings
-        .add_filter(r#"("name": "box:\w+",)\s+"revision": .*\s+"bytes": .*\s+"parameters": .*"#, "$1 [version, size]");
+    // How large the bundled models are is no matter of this command.
+    settings.add_filter(r"(bundled:\w+\t).*(\tcomplete)", "$1[version, size]$2");
+    settings.add_filter(
+        r#"("name": "bundled:\w+",)\s+"revision": .*\s+"bytes": .*\s+"parameters": .*"#,
+        "$1 [version, size]",
+    );
     settings.bind(|| insta::assert_snapshot!("models_list", text));
 }

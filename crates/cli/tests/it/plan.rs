@@ -147,6 +147,6 @@ fn what_is_no_plan() {
     folder.lemon(&["plan"]).code(2).complains(&["there is no task"]);
     folder.lemon(&["plan", " "]).code(2).complains(&["the task is empty"]);
     folder.lemon(&["plan", TASK, "--record", "tape.jsonl"]).code(2).complains(&["a plan is made for one task"]);
-    folder.lemon(&["run", TASK, "--write"]).code(2).complains(&["--write belongs to --dry-run"]);
+    folder.lemon(&["run", TASK, "--write"]).code(2).complains(&["--write needs --dry-run"]);
     untouched(&folder, &endpoint);
 }

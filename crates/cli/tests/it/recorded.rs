@@ -31,9 +31,9 @@ fn a_replay_is_the_run_again() {
     assert_eq!(folder.lemon(&["trace", "diff", "last", recorded["run_id"].as_str().unwrap()]).ok().code, Some(0));
 }
 
-/// The orchestrator that wrote for the models in the box writes for what was recorded of them.
+/// The orchestrator that wrote for the bundled models writes for a recording of them.
 #[test]
-fn a_replay_of_the_models_in_the_box() {
+fn a_replay_of_the_bundled_models() {
     let folder = Folder::new();
     let task = "Ana has 3 pens. She buys 4 more pens. How many pens does she have now?";
     let recorded = folder.lemon(&["run", task, "--json", "--record", "tape.jsonl"]).ok().json();

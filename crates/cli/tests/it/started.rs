@@ -1,4 +1,4 @@
-//! A run that is taken up again goes to the models it was started with, or says that it would not. Agents that failed are
+//! A run that is resumed asks the models it was started with, or is refused. Agents that failed are
 //! named, and replies are printed on request.
 
 use crate::common::{Folder, Ran, endpoint, finish, reply_of, signal, wait_until};
@@ -39,7 +39,7 @@ fn it_goes_on_where_it_was_started() {
     let first = hanging();
     let folder = interrupted(&first, &first.base_url());
     let ran = folder.lemon(&["run", "--resume", "last"]).ok();
-    assert!(ran.stderr.contains("what it was started with: first-model at http://"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the models the run was started with: first-model at http://"), "{}", ran.stderr);
     assert_eq!(first.calls(), 3);
     let models: Vec<_> = first.requests().iter().map(|request| request.body["model"].clone()).collect();
     assert!(models.iter().all(|model| model == "first-model"), "{models:?}");
@@ -53,7 +53,7 @@ fn it_is_not_sent_elsewhere_unless_that_is_said() {
     let refused = folder.lemon(&["run", "--resume", "last"]).code(2);
     refused.complains(&[
         "started with first-model at",
-        "go on with second-model at",
+        "resumed with second-model at",
         "--model first-model",
         "--anyway",
     ]);

@@ -1,4 +1,4 @@
-//! The words of the command line, and what it says to those who get them wrong.
+//! The arguments of the command line, and what it says to those who get them wrong.
 
 use crate::common::{Folder, PAIR};
 use crate::snapshot;
@@ -44,6 +44,28 @@ fn unknown_words_are_bad_usage() {
     check(&["trace", "export", "--format", "otlp", "--send", "http://localhost", "--out", "file"]);
     check(&["completions", "tcl"]);
     assert_eq!(folder.lemon(&[]).code(2).stdout, "");
+}
+
+#[test]
+fn scripts_that_ask_for_json_get_errors_as_json() {
+    let folder = Folder::with_pair().file("bad.toml", "[capacity.small]\nlocal = 7\n");
+    let check = |args: &[&str], words: &str, hint: &str| {
+        let ran = folder.lemon(args).code(2);
+        let error = &ran.json()["error"];
+        assert!(error["message"].as_str().is_some_and(|it| it.contains(words)), "{}", ran.exchange());
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{}", ran.exchange());
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(words), "{}", ran.exchange());
+        assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.exchange());
+    };
+    check(&["run", "task", "--json", "--base-url", "http://a"], "--base-url and --model belong together", "give both");
+    check(&["validate", "none.yaml", "--json"], "none.yaml: ", "");
+    check(&["eval", "--set", "gsm8k", "--json", "--config", "bad.toml"], "bad.toml", "");
+    check(&["trace", "show", "--json"], "there is no store", "run a task first");
+    // What is wrong with the command line itself, too.
+    check(&["run", "task", "--json", "--workers", "elves"], "invalid value 'elves'", "--help");
+    check(&["doctor", "--json", "--nonsense"], "unexpected argument '--nonsense'", "Usage: lemon doctor");
+    // Nothing else is printed for those who read.
+    assert_eq!(folder.lemon(&["validate", "none.yaml"]).code(2).stdout, "");
 }
 
 #[test]
@@ -183,7 +205,7 @@ fn init_writes_what_it_finds() {
         folder.lemon(&["validate", "pair.yaml"]).ok();
         // What is there stays, whatever is found.
         let folder = folder.file("lemon.toml", "# mine");
-        folder.lemon_with(&[("LEMON_LOCAL_PORTS", ports.as_str())], &["init"]).code(2).complains(&["is there already"]);
+        folder.lemon_with(&[("LEMON_LOCAL_PORTS", ports.as_str())], &["init"]).code(2).complains(&["exists already"]);
         assert_eq!(folder.read("lemon.toml"), "# mine");
     }
     snapshot!("init_found", text);
@@ -196,6 +218,9 @@ fn init_writes_what_it_finds() {
     assert_eq!(models, ["qwen2.5:1.5b", "odd \"name\":3b"]);
     // A list of ports that is none leaves no file behind.
     let folder = Folder::new();
-    folder.lemon_with(&[("LEMON_LOCAL_PORTS", "many")], &["init"]).code(2).complains(&["LEMON_LOCAL_PORTS is `many`"]);
+    folder
+        .lemon_with(&[("LEMON_LOCAL_PORTS", "many")], &["init"])
+        .code(2)
+        .complains(&["LEMON_LOCAL_PORTS must be a list of ports, got `many`"]);
     assert!(!folder.path("lemon.toml").exists());
 }

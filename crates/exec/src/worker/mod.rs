@@ -2,6 +2,7 @@
 
 mod by_level;
 mod cassette;
+mod identity;
 mod openai;
 mod redact;
 mod scripted;
@@ -10,6 +11,7 @@ mod sse;
 pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
 pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error, streamed_text};
+pub use identity::Identity;
 pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 
@@ -286,7 +288,7 @@ pub struct Level {
     /// Its name in specifications.
     pub name: String,
     /// Everything about the model behind it that determines a reply, for the reuse key.
-    pub identity: String,
+    pub identity: Identity,
     /// What it costs.
     pub price: Price,
     /// Calls at a time, over all runs.
@@ -302,7 +304,7 @@ impl Level {
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
         Level {
-            identity: name.clone(),
+            identity: name.clone().into(),
             name,
             price: Price::default(),
             gate: Arc::new(Semaphore::new(32)),

@@ -1,8 +1,7 @@
 //! Requests to a hub. Redirects are followed here, because the shared client never does: the token goes to the hub that was
 //! asked and to no other origin (scheme, host and port), and what is encrypted stays so.
 
-use crate::fault::Fault;
-use crate::runtime;
+use crate::error::WorkersError;
 use lemon_exec::worker::{http_client, http_error};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Response, StatusCode, Url};
@@ -61,19 +60,22 @@ impl Transport {
     ///
     /// # Errors
     /// It is no address, the token cannot be sent, or there is no HTTP client.
-    pub fn new(hub: &str, token: Option<&str>) -> Result<Self, Fault> {
-        let no_client = |fact: String| Fault::new(format!("no client for the hub: {fact}"));
+    pub fn new(hub: &str, token: Option<&str>) -> Result<Self, WorkersError> {
+        let no_client = |fact: String| WorkersError::new(format!("no client for the hub: {fact}"));
         let address =
-            Url::parse(hub).map_err(|error| Fault::new(format!("{hub:?} is no address of a hub: {error}")))?;
+            Url::parse(hub).map_err(|error| WorkersError::new(format!("{hub:?} is no address of a hub: {error}")))?;
         let header = |token| {
             let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Fault::new("HF_TOKEN holds characters that no token has"))?;
+                .map_err(|_| WorkersError::new("HF_TOKEN holds characters that no token has"))?;
             header.set_sensitive(true);
-            Ok::<_, Fault>(header)
+            Ok::<_, WorkersError>(header)
         };
         Ok(Transport {
             client: http_client().map_err(no_client)?,
-            runtime: runtime()?,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| no_client(error.to_string()))?,
             hub: address,
             token: token.map(header).transpose()?,
         })
@@ -116,7 +118,7 @@ impl Transport {
                 let host = next.host_str().unwrap_or_default();
                 return Err(Failure::lasting(format!("the hub sends us on to {host} without encryption")));
             }
-            // Once away it stays away: whoever sends us back may have chosen the path.
+            // Once away it stays away: the server that sends us back may have chosen the path.
             at_home &= next.origin() == home;
             address = next;
         }
@@ -131,7 +133,7 @@ impl Transport {
     ) -> Result<Response, Failure> {
         let unreachable = |error: reqwest::Error| {
             let why = http_error(&error);
-            // Whoever is not trusted now is not trusted in a moment.
+            // A certificate that is refused now is refused in a moment, too.
             let passing = !error.is_builder() && !why.contains("certificate");
             Failure { passing, ..Failure::lasting(format!("the hub cannot be reached: {why}")) }
         };

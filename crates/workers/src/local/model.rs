@@ -1,7 +1,7 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
-use crate::calibration::Calibration;
 use lemon_engine::{Engine, EngineSettings};
+use crate::local::calibration::Calibration;
 use lemon_model::{Packed, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -9,12 +9,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A model that serves one level or several; cheap to clone.
+/// A model that serves one capacity or several; cheap to clone.
 #[derive(Clone)]
 pub struct LocalModel {
     /// What it is called.
     pub name: String,
-    /// Who computes.
+    /// What computes.
     pub engine: Arc<Engine>,
     /// How a request becomes a prompt.
     pub form: PromptForm,
@@ -47,9 +47,9 @@ pub enum LocalError {
     /// It cannot be loaded.
     #[error(transparent)]
     Model(#[from] PolicyError),
-    /// What it says about itself cannot be read.
+    /// A file is missing, or says something that cannot be understood.
     #[error("{}: {fact}", path.display())]
-    Card {
+    File {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -85,7 +85,7 @@ impl Card {
         match std::fs::read(&path) {
             Ok(text) => read_card(&path, &text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Card::default()),
-            Err(error) => Err(LocalError::Card { path, fact: error.to_string() }),
+            Err(error) => Err(LocalError::File { path, fact: error.to_string() }),
         }
     }
 
@@ -95,8 +95,9 @@ impl Card {
     /// It cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), LocalError> {
         let path = folder.join(CARD);
-        let text = serde_json::to_string(self).unwrap_or_default() + "\n"; // Words and numbers always serialise.
-        std::fs::write(&path, text).map_err(|error| LocalError::Card { path, fact: error.to_string() })
+        let written = serde_json::to_string(self).map_err(std::io::Error::other);
+        let written = written.and_then(|text| std::fs::write(&path, text + "\n"));
+        written.map_err(|error| LocalError::File { path, fact: error.to_string() })
     }
 }
 
@@ -108,6 +109,7 @@ impl LocalModel {
     pub fn load(folder: &Path, settings: EngineSettings) -> Result<LocalModel, LocalError> {
         let card = Card::read(folder)?;
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
+        // A file that is not there has no say in replies; `Engine::load` reports those it needs and cannot read.
         let files = fingerprint(|name| std::fs::read(folder.join(name)).ok().map(Cow::Owned));
         Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).with(&card, files))
     }
@@ -156,5 +158,5 @@ fn fingerprint<'a>(read: impl Fn(&str) -> Option<Cow<'a, [u8]>>) -> u64 {
 
 fn read_card(path: &Path, text: &[u8]) -> Result<Card, LocalError> {
     let fact = |error: serde_json::Error| format!("{error}; it may say {{\"prompt\": \"chat\"}} or \"short\"");
-    serde_json::from_slice(text).map_err(|error| LocalError::Card { path: path.to_owned(), fact: fact(error) })
+    serde_json::from_slice(text).map_err(|error| LocalError::File { path: path.to_owned(), fact: fact(error) })
 }

@@ -56,8 +56,8 @@ pub fn is_word_problem(question: &str) -> bool {
     numbers >= 2 && asked
 }
 
-/// The prompt: the task, what was read of others, and one word for what is wanted. Whose duty is to read the task in other words
-/// gets it so, in words that the seed draws.
+/// The prompt: the task, what the agent reads of others, and one word for what is wanted. Where the duty asks for a paraphrase, the
+/// task is paraphrased; the seed selects the words.
 pub fn short_prompt(brief: &AgentPrompt, seed: u64) -> String {
     let readings: Vec<String> = brief.readings.iter().map(|reading| marked(reading)).collect();
     let form = form(brief, &readings);
@@ -83,7 +83,7 @@ fn form(brief: &AgentPrompt, readings: &[String]) -> Form {
     match (brief.base.as_str(), answers) {
         ("planner" | "decomposer", _) => plan_or_numbers(&brief.duty),
         ("critic" | "verifier" | "tester" | "judge" | "summariser", 1) => Form::Check,
-        // Whoever sees several answers decides between them, whatever it is called.
+        // An agent that reads several answers decides between them, whatever its role is.
         (_, 2..) => Form::Choose,
         (_, 1) if mentions(&brief.duty, &["check", "verify", "correct", "recompute", "review"]) => Form::Check,
         _ if brief.asks_for_answer_alone() => Form::Brief,

@@ -26,7 +26,7 @@ impl Cache {
         &self.path
     }
 
-    /// The token that a program of the hub's has left beside the cache.
+    /// The token that a program of the hub's has left beside the cache; where it cannot be read, requests go without one.
     pub fn token(&self) -> Option<String> {
         let text = fs::read_to_string(self.path.with_file_name("token")).ok()?;
         Some(text.trim().to_owned()).filter(|token| !token.is_empty())

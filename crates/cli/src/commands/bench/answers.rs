@@ -1,15 +1,13 @@
 //! `lemon bench answers`: what `lemon run` answers, beside one plain call to the same model, question by question.
 
 use super::questions::{self, Question};
-use crate::args::{AnswersArgs, Cli, RunArgs, WorkerKind};
 use crate::commands::eval::fault;
+use crate::args::{AnswersArgs, Cli};
 use crate::commands::grade::sandbox;
-use crate::config::{Config, OrchestratorKind};
 use crate::evidence::{self, Entry};
 use crate::fault::Fault;
 use crate::result::response;
-use crate::workers::{Chosen, choose};
-use crate::{print, println, runtime, setup};
+use crate::{print, println, runtime, tell};
 use futures::stream::{self, StreamExt};
 use lemon_eval::{Ask, Grader, Method};
 use lemon_exec::orchestrator::{Fixed, Orchestrator, plain_team};
@@ -20,6 +18,8 @@ use lemon_rollout::{Record, RolloutEnv, RolloutError, RunOptions, UnknownReason}
 use lemon_sandbox::Sandbox;
 use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
+use lemon_workers::evidence::{self, Entry, chance};
+use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -89,17 +89,16 @@ pub fn answers(cli: &Cli, args: &AnswersArgs) -> Result<u8, Fault> {
     if asked.is_empty() {
         return Err(Fault::new("there are no questions").hint("give --questions FILE, or --set gsm8k --data DIR"));
     }
-    let config = Config::load(cli.config.as_deref())?;
+    let config = cli.config(&args.endpoints)?;
     runtime()?.block_on(compare(&config, args, asked))
 }
 
 async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<Question>) -> Result<u8, Fault> {
     let texts: Vec<&str> = asked.iter().map(|question| question.text.as_str()).collect();
-    let Chosen { kind, levels, .. } = choose(config, &args.endpoints, None, &texts, false).await?;
-    let config = &Config { capacity: levels, ..config.clone() };
+    let resolved = Resolved::new(config, None, &texts, tell(false)).await?;
     // A fresh store of its own: what was asked before must not make a method look cheap.
     let folder = tempfile::tempdir().map_err(Fault::new)?;
-    let bench = Arc::new(Bench::new(config, args, kind, &asked, folder.path())?);
+    let bench = Arc::new(Bench::new(&resolved, args, &asked, folder.path())?);
     let cancel = CancellationToken::new();
     tokio::spawn(crate::commands::run::cancel_on_signal(cancel.clone(), "what was answered is compared"));
     let count = asked.len();
@@ -133,29 +132,27 @@ async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<Question>) -> R
         return Err(Fault::new("no question was answered by all methods")
             .hint("raise --budget-tokens; `lemon doctor` checks the endpoint"));
     }
-    report(config, args, &rows, count)
+    report(&resolved.config, args, &rows, count)
 }
 
 impl Bench {
     fn new(
-        config: &Config,
+        resolved: &Resolved,
         args: &AnswersArgs,
-        kind: WorkerKind,
         asked: &[Question],
         folder: &std::path::Path,
     ) -> Result<Self, Fault> {
-        let run = RunArgs::default();
-        let language = Arc::new(setup::language(config, &run.endpoints)?);
-        let (backend, _) = setup::backend(config, &run, kind, &language)?;
+        let language = resolved.language.clone();
+        let (backend, _) = resolved.backend(&WorkerFiles::default())?;
         // Methods that ask the same share the reply: the same request with the same seed is the same draw.
-        let settings = Settings { reuse: true, ..setup::settings(config, &run, kind)? };
+        let settings = Settings { reuse: true, ..resolved.settings(&RunLimits::default())? };
         let plain = plain_team(&language).ok_or_else(|| Fault::new("no capacity is configured"))?;
         let mut methods = vec![(
             PLAIN.to_owned(),
             Writer::Orchestrator(Arc::new(Fixed { text: plain, reviewer: None }) as Arc<dyn Orchestrator>),
         )];
         for name in args.methods.iter().filter(|name| *name != PLAIN) {
-            methods.push((name.clone(), writer(config, name, &language, kind)?));
+            methods.push((name.clone(), writer(resolved, name)?));
         }
         let needs_sandbox = asked.iter().any(Question::needs_sandbox);
         let make = || needs_sandbox.then(|| sandbox(args.unsafe_no_sandbox)).transpose();
@@ -235,14 +232,14 @@ impl Bench {
     }
 }
 
-fn writer(config: &Config, name: &str, language: &Arc<Language>, kind: WorkerKind) -> Result<Writer, Fault> {
+fn writer(resolved: &Resolved, name: &str) -> Result<Writer, Fault> {
     let of_kind = |kind_of| {
-        let mut config = config.clone();
-        config.orchestrator.set_kind(kind_of);
-        setup::orchestrator(&config, None, language, kind).map(Writer::Orchestrator)
+        let mut resolved = resolved.clone();
+        resolved.config.orchestrator.set_kind(kind_of);
+        Ok(Writer::Orchestrator(resolved.orchestrator(None)?))
     };
     match name {
-        "lemon" => setup::orchestrator(config, None, language, kind).map(Writer::Orchestrator),
+        "lemon" => Ok(Writer::Orchestrator(resolved.orchestrator(None)?)),
         "prompted" => of_kind(OrchestratorKind::Prompted),
         "policy" => of_kind(OrchestratorKind::Policy),
         _ => {
@@ -276,7 +273,7 @@ fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Re
     if let Some(out) = &args.out {
         std::fs::write(out, &table).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
     }
-    let path = evidence::add(&setup::store_path(config, None), &entries(rows, &model))?;
+    let path = evidence::add(&config.store_path(None), &entries(rows, &model))?;
     eprintln!("the guard of `lemon run` goes by this: {}", path.display());
     Ok(u8::from(rows.len() < count))
 }

@@ -53,7 +53,7 @@ fn chosen(names: &[String], device: DeviceChoice) -> Result<Vec<BenchShape>, Fau
         let known = SHAPES.iter().find(|shape| shape.name == name).copied();
         known.ok_or_else(|| {
             let all: Vec<&str> = SHAPES.iter().map(|shape| shape.name).collect();
-            Fault::new(format!("no size is called `{name}`")).hint(format!("the sizes are {}", all.join(", ")))
+            Fault::new(format!("unknown size `{name}`")).hint(format!("the sizes are {}", all.join(", ")))
         })
     };
     names.into_iter().map(find).collect()

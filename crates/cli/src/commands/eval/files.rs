@@ -6,7 +6,7 @@ use lemon_eval::{Evaluation, Report, Row, SetUp, report};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Where the report of an evaluation lies unless somebody says otherwise: beside the store.
+/// Where the report of an evaluation lies by default: beside the store.
 pub fn folder(store: &Path, eval_id: &str) -> PathBuf {
     store.parent().unwrap_or(Path::new(".")).join("evals").join(eval_id)
 }
@@ -27,7 +27,7 @@ impl Claim {
             Fault::new(format!("another process works on `{eval_id}`"))
                 .hint("wait for that process, or end it, and try again")
         };
-        // A link would lead to a file of somebody else's.
+        // A link could lead to another user's file.
         if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
             return Err(failed(std::io::Error::other("it is no plain file")));
         }
@@ -72,7 +72,7 @@ pub fn make_folder(folder: &Path) -> Result<(), Fault> {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(&probe, ""))
         .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|error| unwritable(folder, &error).hint("say where the report should go with --out DIR"))
+        .map_err(|error| unwritable(folder, &error).hint("name another folder with --out DIR"))
 }
 
 fn unwritable(folder: &Path, error: &std::io::Error) -> Fault {

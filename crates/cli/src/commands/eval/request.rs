@@ -1,17 +1,15 @@
-//! What an evaluation was asked for: from the command line, or from the record of one that is taken up again.
+//! What an evaluation was asked for: from the command line, or from the record of one that is resumed.
 
-use crate::args::{CreditArgs, Endpoints, EvalArgs, EvalWorkers, OnMiss, WorkerKind, WorldName};
-use crate::config::Config;
+use crate::args::{CreditArgs, EvalArgs, OnMiss, Scope, WorkerKind, WorldName};
 use crate::fault::{Fault, read_file};
-use crate::setup::{self, Staff};
-use crate::spending::Together;
+use crate::tell;
 use lemon_eval::{Case, Method, Source as Writer};
 use lemon_exec::store::Store;
-use lemon_exec::{Settings, unix_ms};
-use lemon_spec::Language;
+use lemon_exec::unix_ms;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
-use lemon_world::outcomes::{self, RecordedReply};
-use lemon_world::{Luck, Preset, Recorded, World};
+use lemon_workers::{Config, SharedLimits, Simulation, WorkerSet, WorkersError, recorded_replies};
+use lemon_world::Preset;
+use lemon_world::outcomes::RecordedReply;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -41,11 +39,11 @@ pub struct Request {
     budget_tokens: Option<u64>,
     /// Of all runs together.
     #[serde(default)]
-    pub together: Together,
+    pub together: SharedLimits,
     pub started_at_ms: u64,
-    /// Simulated agents keep their luck when their inputs change: for counterfactuals.
-    #[serde(default)]
-    keep_luck: bool,
+    /// Simulated agents keep their noise when their inputs change: for counterfactuals.
+    #[serde(default, rename = "keep_luck", alias = "shared_noise")]
+    shared_noise: bool,
     /// Questions that look alike count as one draw.
     #[serde(default)]
     pub clusters: bool,
@@ -75,15 +73,15 @@ impl Request {
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
             simulate_misses: args.on_miss == OnMiss::Sim,
-            skip_misses: args.on_miss == OnMiss::Skip && args.workers == EvalWorkers::Replay,
+            skip_misses: args.on_miss == OnMiss::Skip && args.workers == WorkerKind::RECORDED,
             spec: args.spec.as_deref().map(crate::commands::read_input).transpose()?,
             policy: args.policy.clone(),
             limit: args.limit,
             seeds,
             budget_tokens: args.run_tokens,
-            together: Together { tokens: args.budget_tokens, usd: args.budget_usd },
+            together: SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd },
             started_at_ms: unix_ms(),
-            keep_luck: false,
+            shared_noise: false,
             clusters: args.clusters,
         })
     }
@@ -105,9 +103,9 @@ impl Request {
             limit,
             seeds: Vec::new(),
             budget_tokens: None,
-            together: Together::default(),
+            together: SharedLimits::default(),
             started_at_ms: unix_ms(),
-            keep_luck: !args.fresh_draws,
+            shared_noise: !args.fresh_draws,
             clusters: false,
         }
     }
@@ -135,19 +133,19 @@ impl Request {
             methods.push(method);
         }
         let uses = |writer: Writer| methods.iter().any(|method| method.source() == Some(writer));
-        if uses(Writer::Prompted) && self.workers != EvalWorkers::Endpoints.name() {
+        if uses(Writer::Prompted) && self.kind()? != WorkerKind::ENDPOINTS {
             return Err(
                 Fault::new("the method `prompted` needs a model that writes teams").hint("use --workers endpoints")
             );
         }
-        if (uses(Writer::AgentPrune) || uses(Writer::AgentDropout)) && self.workers != EvalWorkers::Sim.name() {
+        if (uses(Writer::AgentPrune) || uses(Writer::AgentDropout)) && self.kind()? != WorkerKind::SIM {
             return Err(Fault::new(
-                "agentprune and agentdropout learn from hundreds of runs, in the simulated world only",
+                "agentprune and agentdropout train on hundreds of runs, in the simulated world only",
             )
-            .hint("use --workers sim; `--methods file --spec FILE` runs what they arrived at elsewhere"));
+            .hint("use --workers sim; `--methods file --spec FILE` runs the teams they found with other workers"));
         }
         if uses(Writer::File) && self.spec.is_none() {
-            return Err(Fault::new("the method `file` needs a team").hint("say which with --spec FILE"));
+            return Err(Fault::new("the method `file` needs a team").hint("name it with --spec FILE"));
         }
         if self.spec.is_some() && !uses(Writer::File) {
             return Err(Fault::new("no method runs the team of --spec").hint("add `file` to --methods"));
@@ -231,84 +229,78 @@ impl Request {
         self.data.clone().map_or(Source::Sample, Source::Folder)
     }
 
-    pub fn usual_width(&self) -> usize {
-        if self.kind() == Some(WorkerKind::Endpoints) { 8 } else { 64 }
+    /// Runs at a time by default.
+    pub fn default_width(&self) -> Result<usize, Fault> {
+        Ok(if self.kind()?.costs_money() { 8 } else { 64 })
     }
 
-    /// The kind of models that are asked, where any are.
-    pub fn kind(&self) -> Option<WorkerKind> {
-        <EvalWorkers as clap::ValueEnum>::from_str(&self.workers, false).ok()?.served()
+    /// The kind of workers.
+    pub fn kind(&self) -> Result<WorkerKind, Fault> {
+        Ok(WorkerKind::named(Scope::Tasks, &self.workers)?)
     }
 
-    /// Who works, and how.
-    pub async fn workers(
-        &self,
-        config: &Config,
-        endpoints: &Endpoints,
-        cases: &[Case],
-        quiet: bool,
-    ) -> Result<Staff, Fault> {
-        if let Some(kind) = self.kind() {
-            return setup::served(config, endpoints, kind, cases.iter(), self.budget_tokens, quiet).await;
+    /// The workers, and how runs are carried out with them.
+    pub async fn workers(&self, config: &Config, cases: &[Case], quiet: bool) -> Result<WorkerSet, Fault> {
+        let kind = self.kind()?;
+        let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+        let more = if kind.asks_models() { Vec::new() } else { self.more_items()? };
+        if kind == WorkerKind::RECORDED && !self.simulate_misses {
+            self.warn_of_misses(&questions)?;
         }
-        // Worlds bring their own levels: small, medium, large.
-        let language = Language { limits: config.limits.clone(), ..Language::default() };
-        let backend = match self.workers == EvalWorkers::Replay.name() {
-            false => self.world(cases)?.backend(),
-            true => self.recorded(cases)?.backend(),
+        let simulation = || {
+            Ok(Simulation {
+                preset: self.world,
+                items: cases.iter().map(|case| &case.item).chain(&more).collect(),
+                shared_noise: self.shared_noise,
+                strict: true,
+                data: self.data.as_deref(),
+                sets: self.known_sets()?,
+                on_miss: match self.simulate_misses {
+                    true => lemon_workers::OnMiss::Simulate,
+                    false => lemon_workers::OnMiss::Fail,
+                },
+            })
         };
-        let budget = lemon_exec::Budget { tokens: self.budget_tokens, ..lemon_exec::Budget::default() };
-        let settings = Settings { budget, reuse: false, ..Settings::default() };
-        Ok(Staff { backend, language, levels: Vec::new(), settings })
+        Ok(WorkerSet::new(config, kind, &questions, self.budget_tokens, simulation, tell(quiet)).await?)
     }
 
-    fn world(&self, cases: &[Case]) -> Result<World, Fault> {
-        let mut items: Vec<Item> = cases.iter().map(|case| case.item.clone()).collect();
-        if self
-            .methods()?
-            .iter()
-            .any(|method| matches!(method.source(), Some(Writer::AgentPrune | Writer::AgentDropout)))
-        {
+    /// Items that are no cases, and that a world has to know all the same.
+    fn more_items(&self) -> Result<Vec<Item>, Fault> {
+        let learns = |method: &Method| matches!(method.source(), Some(Writer::AgentPrune | Writer::AgentDropout));
+        let mut items = Vec::new();
+        if self.methods()?.iter().any(learns) {
             items.extend(self.training_cases()?.into_iter().map(|case| case.item));
         }
         if self.sets.iter().any(|set| is(set, SetName::HumanEvalPy)) {
             // The variant publishes no solutions; the original does.
             items.extend(self.load(SetName::HumanEval, "test")?.items);
         }
-        let luck = if self.keep_luck { Luck::Kept } else { Luck::Fresh };
-        let world = World::new(self.world, &items).with_luck(luck);
-        match world.skipped() {
-            0 => Ok(world),
-            count => Err(Fault::new(format!("{count} items have no published solution to simulate"))),
+        Ok(items)
+    }
+
+    /// The sets that have recorded replies.
+    fn known_sets(&self) -> Result<Vec<SetName>, WorkersError> {
+        match WorkerKind::RECORDED.is_called(&self.workers) {
+            true => self.sets.iter().map(|set| set.parse().map_err(WorkersError::new)).collect(),
+            false => Ok(Vec::new()),
         }
     }
 
     /// What recorded models replied, by question.
     fn replies(&self) -> Result<HashMap<String, Vec<RecordedReply>>, Fault> {
-        let Some(data) = &self.data else {
-            return Err(Fault::new("recorded replies are read from a folder").hint("say which with --data DIR"));
-        };
-        let mut replies = HashMap::new();
-        for set in &self.sets {
-            let set: SetName = set.parse().map_err(Fault::new)?;
-            replies.extend(outcomes::replies(data, set).map_err(Fault::new)?);
-        }
-        Ok(replies)
+        Ok(recorded_replies(self.data.as_deref(), &self.known_sets()?)?)
     }
 
-    fn recorded(&self, cases: &[Case]) -> Result<Recorded, Fault> {
+    fn warn_of_misses(&self, questions: &[&str]) -> Result<(), Fault> {
         let replies = self.replies()?;
-        let on_miss = if self.simulate_misses { Some(self.world(cases)?) } else { None };
-        let simulates = on_miss.is_some();
-        let recorded = Recorded::new(replies, on_miss);
-        let missing = cases.iter().filter(|case| !recorded.knows(&case.item.task.question)).count();
-        if missing > 0 && !simulates {
+        let missing = questions.iter().filter(|question| !replies.contains_key(question.trim())).count();
+        if missing > 0 {
             eprintln!(
                 "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them, --on-miss skip leaves them out",
-                cases.len()
+                questions.len()
             );
         }
-        Ok(recorded)
+        Ok(())
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::{Known, Team, usd};
 use crate::args::RunArgs;
-use crate::config::Capacity;
 use crate::fault::Fault;
 use crate::{one_line, println, to_json};
 use lemon_exec::{Budget, CallForecast, Fit};
+use lemon_workers::Capacity;
 use serde_json::{Value, json};
 
 /// Tokens that the faults of a first try may take in the prompt of a second.
@@ -186,7 +186,7 @@ fn budget(known: &Known<'_>, team: &Team) -> String {
     }
 }
 
-/// The model that serves a level.
+/// The model that serves a capacity.
 fn model(levels: &[(String, Capacity)], level: usize) -> Option<String> {
     let (_, capacity) = levels.get(level)?;
     Some(capacity.local.clone().unwrap_or_else(|| capacity.model.clone()))

@@ -5,9 +5,9 @@ use crate::args::pretrain::CalibrateArgs;
 use crate::fault::Fault;
 use crate::{println, to_json};
 use lemon_engine::{Completion, CompletionRequest, EngineSettings};
-use lemon_local::{CARD, Calibration, Card, LocalModel};
 use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
 use lemon_sft::pretrain::HeldOutProblems;
+use lemon_workers::{CARD, Calibration, Card, LocalModel};
 use serde_json::json;
 
 /// Replies that are waited for together: fewer than an engine's queue takes.
@@ -24,7 +24,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<u8, Fault> {
     let plans = replies(&model, bare(Form::Plan))?;
     let planned =
         problems.iter().zip(&plans).map(|(it, plan)| prompt(Form::Solve, &it.question, &[plan.text.as_str()]));
-    // In a team it solves by itself, or by somebody's plan: it is asked both ways.
+    // In a team it solves by itself, or by another agent's plan: it is asked both ways.
     let (alone, by_plan) = (replies(&model, bare(Form::Solve))?, replies(&model, planned.collect())?);
     let solved: Vec<(f64, Doubts, bool)> =
         [alone, by_plan].iter().flat_map(|all| problems.iter().zip(all).map(judged)).collect();

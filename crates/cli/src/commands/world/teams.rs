@@ -39,9 +39,8 @@ struct Group {
 pub fn teams(command: &WorldCommand) -> Result<u8, Fault> {
     let WorldCommand::Teams { set, split, data, world, price, teams, seed, json } = command else { return Ok(0) };
     if !price.is_finite() || *price < 0.0 {
-        return Err(
-            Fault::new(format!("a price of {price} is none")).hint("give a number of right answers, such as 0.01")
-        );
+        return Err(Fault::new(format!("price must be at least 0, got {price}"))
+            .hint("give a number of right answers, such as 0.01"));
     }
     let set: SetName = set.parse().map_err(Fault::new)?;
     let source = data.clone().map_or(Source::Sample, Source::Folder);
@@ -99,7 +98,7 @@ fn searched(
 ) -> Result<Vec<Group>, Fault> {
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
-    // It is not drawn where nobody watches.
+    // It is drawn on terminals only.
     let bar = ProgressBar::new(settings.teams as u64);
     let style = ProgressStyle::with_template("{msg:13} {bar:32.yellow/dim} {pos}/{len} teams · {elapsed}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -117,7 +116,7 @@ fn searched(
 fn describe(findings: &Findings) -> String {
     let Findings { set, world, price, teams, .. } = findings;
     let mut text = format!(
-        "{set} in the {world} world: {teams} teams tried for each group of items; a thousand tokens of the smallest level \
+        "{set} in the {world} world: {teams} teams tried for each group of items; a thousand tokens of the smallest capacity \
          cost {price} right answers, of the others 3 and 8 times that\nfigures are from seeds the search has not seen\n"
     );
     for group in &findings.groups {

@@ -10,8 +10,8 @@ const PROBLEM: &str =
 const BEYOND: &str = "Who was the first to climb two of these mountains?";
 
 const NOTICE: [&str; 2] =
-    ["the small models in the box answer: arithmetic word problems only", "for something stronger: "];
-const OUT_OF_REACH: &str = "error: the models in the box solve arithmetic word problems only, and this is not one";
+    ["the small bundled models answer: arithmetic word problems only", "for something stronger: "];
+const OUT_OF_REACH: &str = "error: the bundled models solve arithmetic word problems only, and this is not one";
 
 #[track_caller]
 fn says(ran: &Ran, words: &[&str]) {
@@ -28,13 +28,13 @@ fn with_a_pulled_one(folder: Folder) -> Folder {
     })
 }
 
-/// Who is sure is believed, and of who is not more are asked.
+/// The team starts with two agents, and more are added where these are not sure.
 #[test]
 fn more_are_asked_where_the_first_are_not_sure() {
     let folder = Folder::new();
     let easy = folder.lemon(&["run", "Tom has 5 apples and buys 3 more. How many apples does he have?"]).ok();
     assert_eq!(easy.stdout, "5 + 3 = 8\nAnswer: 8\n");
-    says(&easy, &["a1 done", "a2 done", "round 2: nobody more is asked (policy)"]);
+    says(&easy, &["a1 done", "a2 done", "round 2: stop (policy)"]);
     assert!(!easy.stderr.contains("a3"), "{}", easy.exchange());
     let odd = "If a gnu trots 3 laps a day around 4 ponds and rests on 2 of 7 days, how many laps around ponds are that in 6 weeks?";
     says(&folder.lemon(&["run", odd]).ok(), &["round 2: the team is written (policy)", "a3: ", "a3 done"]);
@@ -50,7 +50,7 @@ fn the_first_command_of_a_newcomer() {
     says(&ran, &["the team is written (policy)", "a1: ", "a1 begins", "a1 done", "answered · ", "confidence "]);
     let page = ran.stderr.split("page: ").nth(1).unwrap().trim();
     assert!(folder.read(page).contains("Maya had 24 stickers"));
-    assert_eq!(folder.runs()[0]["workers"], "box");
+    assert_eq!(folder.runs()[0]["workers"], "bundled");
     assert_eq!(folder.lemon(&["run", PROBLEM, "--quiet"]).ok().stderr, "");
 }
 
@@ -73,13 +73,13 @@ fn the_best_there_is_answers_and_the_run_says_who() {
         &with_a_pulled_one(Folder::with_endpoint(&configured, "")),
         &ports,
         "endpoints",
-        "what is configured answers: fake\n",
+        "configured models answer: fake\n",
     );
     assert!(configured.calls() > 0 && server.calls() == 0);
     check(&with_a_pulled_one(Folder::new()), &ports, "endpoints", &found);
     assert!(server.calls() > 0);
     check(&with_a_pulled_one(Folder::new()), "", "local", "models in this process answer: owner/tiny; nothing else");
-    check(&Folder::new(), "", "box", NOTICE[0]);
+    check(&Folder::new(), "", "bundled", NOTICE[0]);
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn who_asks_for_them_gets_them() {
     says(&run("[run]\nworkers = 'box'\n"), &NOTICE);
     let other = format!("[capacity.medium]\nbase_url = '{url}'\nmodel = 'other'\n");
     let mixed = run(&format!("[capacity.small]\nlocal = 'box:large'\n{other}"));
-    says(&mixed, &["what is configured answers: box:large, other\n"]);
+    says(&mixed, &["configured models answer: box:large, other\n"]);
     assert_eq!(endpoint.calls(), 1);
     let agents = &mixed.json()["agents"];
     assert!(agents[0]["confidence"].is_f64() && agents[1]["confidence"].is_null(), "{agents}");
     let unknown = run("[capacity.small]\nlocal = 'box:huge'\n").code(2);
-    says(&unknown, &["error: capacity `small`: no model in the box is called `huge`", "hint: there are box:small, "]);
+    says(&unknown, &["error: capacity `small`: no bundled model is called `huge`", "hint: there are bundled:small, "]);
 }
 
 #[test]
@@ -120,27 +120,42 @@ fn what_is_beyond_them_is_refused_before_anybody_is_asked() {
     check("", &[]);
     check("", &["--workers", "box", "--json"]);
     check("", &["--workers", "local", "--quiet"]);
-    check("[capacity.one]\nlocal = 'box:small'\n", &[]);
+    check("[capacity.one]\nlocal = 'bundled:small'\n", &[]);
     // They write no teams either.
     let folder = Folder::new().file("lemon.toml", "[orchestrator]\nkind = 'prompted'\n");
-    says(&folder.lemon(&["run", PROBLEM]).code(2), &["they write no teams", "hint: "]);
+    says(&folder.lemon(&["run", PROBLEM]).code(2), &["bundled models write no teams", "hint: "]);
 
     let task = |id: &str, question: &str| format!("{}\n", json!({"id": id, "question": question}));
     let folder = Folder::new()
         .file("some.jsonl", task("a", PROBLEM) + &task("b", BEYOND))
         .file("none.jsonl", task("a", BEYOND) + &task("b", BEYOND));
     let some = folder.lemon(&["run", "--tasks", "some.jsonl", "--json"]).code(1);
-    says(&some, &["warning: the models in the box will refuse 1 of 2 tasks: they solve arithmetic word problems only"]);
+    says(&some, &["warning: the bundled models will refuse 1 of 2 tasks: they solve arithmetic word problems only"]);
     let ends: Vec<Value> = some.json_lines().iter().map(|line| line["stop_reason"].clone()).collect();
     assert_eq!(ends, ["answered", "all_agents_failed"]);
+    folder.lemon(&["run", "--tasks", "none.jsonl"]).code(2).complains(&["the bundled models would refuse all 2 tasks"]);
     folder
-        .lemon(&["run", "--tasks", "none.jsonl"])
-        .code(2)
-        .complains(&["the models in the box would refuse all 2 tasks"]);
-    folder
-        .lemon(&["eval", "--set", "mmlu", "--limit", "3", "--workers", "box"])
+        .lemon(&["eval", "--set", "mmlu", "--limit", "3", "--workers", "bundled"])
         .code(2)
         .complains(&["would refuse all"]);
+}
+
+/// A team loads the models of the capacities it uses, and no other: one of them cannot be loaded.
+#[test]
+fn only_the_models_that_a_team_uses_are_loaded() {
+    let small = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/workers/small");
+    let file = |name: &str| std::fs::read(format!("{small}/{name}")).unwrap();
+    let alone = |capacity: &str| format!("agents:\n  - {{id: one, base: solver, capacity: {capacity}}}\n");
+    let folder = Folder::new()
+        .file("lemon.toml", "[capacity.small]\nlocal = 'bundled:small'\n[capacity.large]\nlocal = 'broken'\n")
+        .file("broken/config.json", file("config.json"))
+        .file("broken/tokenizer.json", file("tokenizer.json"))
+        .file("broken/model.safetensors", "no weights")
+        .file("small.yaml", alone("small"))
+        .file("large.yaml", alone("large"));
+    folder.lemon(&["run", PROBLEM, "--spec", "small.yaml"]).ok();
+    let failed = folder.lemon(&["run", PROBLEM, "--spec", "large.yaml"]).code(1);
+    says(&failed, &["capacity `large`: ", "model.safetensors"]);
 }
 
 /// Without names and what a clock says.
@@ -164,7 +179,7 @@ fn lasting(mut value: Value) -> Value {
 fn the_same_seed_gives_the_same() {
     let run = || {
         let folder = Folder::new();
-        lasting(folder.lemon(&["run", PROBLEM, "--workers", "box", "--seed", "7", "--json"]).ok().json())
+        lasting(folder.lemon(&["run", PROBLEM, "--workers", "bundled", "--seed", "7", "--json"]).ok().json())
     };
     assert_eq!(run().to_string(), run().to_string());
 }
@@ -175,11 +190,11 @@ fn evaluations_ask_them() {
         let folder = Folder::new();
         let args = ["--set", "svamp", "--limit", "4", "--methods", "policy,chain:2", "--workers", workers];
         let report = report(&folder, &args);
-        assert_eq!(report["set_up"]["workers"], "box");
+        assert_eq!(report["set_up"]["workers"], "bundled");
         assert!(list(&report["methods"]).iter().all(|method| method["accuracy"].is_f64()), "{report}");
         rows(&folder, &report).into_iter().map(lasting).collect::<Vec<_>>()
     };
-    // Where nothing else is in this process, those of the box are.
+    // Where no other model is in this process, the bundled ones answer; `box` is their older name.
     let (first, second) = (eval("box"), eval("local"));
     assert_eq!((first.len(), json!(first).to_string()), (8, json!(second).to_string()));
     // The orchestrator that was taught with them writes their teams: one agent is what the other would write.
@@ -217,7 +232,7 @@ fn teams_of_them_can_be_tried_and_taught() {
         folder.read("pairs.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(!pairs.is_empty());
     for pair in pairs.iter().filter(|pair| pair["round"] == 1) {
-        assert_eq!((&pair["world"], &pair["runs"]), (&json!("box"), &json!(1)));
+        assert_eq!((&pair["world"], &pair["runs"]), (&json!("bundled"), &json!(1)));
     }
     // Two begin, and the others are asked where these are not sure: both rounds are taught, if that earned more.
     let search =
@@ -241,5 +256,5 @@ fn teams_of_them_can_be_tried_and_taught() {
     says(&ran, &["error: the team is not valid\nerror[unknown_base]: unknown base role `nobody`\n --> bad.yaml:1:24"]);
     let ran = folder.lemon(&[&teach[..], &["--workers", "replay"]].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.exchange());
-    says(&ran, &["error: recorded replies are to no team but one agent", "hint: --workers sim, local or box"]);
+    says(&ran, &["error: recorded replies answer one agent, not a team", "hint: use --workers sim, local or bundled"]);
 }

@@ -1,0 +1,114 @@
+//! The arguments of `lemon bench`.
+
+use super::{DeviceName, Endpoints};
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// `lemon bench`
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Run teams of eight agents against a fake endpoint on loopback and compare with what the critical path allows
+    Teams {
+        /// Milliseconds the fake endpoint takes for each call
+        #[arg(long, default_value_t = 50, value_name = "MS")]
+        latency_ms: u64,
+        /// Teams in the wide run
+        #[arg(long, default_value_t = 400, value_name = "N")]
+        teams: usize,
+        /// Teams at a time in the wide run
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        width: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Train and write with models of several sizes, fused operations and composed ones side by side
+    Policy {
+        /// The sizes: 3m, 42m, 285m, 7b (adapters only) [default: 3m on the CPU; 42m and 285m on a GPU]
+        #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+        shapes: Vec<String>,
+        /// Where
+        #[arg(long, default_value = "auto", value_name = "WHERE")]
+        device: DeviceName,
+        /// Steps that are timed
+        #[arg(long, default_value_t = 10, value_name = "N")]
+        steps: usize,
+        /// Leave the composed operations out
+        #[arg(long)]
+        fused_only: bool,
+        /// Compare every operation with plain arithmetic first
+        #[arg(long)]
+        check: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare answers with one plain call to the same model, question by question
+    Answers(Box<AnswersArgs>),
+    /// The fake endpoint, in a process of its own
+    #[command(hide = true)]
+    Serve {
+        /// Milliseconds for each call
+        #[arg(long)]
+        latency_ms: u64,
+    },
+    /// One measurement, in a process of its own
+    #[command(hide = true)]
+    Scenario {
+        /// The endpoint
+        #[arg(long)]
+        base_url: String,
+        /// Teams
+        #[arg(long)]
+        teams: usize,
+        /// Teams at a time
+        #[arg(long)]
+        width: usize,
+        /// Teams run before, all at once, to open connections
+        #[arg(long)]
+        warm: usize,
+    },
+}
+
+/// `lemon bench answers`.
+#[derive(Debug, clap::Args)]
+pub struct AnswersArgs {
+    /// Questions with checks: JSON lines {"id", "question", "check"}
+    #[arg(long, value_name = "FILE")]
+    pub questions: Vec<PathBuf>,
+    /// Task sets as well: gsm8k, svamp, multiarith, aqua, mmlu, humaneval
+    #[arg(long = "set", value_name = "SET", value_delimiter = ',')]
+    pub sets: Vec<String>,
+    /// The folder of the task sets [default: the sample that ships with this program]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The split of the task sets
+    #[arg(long, default_value = "test", value_name = "SPLIT")]
+    pub split: String,
+    /// Items of each set at most, spread evenly over it
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// What is compared with `plain`: lemon (what `lemon run` does), prompted, or a method of `lemon eval`
+    #[arg(long, value_name = "METHOD", value_delimiter = ',', default_values = ["lemon", "prompted"])]
+    pub methods: Vec<String>,
+    /// Tokens that the whole comparison may spend
+    #[arg(long, value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// Questions at a time
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub width: usize,
+    /// The seed of every random choice
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Write the table as Markdown into this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print every question with its checks as JSON lines
+    #[arg(long)]
+    pub json: bool,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+}

@@ -1,0 +1,218 @@
+//! From capacities to workers: endpoints, models of this process, scripts, cassettes.
+
+use crate::bundled;
+use crate::config::Capacity;
+use crate::error::{WorkersError, WorkersErrorKind};
+use crate::files::read_file;
+use crate::kind::{Build, WorkerKind};
+use crate::local::{LazyModel, Local, LocalModel};
+use crate::models;
+use crate::resolve::Resolved;
+use lemon_exec::worker::{
+    ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
+};
+use lemon_exec::{Backend, Clock, Level};
+use lemon_model::serve::EngineSettings;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// What the scripted workers say by default.
+const DEMO_SCRIPT: &str = include_str!("demo.toml");
+/// Variables that may hold the token of the Hugging Face hub.
+const HUB_TOKENS: [&str; 2] = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
+
+/// The files that workers are made of, or write.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerFiles {
+    /// What scripted workers say.
+    pub script: Option<PathBuf>,
+    /// The cassette to replay.
+    pub cassette: Option<PathBuf>,
+    /// The new cassette that every call is recorded into.
+    pub record: Option<PathBuf>,
+}
+
+/// A worker for all capacities.
+pub(crate) struct Built {
+    worker: Arc<dyn Worker>,
+    /// What tells the model of each capacity from every other; empty where no model is called.
+    identities: Vec<Identity>,
+    /// The file it was made of.
+    file: Option<PathBuf>,
+}
+
+impl Resolved {
+    /// The workers, and the file they were made of, if they were.
+    ///
+    /// # Errors
+    /// A key is missing, a file cannot be used, or a model is not there.
+    pub fn backend(&self, files: &WorkerFiles) -> Result<(Backend, Option<PathBuf>), WorkersError> {
+        let kind = self.kind;
+        let Build::Worker(build) = kind.entry().build else {
+            return Err(WorkersError::new(format!("`--workers {}` needs a set of tasks", kind.name())));
+        };
+        let Built { worker, identities, file } = build(self, files)?;
+        let worker = match &files.record {
+            None => worker,
+            Some(path) => Arc::new(Recording::create(path, kind.name(), worker).map_err(|error| {
+                WorkersError::new(error).hint("a cassette is never overwritten: choose a new name, or move the old one")
+            })?),
+        };
+        let capacities = &self.config.capacity;
+        let level = |name: &String| match capacities.iter().position(|(known, _)| known == name) {
+            None => Level::new(name),
+            Some(at) => {
+                let capacity = &capacities[at].1; // `at` is a position in it
+                Level {
+                    name: name.clone(),
+                    identity: identities.get(at).cloned().unwrap_or_else(|| String::new().into()),
+                    price: capacity.price.unwrap_or_default(),
+                    gate: Arc::new(Semaphore::new(capacity.concurrency().min(Semaphore::MAX_PERMITS))),
+                    max_tokens: capacity.max_tokens,
+                    temperature: capacity.temperature,
+                }
+            }
+        };
+        let levels = self.language.capacities.iter().map(level).collect();
+        Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, file))
+    }
+}
+
+/// Endpoints and models of this process, by capacity.
+pub(crate) fn models(resolved: &Resolved, _: &WorkerFiles) -> Result<Built, WorkersError> {
+    let (mut endpoints, mut locals) = (Vec::new(), Vec::new());
+    let mut known: BTreeMap<&str, Arc<LazyModel>> = BTreeMap::new();
+    let (mut places, mut identities) = (Vec::new(), Vec::new());
+    for (name, capacity) in &resolved.config.capacity {
+        match &capacity.local {
+            None => {
+                places.push((false, endpoints.len()));
+                identities.push(format!("{} {}", mask_url(&capacity.base_url), capacity.model).into());
+                endpoints.push(endpoint(name, capacity)?);
+            }
+            Some(local) => {
+                let model = match known.get(local.as_str()) {
+                    Some(model) => model.clone(),
+                    None => Arc::new(lazy_model(name, local)?),
+                };
+                known.insert(local, model.clone());
+                places.push((true, locals.len()));
+                identities.push(model.clone().identity());
+                locals.push(model);
+            }
+        }
+    }
+    let endpoints: Arc<dyn Worker> = Arc::new(open_ai(endpoints)?);
+    let locals: Arc<dyn Worker> = Arc::new(Local::lazy(locals));
+    let place = |(local, at): (bool, usize)| (if local { locals.clone() } else { endpoints.clone() }, at);
+    let worker = Arc::new(ByLevel::new(places.into_iter().map(place).collect()));
+    Ok(Built { worker, identities, file: None })
+}
+
+/// Workers that answer by a script.
+pub(crate) fn scripted(_: &Resolved, files: &WorkerFiles) -> Result<Built, WorkersError> {
+    let script = match &files.script {
+        Some(path) => read_file(path)?,
+        None => DEMO_SCRIPT.to_owned(),
+    };
+    let script = Script::parse(&script).map_err(|error| WorkersError::new(error.to_string().trim_end()))?;
+    Ok(Built { worker: Arc::new(Scripted::new(script)), identities: Vec::new(), file: files.script.clone() })
+}
+
+/// Workers that answer as a cassette has it.
+pub(crate) fn cassette(_: &Resolved, files: &WorkerFiles) -> Result<Built, WorkersError> {
+    let Some(path) = &files.cassette else {
+        let fact = format!("`--workers {}` needs a cassette", WorkerKind::CASSETTE.name());
+        return Err(WorkersError::new(fact).hint("name one with --cassette FILE; `lemon run --record FILE` makes one"));
+    };
+    let worker = Arc::new(Replay::open(path).map_err(WorkersError::new)?);
+    Ok(Built { worker, identities: Vec::new(), file: Some(path.clone()) })
+}
+
+/// The endpoint of a capacity, with its key from the environment.
+///
+/// # Errors
+/// The variable that should hold the key is not set.
+pub fn endpoint(name: &str, capacity: &Capacity) -> Result<Endpoint, WorkersError> {
+    if capacity.model.is_empty() {
+        let fact = format!("capacity `{name}` has an endpoint and no model");
+        return Err(WorkersError::new(fact).hint("name the model with --model"));
+    }
+    let api_key = match &capacity.api_key_env {
+        None => None,
+        Some(variable) => match std::env::var(variable) {
+            Ok(secret) if !secret.trim().is_empty() => Some(ApiKey::new(secret.trim())),
+            _ => {
+                let fact = format!("capacity `{name}` takes its key from {variable}, which is not set");
+                let hint = format!("export {variable}=…, or remove `api_key_env` if the endpoint needs no key");
+                return Err(WorkersError::new(fact).hint(hint));
+            }
+        },
+    };
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    Ok(Endpoint {
+        base_url: capacity.base_url.clone(),
+        model: capacity.model.clone(),
+        api_key,
+        timeout: seconds(capacity.timeout_s),
+        total_timeout: seconds(capacity.total_timeout()),
+        stream: capacity.stream,
+        send_seed: capacity.send_seed,
+    })
+}
+
+/// A worker for these endpoints. It removes their keys and the token of the hub from everything they send.
+///
+/// # Errors
+/// A key or an address cannot be used.
+pub fn open_ai(endpoints: Vec<Endpoint>) -> Result<OpenAi, WorkersError> {
+    let worker = OpenAi::new(endpoints).map_err(WorkersError::new)?;
+    let tokens = HUB_TOKENS.iter().filter_map(|name| std::env::var(name).ok()); // A variable that is not set hides nothing.
+    Ok(tokens.fold(worker, |worker, token| worker.hiding(&token)))
+}
+
+/// Loads the model of a capacity now.
+///
+/// # Errors
+/// There is none, or it cannot be loaded.
+pub fn load_model(capacity: &str, local: &str) -> Result<LocalModel, WorkersError> {
+    lazy_model(capacity, local)?.load().cloned().map_err(|error| error.clone())
+}
+
+/// The model of a capacity, loaded when it is first asked. What can be checked quickly is checked now.
+fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
+    let of_capacity = |error: WorkersError| error.of_capacity(capacity);
+    if let Some(name) = bundled::name(local) {
+        let model = bundled::find(name).map_err(of_capacity)?;
+        let capacity = capacity.to_owned();
+        let load = move || model.load().map_err(|error| error.of_capacity(&capacity));
+        return Ok(LazyModel::new(model.form().map_err(of_capacity)?, load));
+    }
+    let folder = PathBuf::from(local);
+    let unusable = {
+        let capacity = capacity.to_owned();
+        move |error: String| {
+            let hint = "`local` is a folder with config.json, model.safetensors and tokenizer.json; \
+                        `lemon models pull` gets one";
+            WorkersError::new(format!("capacity `{capacity}`: {error}")).hint(hint).kind(WorkersErrorKind::Model)
+        }
+    };
+    let form = crate::local::check(&folder).map_err(|error| unusable(error.to_string()))?;
+    let load = move || {
+        let model =
+            LocalModel::load(&folder, EngineSettings::default()).map_err(|error| unusable(error.to_string()))?;
+        Ok(named(model, &folder))
+    };
+    Ok(LazyModel::new(form, load))
+}
+
+/// A checkpoint of the hub's cache has its name there, and not that of its folder, which is a commit.
+fn named(model: LocalModel, folder: &Path) -> LocalModel {
+    match models::name_of(folder) {
+        Some(name) => LocalModel { name, ..model },
+        None => model,
+    }
+}
