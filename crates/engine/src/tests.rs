@@ -6,10 +6,10 @@ use crate::kernels::paged_attention::BLOCK;
 use crate::network::{Batch, Network, Row};
 use crate::sampling::SamplingParams;
 use crate::*;
-use lemon_num::Random;
 use lemon_model::{
     DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
 };
+use lemon_num::Random;
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
 use std::path::Path;

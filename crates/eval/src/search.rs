@@ -13,9 +13,9 @@ mod seeds;
 pub use mutate::mutant;
 pub use seeds::seed_teams;
 
+use crate::trial::Trial;
 use lemon_num::stats::{Cluster, difference_interval, mean_interval};
 use lemon_num::{Random, seed_of};
-use crate::trial::Trial;
 use lemon_rollout::{Case, RolloutEnv, RolloutError};
 use lemon_task::Key;
 use pool::{Candidate, Pool, value};

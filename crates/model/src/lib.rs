@@ -18,7 +18,6 @@ mod muon;
 mod ops;
 mod optimiser;
 mod parameters;
-pub mod random;
 mod rows;
 pub mod simd;
 mod spans;

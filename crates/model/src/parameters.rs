@@ -5,7 +5,6 @@ use crate::config::ModelConfig;
 use crate::tensors::{TensorReader, WeightOrigin, initial_tensor};
 use crate::weights::{self, WeightFiles};
 use candle_core::{DType, Device, Result, Tensor, Var};
-use lemon_num::Random;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::Path;

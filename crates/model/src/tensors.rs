@@ -3,9 +3,9 @@
 use crate::PolicyError;
 use crate::config::{ModelConfig, ModelFamily};
 use crate::files::ModelFiles;
-use crate::random::Random;
 use crate::weights::WeightFiles;
 use candle_core::{DType, Device, Result, Tensor};
+use lemon_num::Random;
 use std::collections::HashMap;
 
 /// Where the values of tensors come from.

@@ -2,7 +2,6 @@
 
 use crate::budget::Cost;
 use lemon_credit::cascade::{Cascade, cascade};
-use lemon_exec::{Job, Outcome, Price, ReplyCache, RunState, fresh_id};
 use lemon_exec::orchestrator::Orchestrator;
 use lemon_exec::{Budget, Outcome, Price, RunState};
 use lemon_rollout::{Case, Rollout, RolloutEnv, RolloutError, RolloutRequest, Score, Team, UnknownReason};

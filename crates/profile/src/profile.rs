@@ -9,7 +9,6 @@ use crate::counterfactual::{Counterfactuals, Measurement};
 use futures::stream::{self, StreamExt};
 use lemon_credit::advice::Verdict;
 use lemon_credit::choose::{Account, Candidate, Chooser, Policy};
-use lemon_num::stats::wilson;
 use lemon_credit::unit::Unit;
 use lemon_rollout::{Case, RolloutError, UnknownReason};
 use lemon_spec::Plan;

@@ -9,7 +9,7 @@ use crate::request::{Record, Replies, RolloutRequest, RunOptions};
 use crate::reward::{Grades, RewardSettings, Weights, measure, nominal_tokens};
 use crate::team::{CacheOnly, Team};
 use lemon_exec::store::{RunMeta, Store};
-use lemon_exec::{Backend, Job, Memory, Orchestrator, Runner, Settings, fresh_id};
+use lemon_exec::{Backend, Job, Orchestrator, ReplyCache, Runner, Settings, fresh_id};
 use lemon_spec::Language;
 use lemon_task::Key;
 use lemon_trace::{AgentStatus, AgentSummary, Header, StopReason, Summary, Trace, VERSION};
@@ -53,7 +53,7 @@ pub struct Rollout {
     /// The noise seed of the workers.
     pub seed: u64,
     /// The replies that counterfactuals of it share.
-    pub cache: Option<Arc<Memory>>,
+    pub cache: Option<Arc<ReplyCache>>,
 }
 
 impl RolloutEnv {
@@ -167,7 +167,7 @@ impl RolloutEnv {
             orchestrator,
             language: self.language.clone(),
             store: self.store.clone().filter(|_| kept),
-            memory: options.cache.clone(),
+            reply_cache: options.cache.clone(),
             settings,
             on_delta: None,
         }

@@ -66,7 +66,8 @@ pub fn meaning_of(kind: FailureKind) -> FailureMeaning {
         | FailureKind::Unauthorized
         | FailureKind::CutShort
         | FailureKind::NotRecorded
-        | FailureKind::Cancelled => FailureMeaning::MissingData,
+        | FailureKind::Cancelled
+        | FailureKind::Orchestrator => FailureMeaning::MissingData,
         FailureKind::Refused
         | FailureKind::SchemaRefused
         | FailureKind::Malformed

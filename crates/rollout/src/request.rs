@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::team::Team;
-use lemon_exec::{Budget, Memory};
+use lemon_exec::{Budget, ReplyCache};
 use lemon_spec::Plan;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ pub struct RolloutRequest<'a> {
 #[derive(Clone, Default)]
 pub struct RunOptions<'a> {
     /// Replies that this run shares with others: a call in it is not made again.
-    pub cache: Option<Arc<Memory>>,
+    pub cache: Option<Arc<ReplyCache>>,
     /// Who answers what the cache does not hold.
     pub replies: Replies,
     /// Where the trace is kept.

@@ -1,7 +1,7 @@
 //! Who writes the team of a rollout.
 
 use async_trait::async_trait;
-use lemon_exec::orchestrator::{Brief, Draft, Fixed, Orchestrator, Refused};
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
 use lemon_spec::Plan;
 use lemon_trace::FailureKind;
@@ -49,18 +49,11 @@ struct WrittenRounds {
     texts: Vec<String>,
 }
 
+#[async_trait]
 impl Orchestrator for WrittenRounds {
-    fn draft(&self, brief: &Brief<'_>) -> Option<Draft> {
-        let text = self.texts.get(brief.round.checked_sub(1)? as usize)?.clone();
-        Some(Draft::Learned { text, model: "student".to_owned() })
-    }
-
-    fn repair(&self, _: &Brief<'_>, _: &Refused<'_>) -> Option<Draft> {
-        None
-    }
-
-    fn fallback(&self, _: &Brief<'_>) -> Option<String> {
-        None
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let text = context.round.checked_sub(1).and_then(|at| self.texts.get(at as usize)).cloned();
+        Ok(text.map(|text| Draft::Learned { text, model: "student".to_owned() }))
     }
 }
 
@@ -73,7 +66,7 @@ impl Worker for CacheOnly {
         Err(AskError::free(FailureKind::NotRecorded, "the reply cache does not hold this call"))
     }
 
-    fn gist(&self, request: &Request) -> Option<Vec<u8>> {
-        self.0.gist(request)
+    fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
+        self.0.cache_key(request)
     }
 }

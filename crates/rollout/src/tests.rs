@@ -1,6 +1,6 @@
 use super::*;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
-use lemon_exec::{Memory, Settings};
+use lemon_exec::{ReplyCache, Settings};
 use lemon_spec::edit::{Change, Edit};
 use lemon_spec::{Language, Plan, validate};
 use lemon_task::{SetName, compose};
@@ -111,7 +111,7 @@ async fn a_counterfactual_is_a_full_run_of_the_edited_team() {
 async fn only_the_cache_answers_where_workers_may_not_be_asked() {
     let cases = cases(SetName::Svamp, 1);
     let env = env(&cases);
-    let cache: Arc<Memory> = Arc::default();
+    let cache: Arc<ReplyCache> = Arc::default();
     let request = |replies| RolloutRequest {
         options: RunOptions { cache: Some(cache.clone()), replies, ..RunOptions::default() },
         ..RolloutRequest::new(&cases[0], Team::Rounds(vec![TEAM.to_owned()]), 2)

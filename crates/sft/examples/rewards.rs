@@ -4,8 +4,8 @@
 //! `cargo run -p lemon-sft --example rewards -- [--data DIR] [--items 300] [--seeds 3] [--teach 250] [SET…]`
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_policy::featurize;
 use lemon_eval::{Ask, Case, EvalError, Grader, METHODS, Method};
+use lemon_policy::featurize;
 use lemon_sandbox::Sandbox;
 use lemon_sft::teach::{BRIEF, TeachContext, WORKED, rules, search, worded};
 use lemon_sft::trial::{Earned, Trials};

@@ -15,7 +15,5 @@ pub mod run;
 mod samples;
 mod write;
 
-// Its figures name this crate so.
-use crate as study;
 pub use plans::named;
 pub use write::{REFERENCES, write};

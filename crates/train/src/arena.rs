@@ -1,6 +1,6 @@
 //! What training keeps of a rollout.
 
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_rollout::{
     Case, Outcome as RolloutOutcome, Record, Replies, Rollout, RolloutError, RolloutRequest, RunOptions, Team,
     UnknownReason,
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     case: &Case,
     texts: Vec<String>,
     seed: u64,
-    cache: Arc<Memory>,
+    cache: Arc<ReplyCache>,
     replies: Replies,
 ) -> Result<Run, RolloutError> {
     let options = RunOptions { cache: Some(cache), replies, record: Record::Store("t"), ..RunOptions::default() };

@@ -14,7 +14,6 @@ use lemon_problems::{DataError, Generator, Part, Problem, Weights};
 use lemon_sft::pretrain::Sources;
 use lemon_sft::sft::{SftError, SftMetrics, SftSettings, TokenizedPair, sft};
 use lemon_sft::teach::{TeachContext, broad, draw};
-use lemon_sft::trial::Trials;
 use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
 use lemon_world::{Choices, Luck, World};

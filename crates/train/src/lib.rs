@@ -42,8 +42,6 @@ mod tests;
 
 pub use result::{End, TrainError, Trained};
 
-// The pages name this crate `train`.
-use crate as train;
 use arena::Arena;
 use episode::Stage;
 use evaluate::{check_workers, evaluate};

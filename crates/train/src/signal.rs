@@ -110,7 +110,8 @@ pub(crate) fn examples(
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, counterfactual, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness = economy.inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
+            let loudness =
+                economy.inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
         text.local.push((terms.span, terms.written));

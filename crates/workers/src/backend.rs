@@ -8,11 +8,11 @@ use crate::kind::{Build, WorkerKind};
 use crate::local::{LazyModel, Local, LocalModel};
 use crate::models;
 use crate::resolve::Resolved;
+use lemon_engine::EngineSettings;
 use lemon_exec::worker::{
     ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
 };
 use lemon_exec::{Backend, Clock, Level};
-use lemon_model::serve::EngineSettings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

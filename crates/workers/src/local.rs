@@ -16,8 +16,8 @@ pub use short::{OUT_OF_REACH, is_word_problem};
 pub(crate) use lazy::check;
 
 use async_trait::async_trait;
-use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_engine::{Completion, CompletionRequest, EngineError, FinishReason, OnText};
+use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Reply, Request, Speaker, Usage, Worker};
 use lemon_model::tokenizer::{Message, Role};
 use lemon_problems::{doubts, read_answer};
 use lemon_trace::FailureKind;

@@ -11,8 +11,8 @@ use lemon_exec::Level;
 use lemon_exec::orchestrator::{
     Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
-use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
+use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! The configuration that a command works with, computed once: which workers answer, and what each capacity is served by.
 
-use lemon_engine::EngineSettings;
 use crate::bundled;
 use crate::config::{CAPACITIES, Capacity, Config, check_prices};
 use crate::discover::{self, Server, ServerModels};

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_engine::{Engine, EngineSettings, ThreadPool};
+use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
 use lemon_workers::{Local, LocalModel, OUT_OF_REACH, PromptForm};

@@ -4,8 +4,8 @@ use crate::args::policy::SftArgs;
 use crate::args::{Cli, Endpoints};
 use crate::fault::{Fault, read_file};
 use crate::live::learning::LearningTalk;
-use lemon_eval::{Case, Grader};
 use crate::{println, runtime, to_json};
+use lemon_eval::{Case, Grader};
 use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
@@ -34,7 +34,7 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let language = Arc::new(config.language()?);
     let pairs = pairs(&args.data, &language)?;
     let mut policy = model(args, &pairs, settings.seed)?;
-    let desk = lemon_workers::desk(&policy, language.clone());
+    let desk = lemon_workers::encoder(&policy, language.clone());
     let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
     let (lessons, unusable) = encode(&desk, &lessons)?;
     let (validation, also_unusable) = encode(&desk, &validation)?;

@@ -3,7 +3,6 @@
 //! the same token.
 
 use super::elementwise::multiversion;
-use lemon_model::random::Random;
 use lemon_model::simd;
 use lemon_num::splitmix;
 

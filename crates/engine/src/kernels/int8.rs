@@ -279,7 +279,6 @@ fn anywhere(lines: &[Bytes], factors: &[Floats], x: Rounded<'_>, products: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_model::random::Random;
     use lemon_num::Random;
 
     /// The products of rows with a panel, `rows` at a time.

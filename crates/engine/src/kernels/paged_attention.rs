@@ -124,7 +124,6 @@ fn mean_of_16<E: Element>(seen: &Seen<'_, E>, shares: &[f32], start: usize, out:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_model::random::Random;
     use lemon_num::Random;
 
     type Attend<E> = fn(&[f32], &Seen<'_, E>, &mut Vec<f32>, &mut [f32]);

@@ -256,7 +256,6 @@ fn four_rows(lines: &[Floats], x: &[f32]) -> [[f32; LANES]; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_model::random::Random;
     use lemon_num::Random;
 
     /// The products of rows with all outputs of a matrix.

@@ -1,9 +1,8 @@
 //! The teams tried so far, and how the best of them are found.
 
-use super::Best;
 use super::mutate::mutant;
 use super::seeds::seed_teams;
-use super::{Best, below, right};
+use super::{Best, right};
 use crate::trial::{self, Trial, fixed};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_exec::orchestrator::Orchestrator;

@@ -2,11 +2,8 @@ mod learning;
 
 use super::*;
 use crate::fields::FirstTeams;
-use lemon_exec::orchestrator::{RoundResult, WriteContext};
 use crate::trainable::{Encoded, PromptEncoder};
-=======
 use lemon_exec::orchestrator::{RoundResult, WriteContext};
->>>>>>> refs/heads/learn
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;

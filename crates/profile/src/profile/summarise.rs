@@ -7,7 +7,7 @@ use lemon_credit::advice::{AdviceSettings, Finding, advice};
 use lemon_credit::cascade::{CascadeSummary, Split};
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_credit::unit::{target_of, unit_of};
-use lemon_eval::stats::wilson;
+use lemon_num::stats::wilson;
 use lemon_spec::edit::{Change, Edit, Edited, Family};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
 //! A counterfactual that reuses what it can is what a full run of the changed team would have been.
 
 use crate::common::{FakeReviewer, LANGUAGE, WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
-use lemon_exec::Memory;
+use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::Fixed;
-use lemon_exec::{Job, ReplyCache};
 use lemon_rollout::{Case, RolloutEnv, RunOptions};
 use lemon_spec::edit::{Edit, Edited, apply, edits};
 use lemon_spec::{Plan, generate, render};

@@ -1,8 +1,8 @@
 //! A run with its grades: what reward terms are measured from.
 
-use super::measure::mean;
 use super::{Grades, RewardSettings};
 use lemon_credit::answer;
+use lemon_num::mean_of;
 use lemon_trace::{AgentStatus, AgentSummary, Candidate, EventKind, Metrics, Summary, Trace};
 use std::collections::{HashMap, HashSet};
 
@@ -68,7 +68,7 @@ impl<'a> GradedRun<'a> {
             }
             "planner" | "decomposer" => {
                 let readers = self.readers.get(agent.id.as_str())?;
-                mean(readers.iter().filter_map(|id| self.grade(id)))
+                mean_of(readers.iter().filter_map(|id| self.grade(id)))
             }
             _ => None,
         })

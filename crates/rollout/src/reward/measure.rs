@@ -1,7 +1,7 @@
 //! The terms of a run, from its trace and its grades.
 
-use lemon_num::mean_of;
 use super::{Channels, GradedRun, Grades, REWARD_TERMS, RewardSettings};
+use lemon_num::mean_of;
 use lemon_trace::{AgentSummary, EventKind, StopReason, Summary, Trace};
 
 /// Measures every term that can be measured: those of the registry, then those of the settings.
@@ -40,7 +40,7 @@ pub(super) fn success(run: &GradedRun<'_>) -> Option<f64> {
 
 /// The share of graded agents whose own answer is right.
 pub(super) fn individual(run: &GradedRun<'_>) -> Option<f64> {
-    mean(run.grades().agents.values().map(|right| f64::from(u8::from(*right))))
+    mean_of(run.grades().agents.values().map(|right| f64::from(u8::from(*right))))
 }
 
 /// `exp(−Σ weight · tokens / scale)`. Absent without agents: a rejected specification is not a cheap team.

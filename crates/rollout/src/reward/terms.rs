@@ -1,7 +1,8 @@
 //! The registry of reward terms. To add a term, add a row to the table at the end of this file.
 
 use super::GradedRun;
-use super::measure::{efficiency, individual, invalid, mean, structure, success, tool_results};
+use super::measure::{efficiency, individual, invalid, structure, success, tool_results};
+use lemon_num::mean_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -62,15 +63,15 @@ reward_terms! {
     Invalid = "invalid", "The share of the orchestrator's texts that were no specification. Its weight is negative.", |run| invalid(run.trace());
     Team = "team", "R1: the team's outcome; what `success` is, under the name of its family.", success;
     Individual = "individual", "R2: the share of graded agents whose own answer is right.", individual;
-    Role = "role", "R3: how often a role held what it is for.", |run| mean(run.roles_held());
-    Process = "process", "R4: the share of agents that ended without failure, retry or waste.", |run| mean(run.processes());
-    Tool = "tool", "R5: the share of tool calls that succeeded.", |run| mean(tool_results(run.trace()));
-    Verifier = "verifier", "R6: how often a verdict agrees with the truth.", |run| mean(run.verdicts());
+    Role = "role", "R3: how often a role held what it is for.", |run| mean_of(run.roles_held());
+    Process = "process", "R4: the share of agents that ended without failure, retry or waste.", |run| mean_of(run.processes());
+    Tool = "tool", "R5: the share of tool calls that succeeded.", |run| mean_of(tool_results(run.trace()));
+    Verifier = "verifier", "R6: how often a verdict agrees with the truth.", |run| mean_of(run.verdicts());
     // Not the speed-up itself, which has no bound.
     Speedup = "speedup", "R7, first part: the share of time saved by working in parallel.", |run| {
         run.metrics().parallel_speedup.filter(|_| run.took_its_time()).map(|speedup| 1.0 - 1.0 / speedup.max(1.0))
     };
-    Aggregation = "aggregation", "R7, second part: how often the right answer was taken where it was among the candidates.", |run| mean(run.aggregations());
+    Aggregation = "aggregation", "R7, second part: how often the right answer was taken where it was among the candidates.", |run| mean_of(run.aggregations());
     Split = "split", "R7, third part: the share of finished agents that had a part in the answer.", |run| run.metrics().useful_agents;
     Hybrid = "hybrid", "R8: a mix of R1 and R2.", |run| {
         let share = run.settings().hybrid_team;

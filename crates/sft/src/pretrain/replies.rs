@@ -5,8 +5,8 @@ use super::answer::answer;
 use super::lesson_stream::Sources;
 use lemon_model::LanguagePolicy;
 use lemon_num::Random;
-use lemon_problems::{Form, Lesson, Noise, Part, Problem, prompt, read_answer};
 use lemon_policy::checkpoint::{KeepError, replace, to_json};
+use lemon_problems::{Form, Lesson, Noise, Part, Problem, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -121,7 +121,7 @@ pub fn score(workers: &[(String, LanguagePolicy)], set: &str, questions: &[Quest
             name: name.clone(),
             solve: paper.rate(&own.right),
             tokens: own.replies.iter().map(|it| it.tokens.len()).sum::<usize>() as f64 / questions.len().max(1) as f64,
-            brief: paper.rate(&paper.ask(worker, Form::WriteContext, &[])?.right),
+            brief: paper.rate(&paper.ask(worker, Form::Brief, &[])?.right),
             checks,
             choose: paper.rate(&paper.ask(worker, Form::Choose, &solved.iter().collect::<Vec<_>>())?.right),
             by_confidence: by_confidence(&confidence(worker, &own.prompts, &own.replies)?, &own.right),

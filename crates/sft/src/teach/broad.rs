@@ -18,6 +18,7 @@ use lemon_exec::answer;
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, dedupe};
 use lemon_policy::{TaskFeatures, featurize};
+use lemon_rollout::{RolloutRequest, Team};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Ve
     let all = stream::iter(works).map(|(case, number)| pairs(context, settings, case, number)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     // With another library of roles, or narrow limits, some of these teams are not valid.
-    let language = &context.trials.evaluator.language;
+    let language = &context.trials.language;
     let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
     Ok(dedupe(valid.collect()))
 }
@@ -71,7 +72,7 @@ async fn pairs(
     let task = &case.item.task;
     let seed = draw(context.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let features = featurize(&task.question, task.subject.as_deref());
-    let language = &context.trials.evaluator.language;
+    let language = &context.trials.language;
     let (team, further) = team(&task.question, &features, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(context.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
@@ -145,14 +146,12 @@ async fn second_round(
 ) -> Result<Option<Pair>, EvalError> {
     let seed = reviewer.seed;
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(reviewer)) });
-    let Some(trace) = context.trials.evaluator.run(case, writer, seed, None, context.cancel).await? else {
-        return Ok(None);
-    };
+    let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(context.cancel);
+    let run = context.trials.rollout(request).await?;
     if context.cancel.is_cancelled() {
         return Ok(None);
     }
-    let earned = context.trials.earned(case, &trace)?;
-    let pair = later_pair(context, case, &trace, Teacher::Broad, earned);
+    let pair = later_pair(context, case, &run.trace, Teacher::Broad, run.earned());
     Ok(pair.filter(|pair| pair.results.iter().any(|told| told.reply.is_some())))
 }
 

@@ -2,8 +2,8 @@
 
 use super::TeachContext;
 use crate::trial::Trials;
-use lemon_policy::pair::Pair;
 use lemon_eval::{Case, Grader};
+use lemon_policy::pair::Pair;
 use lemon_spec::Language;
 use lemon_task::{SetName, compose};
 use lemon_world::{Preset, World};

@@ -1,7 +1,7 @@
 //! One model of this process: its engine, its name, and how it wants to be spoken to.
 
-use lemon_engine::{Engine, EngineSettings};
 use crate::local::calibration::Calibration;
+use lemon_engine::{Engine, EngineSettings};
 use lemon_model::{Packed, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -1,24 +1,22 @@
 //! `lemon bench answers`: what `lemon run` answers, beside one plain call to the same model, question by question.
 
 use super::questions::{self, Question};
-use crate::commands::eval::fault;
 use crate::args::{AnswersArgs, Cli};
+use crate::commands::eval::fault;
 use crate::commands::grade::sandbox;
-use crate::evidence::{self, Entry};
 use crate::fault::Fault;
 use crate::result::response;
 use crate::{print, println, runtime, tell};
 use futures::stream::{self, StreamExt};
 use lemon_eval::{Ask, Grader, Method};
 use lemon_exec::orchestrator::{Fixed, Orchestrator, plain_team};
-use lemon_num::stats::sign_test;
 use lemon_exec::store::{Store, Sync};
 use lemon_exec::{Budget, Form, Settings};
+use lemon_num::stats::sign_test;
 use lemon_rollout::{Record, RolloutEnv, RolloutError, RunOptions, UnknownReason};
 use lemon_sandbox::Sandbox;
-use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
-use lemon_workers::evidence::{self, Entry, chance};
+use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
