@@ -99,11 +99,11 @@ impl Scale {
         from + (to - from) * if share.is_finite() { share } else { 0.5 }
     }
 
-    /// Round values on it: about `most` at most. On a logarithmic scale their number follows from the domain.
+    /// Round values on it: about `most` at most.
     pub fn ticks(&self, most: f64) -> Vec<Tick> {
         let tick = |(value, step)| Tick { value, at: self.at(value), step };
         match self.kind {
-            Kind::Log => log_ticks(self.domain).into_iter().map(|value| tick((value, value.abs()))).collect(),
+            Kind::Log => log_ticks(self.domain, most).into_iter().map(|value| tick((value, value.abs()))).collect(),
             Kind::Linear => ticks(self.domain, most).into_iter().map(tick).collect(),
             Kind::Whole => {
                 let whole = ticks(self.domain, most).into_iter().filter(|(value, _)| value.fract() == 0.0);
@@ -136,16 +136,20 @@ fn ticks((low, high): (f64, f64), most: f64) -> Vec<(f64, f64)> {
     all.map(|tick| (tick * step + 0.0, step)).collect()
 }
 
-/// 1, 2 and 5 in each power of ten; over many powers only 1, and only some of those.
-fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
-    let is_wide = (high / low).log10() > 2.5;
+/// 1, 2 and 5 in each power of ten; over many powers, or where there is little room, only 1, and only some of those.
+fn log_ticks((low, high): (f64, f64), most: f64) -> Vec<f64> {
     let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
-    let inside = powers.clone().filter(|power| (low..=high).contains(&10_f64.powi(*power))).count();
-    let every = if is_wide { inside.div_ceil(4).max(1) as i32 } else { 1 };
-    let factors: &[f64] = if is_wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let shown = powers.filter(|power| power.rem_euclid(every) == 0);
-    let all = shown.flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
-    all.filter(|tick| (low..=high).contains(tick)).collect()
+    let with = |factors: &'static [f64], every: i32| -> Vec<f64> {
+        let shown = powers.clone().filter(move |power| power.rem_euclid(every) == 0);
+        let all = shown.flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
+        all.filter(|tick| (low..=high).contains(tick)).collect()
+    };
+    let all = with(&[1.0, 2.0, 5.0], 1);
+    if (high / low).log10() <= 2.5 && all.len() as f64 <= most {
+        return all;
+    }
+    let whole = with(&[1.0], 1);
+    with(&[1.0], whole.len().div_ceil(4).max(1) as i32)
 }
 
 /// A value with as many places as tell it from one that is `step` away: `0.25`, `1,500`, `12k`, `3M`.

@@ -89,13 +89,13 @@ pub enum Anchor {
 
 /// One line of text.
 pub fn text(class: &str, (x, y): (f64, f64), anchor: Anchor, content: &str) -> Element {
-    let element = element("text").class(class).number("x", x).number("y", y);
-    let element = match anchor {
-        Anchor::Start => element,
-        Anchor::Middle => element.attribute("text-anchor", "middle"),
-        Anchor::End => element.attribute("text-anchor", "end"),
+    let anchor = match anchor {
+        Anchor::Start => "start",
+        Anchor::Middle => "middle",
+        Anchor::End => "end",
     };
-    element.text(content)
+    let element = element("text").class(class).number("x", x).number("y", y);
+    element.attribute("text-anchor", anchor).text(content)
 }
 
 /// A rectangle: its corner, and its width and height.

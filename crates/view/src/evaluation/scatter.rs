@@ -131,7 +131,8 @@ fn axes(x: &Scale, y: &Scale, plot: &Frame) -> Markup {
     let scale = if x.is_log() { ", logarithmic" } else { "" };
     let most = ((plot.right - plot.left) / 90.0).max(2.0);
     let rows = plot.rows(&labels(y.ticks(6.0), |share, _| format!("{:.0} %", share * 100.0)));
-    let axis = plot.axis(&labels(x.ticks(most), |tokens, _| number(tokens)), RIGHT);
+    let axis =
+        plot.axis(&labels(x.ticks(if x.is_log() { most.max(8.0) } else { most }), |tokens, _| number(tokens)), RIGHT);
     let name = format!("mean tokens per run{scale}");
     [rows, axis, text("tick", (plot.right, plot.bottom + 37.0), Anchor::End, &name).into()].into_iter().collect()
 }
