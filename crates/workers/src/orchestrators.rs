@@ -9,7 +9,7 @@ use crate::resolve::Resolved;
 use lemon_exec::Level;
 use lemon_exec::orchestrator::{Brief, Draft, Fixed, Guard, ModelNote, Orchestrator, Prompted, Refused};
 use lemon_learn::{Desk, LEAST_CONFIDENCE, MOST_TOKENS, Writer};
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError, SampleSettings};
 use lemon_spec::{Language, Shape};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -62,8 +62,12 @@ pub fn policy(
 }
 
 fn load_bundled(files: Packed, device: DeviceChoice) -> Result<LanguagePolicy, WorkersError> {
-    LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(|error| {
-        WorkersError::new(format!("the {BUNDLED_ORCHESTRATOR} cannot be loaded: {error}")).kind(WorkersErrorKind::Model)
+    LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(|error| match error {
+        PolicyError::Device(_) => WorkersError::new(error),
+        _ => {
+            let fact = format!("the {BUNDLED_ORCHESTRATOR} cannot be loaded: {error}");
+            WorkersError::new(fact).kind(WorkersErrorKind::Model)
+        }
     })
 }
 
