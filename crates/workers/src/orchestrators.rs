@@ -11,7 +11,7 @@ use lemon_exec::Level;
 use lemon_exec::orchestrator::{
     Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, SampleSettings};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::PathBuf;
@@ -66,8 +66,12 @@ pub fn policy(
 }
 
 fn load_bundled(files: Packed, device: DeviceChoice) -> Result<LanguagePolicy, WorkersError> {
-    LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(|error| {
-        WorkersError::new(format!("the {BUNDLED_ORCHESTRATOR} cannot be loaded: {error}")).kind(WorkersErrorKind::Model)
+    LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(|error| match error {
+        PolicyError::Device(_) => WorkersError::new(error),
+        _ => {
+            let fact = format!("the {BUNDLED_ORCHESTRATOR} cannot be loaded: {error}");
+            WorkersError::new(fact).kind(WorkersErrorKind::Model)
+        }
     })
 }
 

@@ -137,7 +137,7 @@ fn a_run_made_elsewhere_is_looked_up_by_its_question() {
     let elsewhere = folder.lemon(&["credit", "last", "--set", "gsm8k"]).code(2);
     elsewhere.complains(&["the question of run r-", "is not in gsm8k", "hint: "]);
     let found = folder.lemon(&["credit", "last", "--tasks", "sums.jsonl", "--json"]).ok();
-    assert!(found.stderr.contains("warning: the run's workers are scripted; "), "{}", found.stderr);
+    assert!(found.stderr.contains("warning: the run used scripted workers; "), "{}", found.stderr);
     assert_eq!(found.json()["baseline"]["runs"], 30);
     // Its own rewards, not those of the runs that measured the credit: 68 is wrong.
     assert!(folder.lemon(&["trace", "show"]).ok().stdout.contains("rewards   the answer is wrong"));

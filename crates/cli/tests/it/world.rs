@@ -32,8 +32,8 @@ fn the_best_teams_as_text() {
 #[test]
 fn bad_prices_and_sets() {
     for (arg, fact) in [
-        ("--price=-1", "error: a price of -1 is none"),
-        ("--price=nan", "error: a price of NaN is none"),
+        ("--price=-1", "error: price must be at least 0, got -1"),
+        ("--price=nan", "error: price must be at least 0, got NaN"),
         ("--set=sums", "error: unknown task set `sums`"),
     ] {
         let ran = Folder::new().lemon(&["world", "teams", arg]).code(2);
