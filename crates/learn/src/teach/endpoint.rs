@@ -125,8 +125,8 @@ impl Asking<'_> {
             seed: self.lessons.seed,
         };
         let mut draft = orchestrator.draft(&brief).await;
-        let mut tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
-        while let Some(occasion) = tries.next() {
+        let tries = ["draft", "repair"].into_iter().take(1 + usize::from(self.settings.repair));
+        for occasion in tries {
             let asking = match draft {
                 Ok(asking) => asking?,
                 Err(error) => {
