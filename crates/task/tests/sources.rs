@@ -69,8 +69,8 @@ fn a_table_of_ones_own() {
     check_row("sha256", json!("xy".repeat(32)), Err("64 hexadecimal digits"));
     check_row("bytes", json!(u64::MAX), Err("1024 MiB"));
     check_row("bytes", json!(-1), Err("invalid value"));
-    check_row("set", json!("nosuch"), Err("known are mmlu, gsm8k"));
-    check_row("set", json!("custom"), Err("known are mmlu, gsm8k"));
+    check_row("set", json!("nosuch"), Err("expected one of mmlu, gsm8k"));
+    check_row("set", json!("custom"), Err("expected one of mmlu, gsm8k"));
     check_row("license", json!(null), Err("invalid type"));
     let twice = serde_json::to_string(&[file_of("a"), file_of("b")]).unwrap();
     assert_eq!(parse_sources(&twice).unwrap_err().to_string(), "`own/file`: it is listed twice");

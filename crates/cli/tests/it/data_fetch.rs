@@ -117,7 +117,7 @@ fn only_the_sets_asked_for() {
     let none = folder.lemon(&args(&server.url(), &["--set", "mmlu"])).code(2);
     none.complains(&["no file of the sets asked for"]);
     let unknown = folder.lemon(&args(&server.url(), &["--set", "gsm9k"])).code(2);
-    unknown.complains(&["gsm9k", "known are mmlu, gsm8k, aqua, multiarith, svamp, humaneval, humaneval-py"]);
+    unknown.complains(&["gsm9k", "expected one of mmlu, gsm8k, aqua, multiarith, svamp, humaneval, humaneval-py"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn bad_lines_are_named_and_a_file_without_replies_is_refused() {
         "{said}"
     );
     let output = folder.lemon(&["grade", "--set", "chess", "--replies", "replies.jsonl"]);
-    output.code(2).complains(&["known are mmlu"]);
+    output.code(2).complains(&["expected one of mmlu"]);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::{RunMeta, Store, StoreError, owner};
 use lemon_trace::{Event, Header, Trace};
-use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 use std::sync::PoisonError;
@@ -183,16 +182,20 @@ impl Store {
     }
 
     fn run_row(&self, row: &Row<'_>) -> rusqlite::Result<RunRow> {
-        let header: Header = serde_json::from_str(&row.get::<_, String>(1)?)
-            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
+        // A listing goes on; the row says that its header cannot be read.
+        let header = serde_json::from_str::<Header>(&row.get::<_, String>(1)?);
+        let (task_id, question, workers, seed) = match header {
+            Ok(header) => (header.task_id, header.question, header.workers, header.seed),
+            Err(error) => (String::new(), format!("(the header cannot be read: {error})"), String::new(), 0),
+        };
         let owner: String = row.get(9)?;
         let stop_reason: Option<String> = row.get(3)?;
         Ok(RunRow {
             run_id: row.get(0)?,
-            task_id: header.task_id,
-            question: header.question,
-            workers: header.workers,
-            seed: header.seed,
+            task_id,
+            question,
+            workers,
+            seed,
             started_at_ms: row.get::<_, i64>(2)?.max(0) as u64,
             running: stop_reason.is_none() && (self.owns(&owner) || owner::alive(&self.path, &owner).is_some()),
             stop_reason,

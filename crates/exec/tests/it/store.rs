@@ -188,7 +188,23 @@ async fn a_broken_record_is_an_error_and_no_panic() {
     assert!(error.contains("a record cannot be read"), "{error}");
     connection.execute("UPDATE runs SET header = '', meta = '['", []).unwrap();
     assert!(store.trace("run1").is_err() && store.meta("run1").is_err());
-    assert_eq!(store.runs(9).unwrap().len(), 1, "a listing goes on");
+    let rows = store.runs(9).unwrap();
+    assert_eq!(rows.len(), 1, "a listing goes on");
+    assert!(rows[0].question.starts_with("(the header cannot be read: "), "{}", rows[0].question);
+}
+
+#[tokio::test]
+async fn a_reply_that_cannot_be_read_is_no_reason_to_pay_for_it_again() {
+    let (path, _folder) = place();
+    let store = Arc::new(Store::open(&path, Sync::Normal).unwrap());
+    let mut runner = runner_with(&store);
+    runner.settings.reuse = true;
+    run(&runner).await;
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    assert!(connection.execute("UPDATE replies SET reply = '{\"text\": tru'", []).unwrap() > 0);
+    let again = Job { run_id: "run2".into(), ..job() };
+    let error = runner.run(&again, &CancellationToken::new(), None).await.unwrap_err().to_string();
+    assert!(error.contains("a record cannot be read"), "{error}");
 }
 
 #[tokio::test]
