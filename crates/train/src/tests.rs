@@ -136,7 +136,7 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     let [one, two] = [1, 2].map(|steps| questions(&stepped(steps).unwrap().train));
     assert_eq!((one.len(), two.len()), (30, 30));
     assert!(one.iter().all(|question| !two.contains(question)));
-    assert_eq!(stepped(9).unwrap_err().to_string(), "no word problem has 9 steps; `problem_steps` may be 1 to 5");
+    assert_eq!(stepped(9).unwrap_err().to_string(), "`problem_steps` must be 1 to 5, got 9");
 }
 
 #[tokio::test]
