@@ -30,14 +30,20 @@ impl Bytes {
     }
 }
 
-/// Quantises the weights of one output and stores them in their lane of a panel.
-pub(super) fn pack(weights: &[f32], lane: usize, lines: &mut [Bytes], factors: &mut [Floats]) {
-    for ((group, lines), factors) in weights.chunks(GROUP).zip(lines.chunks_mut(LANES)).zip(factors) {
-        let (factor, inverse) = factor_of(elementwise::largest_magnitude(group));
-        factors.0[lane] = factor;
-        for (quad, line) in group.chunks(QUAD).zip(lines) {
-            for (at, weight) in quad.iter().enumerate() {
-                line.0[lane * QUAD + at] = ((weight * inverse).round_ties_even() as i8).wrapping_add(-128) as u8;
+multiversion! {
+    /// Quantises the weights of one output and stores them in their lane of a panel.
+    pub(super) fn pack(weights: &[f32], lane: usize, lines: &mut [Bytes], factors: &mut [Floats]) {
+        // Adding this rounds to a whole number, ties to even, and leaves it in the lowest bits.
+        const ROUND: f32 = 12_582_912.0;
+        for ((group, lines), factors) in weights.chunks(GROUP).zip(lines.chunks_mut(LANES)).zip(factors) {
+            let (factor, inverse) = factor_of(elementwise::largest_magnitude(group));
+            factors.0[lane] = factor;
+            let mut bytes = [128u8; GROUP];
+            for (byte, weight) in bytes.iter_mut().zip(group) {
+                *byte = (weight * inverse + ROUND).to_bits() as u8 ^ 128;
+            }
+            for (line, quad) in lines.iter_mut().zip(bytes.as_chunks::<QUAD>().0) {
+                line.0[lane * QUAD..][..QUAD].copy_from_slice(quad);
             }
         }
     }

@@ -91,15 +91,18 @@ impl Panels {
         read: impl Fn(usize, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<Panels, E> {
         let panels = outs.div_ceil(LANES);
-        let of_panel = |panel: usize| {
-            let mut rows = vec![0f32; LANES.min(outs - panel * LANES) * ins];
-            read(panel * LANES, &mut rows).map(|()| rows)
+        // Each thread has one buffer for the rows of a panel.
+        let fill = |rows: &mut Vec<f32>, panel: usize| {
+            rows.resize(LANES.min(outs - panel * LANES) * ins, 0.0);
+            read(panel * LANES, rows)
         };
         let numbers = match form {
             WeightForm::F32 => {
                 let mut lines = vec![Floats([0.0; LANES]); panels * ins];
-                lines.par_chunks_mut(ins.max(1)).enumerate().try_for_each(|(panel, lines)| {
-                    for (lane, row) in of_panel(panel)?.chunks(ins).enumerate() {
+                let parts = lines.par_chunks_mut(ins.max(1));
+                parts.enumerate().try_for_each_init(Vec::new, |rows, (panel, lines)| {
+                    fill(rows, panel)?;
+                    for (lane, row) in rows.chunks(ins).enumerate() {
                         for (line, value) in lines.iter_mut().zip(row) {
                             line.0[lane] = *value;
                         }
@@ -113,8 +116,9 @@ impl Panels {
                 let mut bytes = vec![Bytes::ZERO; panels * groups * LANES];
                 let mut factors = vec![Floats([0.0; LANES]); panels * groups];
                 let parts = bytes.par_chunks_mut((groups * LANES).max(1)).zip(factors.par_chunks_mut(groups.max(1)));
-                parts.enumerate().try_for_each(|(panel, (bytes, factors))| {
-                    for (lane, row) in of_panel(panel)?.chunks(ins).enumerate() {
+                parts.enumerate().try_for_each_init(Vec::new, |rows, (panel, (bytes, factors))| {
+                    fill(rows, panel)?;
+                    for (lane, row) in rows.chunks(ins).enumerate() {
                         int8::pack(row, lane, bytes, factors);
                     }
                     Ok(())
