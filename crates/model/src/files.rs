@@ -112,8 +112,8 @@ impl Parts {
         Ok(Parts { path: path.to_owned(), source: Source::Disk(file), size })
     }
 
-    /// The file on disk, to be read from its start.
-    pub(crate) fn from_start(&self) -> Result<&File, PolicyError> {
+    /// The file on disk. Reading it forward moves its position, on which [`Self::read`] does not depend.
+    pub(crate) fn file(&self) -> Result<&File, PolicyError> {
         match &self.source {
             Source::Disk(file) => Ok(file),
             Source::Program(_) => Err(self.cut()),

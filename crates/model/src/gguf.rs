@@ -32,7 +32,7 @@ impl Gguf {
     /// Reads the header.
     pub(crate) fn open(path: &Path) -> Result<Gguf, PolicyError> {
         let parts = Parts::of(path)?;
-        let header = header::read(parts.from_start()?, parts.size)
+        let header = header::read(parts.file()?, parts.size)
             .map_err(|fact| PolicyError::Malformed { path: path.to_owned(), fact })?;
         let gguf = Gguf { parts, header };
         match gguf.integer("split.count")? {

@@ -59,16 +59,15 @@ impl TensorRows<'_> {
     /// # Errors
     /// There are not so many rows, or the file cannot be read.
     pub fn read(&self, first: usize, values: &mut [f32]) -> std::result::Result<(), PolicyError> {
-        let (start, count) = (first * self.width, self.count * self.width);
-        if start.checked_add(values.len()).is_none_or(|end| end > count) || values.len() % self.width.max(1) != 0 {
-            let rows = values.len() / self.width.max(1);
+        let rows = values.len() / self.width.max(1);
+        if first.checked_add(rows).is_none_or(|end| end > self.count) || rows * self.width != values.len() {
             return Err(PolicyError::Request(format!(
                 "expected rows below {}, found {rows} from {first} on",
                 self.count
             )));
         }
         match &self.source {
-            RowSource::Whole(whole) => values.copy_from_slice(&whole[start..start + values.len()]),
+            RowSource::Whole(whole) => values.copy_from_slice(&whole[first * self.width..][..values.len()]),
             RowSource::Gguf(matrix) => matrix.read(first, values)?,
         }
         Ok(())

@@ -95,7 +95,7 @@ pub(super) fn scalar(kind: u32, bytes: &[u8]) -> Option<Value> {
         3 => Value::Integer(i128::from(word as i16)),
         5 => Value::Integer(i128::from(word as i32)),
         11 => Value::Integer(i128::from(word as i64)),
-        // The shortest decimal: 1e-6, where the nearest f64 to the f32 is 9.999999974752427e-7.
+        // The shortest decimal: 1e-6, where the nearest f64 to the f32 is 9.999999974752427e-7. Every f32 has one that parses.
         6 => Value::Float(f32::from_bits(word as u32).to_string().parse().ok()?),
         7 => Value::Bool(word != 0),
         12 => Value::Float(f64::from_bits(word)),
@@ -166,7 +166,7 @@ fn place_tensors(header: &mut Header, end: u64, size: u64) -> Result<(), String>
             let start = stored.start;
             return Err(format!("the tensor `{name}` begins at byte {start}, which is no multiple of {alignment}"));
         }
-        stored.start = stored.start.checked_add(data).unwrap_or(u64::MAX);
+        stored.start = stored.start.saturating_add(data);
         if BlockType::of(stored.kind).is_none() {
             continue; // It is refused when it is asked for.
         }
