@@ -287,6 +287,23 @@ mod tests {
     use super::*;
     use lemon_model::random::Random;
 
+    #[test]
+    fn weights_are_rounded_to_the_nearest_and_ties_to_even() {
+        let mut weights = lemon_model::random::Random::new(9).normals(50 * GROUP, 1.0);
+        for (at, group) in weights.chunks_mut(GROUP).enumerate().filter(|(at, _)| at % 2 == 0) {
+            // With 127 in it, the factor is one: every number is a tie.
+            group.iter_mut().enumerate().for_each(|(place, weight)| *weight = (place + at) as f32 - 63.5);
+            group[5] = 127.0;
+        }
+        let (mut lines, mut factors) = (vec![Bytes::ZERO; 50 * LANES], vec![Floats([0.0; LANES]); 50]);
+        pack(&weights, 3, &mut lines, &mut factors);
+        for (at, weight) in weights.iter().enumerate() {
+            let (_, inverse) = factor_of(elementwise::largest_magnitude(&weights[at / GROUP * GROUP..][..GROUP]));
+            let expected = ((weight * inverse).round_ties_even() as i8).wrapping_add(-128) as u8;
+            assert_eq!(lines[at / QUAD].0[3 * QUAD + at % QUAD], expected, "{at}: {weight}");
+        }
+    }
+
     /// The products of rows with a panel, `rows` at a time.
     fn products(kernel: Tile, weights: &[f32], x: &[f32], ins: usize, rows: usize) -> Vec<[f32; LANES]> {
         let groups = ins.div_ceil(GROUP);
