@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn weights_are_rounded_to_the_nearest_and_ties_to_even() {
-        let mut weights = lemon_model::random::Random::new(9).normals(50 * GROUP, 1.0);
+        let mut weights = lemon_num::Random::new(9).normals(50 * GROUP, 1.0);
         for (at, group) in weights.chunks_mut(GROUP).enumerate().filter(|(at, _)| at % 2 == 0) {
             // With 127 in it, the factor is one: every number is a tie.
             group.iter_mut().enumerate().for_each(|(place, weight)| *weight = (place + at) as f32 - 63.5);

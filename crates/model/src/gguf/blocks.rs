@@ -219,9 +219,9 @@ fn q6_k(block: &[u8; 210], values: &mut [f32; LARGE]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use candle_core::quantized::{GgmlDType, QTensor};
     use candle_core::{Device, Tensor};
+    use lemon_num::Random;
 
     #[test]
     fn every_format_decodes_as_another_implementation_does() {

@@ -1,7 +1,7 @@
 //! Writes GGUF files: a tiny model of each architecture, beside the same model as a folder.
 
-use lemon_model::random::Random;
 use lemon_model::{ModelConfig, ModelFamily, Tokenizer};
+use lemon_num::Random;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -234,7 +234,7 @@ pub fn twins(family: ModelFamily, tied: bool, rules: &str) -> Twins {
     std::fs::write(path("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
     for (name, shape, values) in &tensors {
         let permuted = family == ModelFamily::Llama && (name.contains("q_proj") || name.contains("k_proj"));
-        let values = if permuted { permute(values, shape[0], config.head_dim) } else { values.clone() };
+        let values = if permuted { permute(values, shape[0], config.head_dim) } else { values.to_vec() };
         file.tensors.push(Stored { name: stored_name(name), shape: shape.clone(), kind: 0, bytes: raw(&values) });
     }
     Twins { config, folder, file }
