@@ -120,6 +120,27 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-fakes"],
     },
     Wall {
+        package: "lemon",
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-exec",
+            "lemon-task",
+            "lemon-sandbox",
+            "lemon-world",
+            "lemon-rollout",
+            "lemon-eval",
+            "lemon-credit",
+            "lemon-profile",
+            "lemon-model",
+            "lemon-policy",
+            "lemon-sft",
+            "lemon-train",
+            "lemon-workers",
+        ],
+        tests_use: &["lemon-fakes"],
+    },
+    Wall {
         package: "lemon-cli",
         uses: &[
             "lemon-spec",

@@ -1,0 +1,50 @@
+//! Trains a policy that writes teams: samples teams, runs them, credits single decisions, updates the policy.
+//!
+//!     cargo run -p lemon --example 301_train_a_table_policy
+//!
+//! The policy is a table of choices, not a language model, so this takes seconds. It starts with large teams of strong agents
+//! and learns that simulated workers need less. `lemon train --recipe quick` trains a language model in the same way.
+
+use lemon::Lemon;
+use lemon::task::SetName;
+use lemon::train::recipe::{FieldStart, Per, Recipe, Start};
+use lemon::world::Preset;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let lemon = Lemon::builder().simulated(Preset::Calibrated).build().await?;
+
+    let mut recipe = Recipe { seed: 1, steps: 40, start: Start::Fields(FieldStart::default()), ..Recipe::default() };
+    recipe.checkpoint_every = 20;
+    (recipe.tasks.sets, recipe.tasks.train, recipe.tasks.held_out) = (vec![SetName::Gsm8k, SetName::Mmlu], 60, 20);
+    (recipe.rollouts.tasks, recipe.rollouts.group) = (4, 4);
+    recipe.update.learning_rate = 0.15;
+    (recipe.update.warm_up, recipe.update.per) = (0, Per::Rollout);
+
+    // Checkpoints and metrics. Training that is interrupted resumes from its folder.
+    let folder = tempfile::tempdir()?;
+    let trained = lemon
+        .train(&recipe, folder.path(), |metrics| {
+            if metrics.step % 10 == 0 {
+                let rollouts = &metrics.rollouts;
+                println!("step {:2}: reward {:.3}, {:.1} agents", metrics.step, rollouts.reward, rollouts.agents);
+            }
+            true
+        })
+        .await?;
+
+    let (before, after) = (&trained.before, &trained.after);
+    println!("\nheld-out tasks, before and after:");
+    println!("  reward {:.3} and {:.3}", before.reward, after.reward);
+    println!("  right  {:.1} % and {:.1} %", 100.0 * before.success, 100.0 * after.success);
+    println!("  tokens {:.0} and {:.0} a run", before.tokens, after.tokens);
+    if let Some(team) = trained.teams.first().and_then(|team| team.after.first()) {
+        println!("\na team that the trained policy writes:\n{}", team.trim_end());
+    }
+    if trained.steps != 40 || after.reward <= before.reward {
+        return Err(
+            format!("expected a higher reward after training, found {} and {}", before.reward, after.reward).into()
+        );
+    }
+    Ok(())
+}
