@@ -6,28 +6,29 @@
 //! and learns that simulated workers need less. `lemon train --recipe quick` trains a language model in the same way.
 
 use lemon::Lemon;
-use lemon::task::SetName;
 use lemon::train::recipe::{FieldStart, Per, Recipe, Start};
 use lemon::world::Preset;
+
+const STEPS: u64 = 200;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lemon = Lemon::builder().simulated(Preset::Calibrated).build().await?;
 
-    let mut recipe = Recipe { seed: 1, steps: 40, start: Start::Fields(FieldStart::default()), ..Recipe::default() };
-    recipe.checkpoint_every = 20;
-    (recipe.tasks.sets, recipe.tasks.train, recipe.tasks.held_out) = (vec![SetName::Gsm8k, SetName::Mmlu], 60, 20);
-    (recipe.rollouts.tasks, recipe.rollouts.group) = (4, 4);
-    recipe.update.learning_rate = 0.15;
-    (recipe.update.warm_up, recipe.update.per) = (0, Per::Rollout);
+    let mut recipe = Recipe { steps: STEPS, start: Start::Fields(FieldStart::default()), ..Recipe::default() };
+    recipe.checkpoint_every = STEPS;
+    (recipe.tasks.train, recipe.tasks.held_out) = (100, 40);
+    recipe.rollouts.tasks = 8;
+    (recipe.update.learning_rate, recipe.update.warm_up, recipe.update.clip_norm) = (0.15, 0, 0.0);
+    recipe.update.per = Per::Rollout;
 
     // Checkpoints and metrics. Training that is interrupted resumes from its folder.
     let folder = tempfile::tempdir()?;
     let trained = lemon
         .train(&recipe, folder.path(), |metrics| {
-            if metrics.step % 10 == 0 {
+            if metrics.step.is_multiple_of(40) {
                 let rollouts = &metrics.rollouts;
-                println!("step {:2}: reward {:.3}, {:.1} agents", metrics.step, rollouts.reward, rollouts.agents);
+                println!("step {:3}: reward {:.3}, {:.1} agents", metrics.step, rollouts.reward, rollouts.agents);
             }
             true
         })
@@ -41,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(team) = trained.teams.first().and_then(|team| team.after.first()) {
         println!("\na team that the trained policy writes:\n{}", team.trim_end());
     }
-    if trained.steps != 40 || after.reward <= before.reward {
+    if trained.steps != STEPS || after.reward <= before.reward {
         return Err(
             format!("expected a higher reward after training, found {} and {}", before.reward, after.reward).into()
         );
