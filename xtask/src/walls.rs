@@ -39,7 +39,7 @@ pub const WALLS: &[Wall] = &[
     Wall {
         package: "lemon-profile",
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-rollout", "lemon-eval", "lemon-credit", "lemon-view"],
-        tests_use: &["lemon-world"],
+        tests_use: &["lemon-task", "lemon-world"],
     },
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },

@@ -41,7 +41,7 @@ impl Default for AdviceSettings {
 /// What to do about a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Recommendation {
     /// Leave it out: an agent, a reference, a message, a role or a duty of its own.
     Remove,
     /// Add the reference.
@@ -66,7 +66,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// What to do.
-    pub verdict: Verdict,
+    pub verdict: Recommendation,
     /// Why, for people to read.
     pub text: String,
 }
@@ -78,12 +78,12 @@ pub fn advice(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Advi
     Advice { verdict, text }
 }
 
-fn decide(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Verdict {
+fn decide(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Recommendation {
     if finding.effect.is_none() {
-        return Verdict::NotMeasured;
+        return Recommendation::NotMeasured;
     }
     let Some([low, high]) = finding.interval.filter(|_| finding.n >= settings.least_tasks) else {
-        return Verdict::TooLittleData;
+        return Recommendation::TooLittleData;
     };
     // What the edit does to success, from the worst to the best that the data allow.
     let (worst, best) = (-high, -low);
@@ -94,30 +94,30 @@ fn decide(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Verdict 
     match saves {
         _ if worst > 0.0 => apply(edit),
         true if worst >= -settings.tolerance => apply(edit),
-        true if best < 0.0 => Verdict::Keep,
+        true if best < 0.0 => Recommendation::Keep,
         // It saves nothing, so it has to gain something.
-        false if best <= settings.tolerance => Verdict::Keep,
-        _ => Verdict::Unclear,
+        false if best <= settings.tolerance => Recommendation::Keep,
+        _ => Recommendation::Unclear,
     }
 }
 
 /// The verdict that says to make the edit.
-fn apply(edit: &Edit) -> Verdict {
+fn apply(edit: &Edit) -> Recommendation {
     match edit.change {
         Change::RemoveAgent { .. }
         | Change::EndBefore { .. }
         | Change::DeleteReference { .. }
         | Change::WithholdMessage { .. }
         | Change::ResetRole { .. }
-        | Change::ResetDuty { .. } => Verdict::Remove,
-        Change::AddReference { .. } => Verdict::Add,
-        Change::LowerCapacity { .. } => Verdict::Lower,
-        Change::RaiseCapacity { .. } => Verdict::Raise,
+        | Change::ResetDuty { .. } => Recommendation::Remove,
+        Change::AddReference { .. } => Recommendation::Add,
+        Change::LowerCapacity { .. } => Recommendation::Lower,
+        Change::RaiseCapacity { .. } => Recommendation::Raise,
         Change::ShareAnswer { .. }
         | Change::ShareReply { .. }
         | Change::AnswerBy { .. }
         | Change::Stop
-        | Change::Review => Verdict::Change,
+        | Change::Review => Recommendation::Change,
     }
 }
 
@@ -141,17 +141,17 @@ fn facts(edit: &Edit, finding: &Finding) -> String {
     format!("{cost}{act}{tokens} changes success by {}{error} points", points(-effect))
 }
 
-fn conclusion(verdict: Verdict, finding: &Finding, settings: &AdviceSettings) -> String {
+fn conclusion(verdict: Recommendation, finding: &Finding, settings: &AdviceSettings) -> String {
     let text = match verdict {
-        Verdict::Remove => "leave it out",
-        Verdict::Add => "add it",
-        Verdict::Lower => "lower it",
-        Verdict::Raise => "raise it",
-        Verdict::Change => "change it",
-        Verdict::Keep => "keep it as it is",
-        Verdict::Unclear => "the data do not decide it",
-        Verdict::NotMeasured => "not measured",
-        Verdict::TooLittleData => {
+        Recommendation::Remove => "leave it out",
+        Recommendation::Add => "add it",
+        Recommendation::Lower => "lower it",
+        Recommendation::Raise => "raise it",
+        Recommendation::Change => "change it",
+        Recommendation::Keep => "keep it as it is",
+        Recommendation::Unclear => "the data do not decide it",
+        Recommendation::NotMeasured => "not measured",
+        Recommendation::TooLittleData => {
             return format!("too little data ({} of at least {})", tasks(finding.n), settings.least_tasks);
         }
     };
@@ -200,24 +200,24 @@ fn percent(share: f64) -> String {
     }
 }
 
-impl Verdict {
+impl Recommendation {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Remove => "remove",
-            Verdict::Add => "add",
-            Verdict::Lower => "lower",
-            Verdict::Raise => "raise",
-            Verdict::Change => "change",
-            Verdict::Keep => "keep",
-            Verdict::Unclear => "unclear",
-            Verdict::TooLittleData => "too_little_data",
-            Verdict::NotMeasured => "not_measured",
+            Recommendation::Remove => "remove",
+            Recommendation::Add => "add",
+            Recommendation::Lower => "lower",
+            Recommendation::Raise => "raise",
+            Recommendation::Change => "change",
+            Recommendation::Keep => "keep",
+            Recommendation::Unclear => "unclear",
+            Recommendation::TooLittleData => "too_little_data",
+            Recommendation::NotMeasured => "not_measured",
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Recommendation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }

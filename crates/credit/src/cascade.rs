@@ -23,7 +23,7 @@ pub struct Cascade {
 /// How an effect splits into what the edited agent's own output does, and what others make of it. `Δ` as everywhere:
 /// a positive part says that this part of the edit did harm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Split {
+pub struct EffectSplit {
     /// `R(original) − R(edited)`: the sum of the other two.
     pub total: f64,
     /// `R(original) − R(direct)`: only the edited agent's own output is replaced, whatever its readers would do.
@@ -121,11 +121,11 @@ fn replies_differ(before: Option<&AgentSummary>, after: Option<&AgentSummary>) -
     before.map(reply) != after.map(reply)
 }
 
-impl Split {
+impl EffectSplit {
     /// Of the rewards of the original run, of one in which only the edited agent's own output is replaced, and of the
     /// edited run.
-    pub fn new(original: f64, direct: f64, edited: f64) -> Split {
-        Split { total: original - edited, direct: original - direct, downstream: direct - edited }
+    pub fn new(original: f64, direct: f64, edited: f64) -> EffectSplit {
+        EffectSplit { total: original - edited, direct: original - direct, downstream: direct - edited }
     }
 }
 
@@ -153,7 +153,7 @@ impl FamilyCascade {
 
 impl CascadeSummary {
     /// Adds one edit; `split` where it was measured.
-    pub fn push(&mut self, family: Family, cascade: &Cascade, split: Option<&Split>) {
+    pub fn push(&mut self, family: Family, cascade: &Cascade, split: Option<&EffectSplit>) {
         let sum = self.families.entry(family).or_default();
         sum.n += 1;
         sum.descendants += cascade.descendants as u64;

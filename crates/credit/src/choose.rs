@@ -16,7 +16,7 @@ pub use account::Account;
 
 /// A counterfactual that could be run: one edit on one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct CounterfactualOption {
     /// The index of the edit.
     pub edit: usize,
     /// The edit's family.
@@ -30,7 +30,7 @@ pub struct Candidate {
 /// How to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "policy", rename_all = "snake_case")]
-pub enum Policy {
+pub enum ChoiceRule {
     /// By the expected reduction of an estimate's variance for a worker token. What is nearly free comes first.
     Information {
         /// The share of picks that every family gets at least, as long as it has candidates; at most an equal share.
@@ -43,17 +43,17 @@ pub enum Policy {
     },
 }
 
-impl Default for Policy {
+impl Default for ChoiceRule {
     /// By information, and a twentieth for every family.
     fn default() -> Self {
-        Policy::Information { floor: 0.05 }
+        ChoiceRule::Information { floor: 0.05 }
     }
 }
 
 /// Proposes counterfactuals, the most worthwhile first.
 #[derive(Debug, Clone)]
 pub struct Chooser {
-    policy: Policy,
+    policy: ChoiceRule,
     cap: u64,
     spent: u64,
     reserved: u64,
@@ -70,7 +70,7 @@ struct Pool {
     family: Family,
     edit: usize,
     /// Most expensive first, so that the cheapest is the last.
-    waiting: Vec<Candidate>,
+    waiting: Vec<CounterfactualOption>,
     /// What came back.
     paired: Paired,
     /// Proposed, and not yet back.
@@ -82,7 +82,7 @@ const OVERHEAD: f64 = 32.0;
 
 impl Chooser {
     /// Over these candidates, spending at most `cap_tokens`. The same seed gives the same proposals.
-    pub fn new(policy: Policy, cap_tokens: u64, mut candidates: Vec<Candidate>, seed: u64) -> Chooser {
+    pub fn new(policy: ChoiceRule, cap_tokens: u64, mut candidates: Vec<CounterfactualOption>, seed: u64) -> Chooser {
         let mut random = Random::new(seed);
         // Among equals, which come first is chance: not the edit that stands first in the text.
         random.shuffle(&mut candidates);
@@ -112,11 +112,11 @@ impl Chooser {
 
     /// The next counterfactual to run, or `None` if none is left that the cap allows. Its cost is reserved until
     /// [`Chooser::record`] says what it came to; several can be under way.
-    pub fn propose(&mut self) -> Option<Candidate> {
+    pub fn propose(&mut self) -> Option<CounterfactualOption> {
         let affordable = self.affordable();
         let place = match self.policy {
-            Policy::Information { floor } => self.most_informative(&affordable, floor),
-            Policy::Contrast { floor } => self.drawn_by_contrast(&affordable, floor),
+            ChoiceRule::Information { floor } => self.most_informative(&affordable, floor),
+            ChoiceRule::Contrast { floor } => self.drawn_by_contrast(&affordable, floor),
         }?;
         let pool = self.pools.get_mut(place)?;
         let candidate = pool.waiting.pop()?;
@@ -127,7 +127,7 @@ impl Chooser {
     }
 
     /// What a proposal came to: its difference, `None` if it could not be measured, and the worker tokens it really cost.
-    pub fn record(&mut self, candidate: &Candidate, delta: Option<f64>, tokens: u64) {
+    pub fn record(&mut self, candidate: &CounterfactualOption, delta: Option<f64>, tokens: u64) {
         self.reserved = self.reserved.saturating_sub(candidate.cost);
         self.spent = self.spent.saturating_add(tokens);
         self.accounts.entry(candidate.family).or_default().add(delta, tokens);
@@ -206,8 +206,8 @@ impl Chooser {
 }
 
 impl Pool {
-    fn new(first: &Candidate) -> Pool {
-        let Candidate { edit, family, .. } = *first;
+    fn new(first: &CounterfactualOption) -> Pool {
+        let CounterfactualOption { edit, family, .. } = *first;
         Pool { family, edit, waiting: Vec::new(), paired: Paired::default(), in_flight: 0 }
     }
 }

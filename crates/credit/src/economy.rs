@@ -92,7 +92,7 @@ pub struct Offer {
 /// What became of an offer, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum OfferVerdict {
     /// It costs nothing.
     Free,
     /// It tells more for its tokens than rollouts do.
@@ -207,8 +207,8 @@ impl Economy {
 
     /// Decides which of these offers to take for at most so many tokens, by what they are expected to cost. The same seed
     /// decides the same.
-    pub fn decide(&self, offers: &[Offer], allowance: u64, settings: &EconomySettings, seed: u64) -> Vec<Verdict> {
-        let mut verdicts = vec![Verdict::Free; offers.len()];
+    pub fn decide(&self, offers: &[Offer], allowance: u64, settings: &EconomySettings, seed: u64) -> Vec<OfferVerdict> {
+        let mut verdicts = vec![OfferVerdict::Free; offers.len()];
         let mut random = Random::new(seed);
         let drawn = (settings.floor.clamp(0.0, 1.0) * allowance as f64) as u64;
         let mut budget = StepBudget { left: allowance, drawn };
@@ -217,10 +217,10 @@ impl Economy {
             // Nothing is known before the first rollouts; then anything may be worth it.
             let worth = self.worth(offer).unwrap_or(1.0);
             let verdict = match settings.paid {
-                Paid::Never => Verdict::Declined(worth),
-                Paid::Worth if worth >= settings.least_worth => budget.buy(offer.cost, Verdict::Worth(worth)),
+                Paid::Never => OfferVerdict::Declined(worth),
+                Paid::Worth if worth >= settings.least_worth => budget.buy(offer.cost, OfferVerdict::Worth(worth)),
                 Paid::Worth => budget.draw(offer.cost, worth),
-                Paid::Uniform | Paid::Contrast => budget.buy(offer.cost, Verdict::Drawn(worth)),
+                Paid::Uniform | Paid::Contrast => budget.buy(offer.cost, OfferVerdict::Drawn(worth)),
             };
             // Places are those of `offers`.
             verdicts[place] = verdict;
@@ -261,40 +261,40 @@ struct StepBudget {
 }
 
 impl StepBudget {
-    fn buy(&mut self, cost: u64, verdict: Verdict) -> Verdict {
+    fn buy(&mut self, cost: u64, verdict: OfferVerdict) -> OfferVerdict {
         match self.left.checked_sub(cost) {
             Some(left) => {
                 self.left = left;
                 verdict
             }
             None => match verdict {
-                Verdict::Worth(worth) | Verdict::Drawn(worth) => Verdict::Capped(worth),
+                OfferVerdict::Worth(worth) | OfferVerdict::Drawn(worth) => OfferVerdict::Capped(worth),
                 other => other,
             },
         }
     }
 
-    fn draw(&mut self, cost: u64, worth: f64) -> Verdict {
+    fn draw(&mut self, cost: u64, worth: f64) -> OfferVerdict {
         match (self.left.checked_sub(cost), self.drawn.checked_sub(cost)) {
             (Some(left), Some(drawn)) => {
                 (self.left, self.drawn) = (left, drawn);
-                Verdict::Drawn(worth)
+                OfferVerdict::Drawn(worth)
             }
-            _ => Verdict::Declined(worth),
+            _ => OfferVerdict::Declined(worth),
         }
     }
 }
 
-impl Verdict {
+impl OfferVerdict {
     /// Whether it is to be run.
     pub fn is_taken(self) -> bool {
-        matches!(self, Verdict::Free | Verdict::Worth(_) | Verdict::Drawn(_))
+        matches!(self, OfferVerdict::Free | OfferVerdict::Worth(_) | OfferVerdict::Drawn(_))
     }
 }
 
 /// What happened to every family in one step, added up offer by offer.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct FamilyLedger {
     families: BTreeMap<Family, Entry>,
 }
 
@@ -306,20 +306,22 @@ struct Entry {
     worth: Paired,
 }
 
-impl Ledger {
+impl FamilyLedger {
     /// Adds an offer: what became of it, the difference where it was measured, and what it really cost.
-    pub fn add(&mut self, family: Family, verdict: Verdict, delta: Option<f64>, tokens: u64) {
+    pub fn add(&mut self, family: Family, verdict: OfferVerdict, delta: Option<f64>, tokens: u64) {
         let entry = self.families.entry(family).or_default();
         let report = &mut entry.report;
         report.tokens += tokens;
         match verdict {
-            Verdict::Free => report.free += 1,
-            Verdict::Worth(_) | Verdict::Drawn(_) => report.bought += 1,
-            Verdict::Declined(_) => report.declined += 1,
-            Verdict::Capped(_) => report.capped += 1,
+            OfferVerdict::Free => report.free += 1,
+            OfferVerdict::Worth(_) | OfferVerdict::Drawn(_) => report.bought += 1,
+            OfferVerdict::Declined(_) => report.declined += 1,
+            OfferVerdict::Capped(_) => report.capped += 1,
         }
-        if let Verdict::Worth(worth) | Verdict::Drawn(worth) | Verdict::Declined(worth) | Verdict::Capped(worth) =
-            verdict
+        if let OfferVerdict::Worth(worth)
+        | OfferVerdict::Drawn(worth)
+        | OfferVerdict::Declined(worth)
+        | OfferVerdict::Capped(worth) = verdict
         {
             entry.worth.push(worth);
         }

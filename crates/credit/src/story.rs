@@ -7,7 +7,7 @@ use lemon_trace::{
 };
 
 /// What an agent of a story is.
-pub struct Part<'a> {
+pub struct StoryPart<'a> {
     pub id: &'a str,
     pub base: &'a str,
     pub level: usize,
@@ -17,12 +17,12 @@ pub struct Part<'a> {
 }
 
 /// An agent of the weakest capacity.
-pub fn part<'a>(id: &'a str, base: &'a str, after: &'a [&'a str], answer: &'a str) -> Part<'a> {
-    Part { id, base, level: 0, after, answer: Some(answer) }
+pub fn part<'a>(id: &'a str, base: &'a str, after: &'a [&'a str], answer: &'a str) -> StoryPart<'a> {
+    StoryPart { id, base, level: 0, after, answer: Some(answer) }
 }
 
 /// One round of these agents, one second and 100 tokens each, one after another. The answer is the last of `from`.
-pub fn tell(parts: &[Part], from: &[&str]) -> Trace {
+pub fn tell(parts: &[StoryPart], from: &[&str]) -> Trace {
     let mut trace = begin();
     round(&mut trace, 1, parts, from);
     stop(&mut trace);
@@ -42,7 +42,7 @@ pub fn begin() -> Trace {
     Trace { header, events: Vec::new() }
 }
 
-pub fn round(trace: &mut Trace, round: u32, parts: &[Part], from: &[&str]) {
+pub fn round(trace: &mut Trace, round: u32, parts: &[StoryPart], from: &[&str]) {
     decide(trace, round, "fixed");
     for part in parts {
         let kind = EventKind::Spawn {
@@ -85,7 +85,7 @@ pub fn stop(trace: &mut Trace) {
     push(trace, ORCHESTRATOR, EventKind::Stop { reason, answer });
 }
 
-fn ask(trace: &mut Trace, part: &Part) {
+fn ask(trace: &mut Trace, part: &StoryPart) {
     for parent in part.after {
         let Some(content) = trace.summary().agent(parent).and_then(|parent| parent.reply.clone()) else { continue };
         let (from, to) = ((*parent).into(), part.id.into());

@@ -36,7 +36,7 @@ pub(crate) struct Gauges {
 }
 
 impl Engine {
-    /// Serves a model from a folder as on the Hugging Face hub.
+    /// Serves a model from a folder as on the Hugging Face hub, or from a GGUF file.
     ///
     /// # Errors
     /// A file is missing, cut short, or not what the config says.

@@ -79,36 +79,37 @@ impl Network {
     pub(crate) fn new(config: ModelConfig, origin: &WeightOrigin<'_>, form: WeightForm) -> Result<Self, PolicyError> {
         let reader = TensorReader::open(&config, origin)?;
         let read = |name: &str| reader.read(name);
-        let pack = |values: &[f32], ins: usize| Panels::pack(values, ins, form);
-        let (q_width, intermediate) = (config.heads * config.head_dim, config.intermediate);
+        let pack = |name: &str| Panels::pack(&[reader.rows(name)?], form);
         let mut layers = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
-            let at = |name: &str| read(&format!("model.layers.{layer}.{name}"));
-            let qkv = |kind: &str| -> Result<Vec<f32>, PolicyError> {
-                let parts = ["q", "k", "v"].map(|part| at(&format!("self_attn.{part}_proj.{kind}")));
-                Ok(parts.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+            let name = |name: &str| format!("model.layers.{layer}.{name}");
+            let (at, packed) = (|part: &str| read(&name(part)), |part: &str| pack(&name(part)));
+            let qkv = |kind: &str| ["q", "k", "v"].map(|part| name(&format!("self_attn.{part}_proj.{kind}")));
+            let qkv_rows = qkv("weight").iter().map(|name| reader.rows(name)).collect::<Result<Vec<_>, _>>()?;
+            let qkv_bias = || -> Result<Vec<f32>, PolicyError> {
+                Ok(qkv("bias").iter().map(|name| read(name)).collect::<Result<Vec<_>, _>>()?.concat())
             };
             let o_bias = config.attention_bias && config.family != ModelFamily::Qwen2;
             layers.push(Layer {
                 input_norm: at("input_layernorm.weight")?,
-                qkv: pack(&qkv("weight")?, config.hidden),
-                qkv_bias: config.attention_bias.then(|| qkv("bias")).transpose()?,
-                o: pack(&at("self_attn.o_proj.weight")?, q_width),
+                qkv: Panels::pack(&qkv_rows, form)?,
+                qkv_bias: config.attention_bias.then(qkv_bias).transpose()?,
+                o: packed("self_attn.o_proj.weight")?,
                 o_bias: o_bias.then(|| at("self_attn.o_proj.bias")).transpose()?,
                 qk_norm: match config.family {
                     ModelFamily::Qwen3 => Some((at("self_attn.q_norm.weight")?, at("self_attn.k_norm.weight")?)),
                     ModelFamily::Qwen2 | ModelFamily::Llama => None,
                 },
                 post_norm: at("post_attention_layernorm.weight")?,
-                gate: pack(&at("mlp.gate_proj.weight")?, config.hidden),
-                up: pack(&at("mlp.up_proj.weight")?, config.hidden),
-                down: pack(&at("mlp.down_proj.weight")?, intermediate),
+                gate: packed("mlp.gate_proj.weight")?,
+                up: packed("mlp.up_proj.weight")?,
+                down: packed("mlp.down_proj.weight")?,
             });
         }
         Ok(Network {
-            embedding: pack(&read("model.embed_tokens.weight")?, config.hidden),
+            embedding: pack("model.embed_tokens.weight")?,
             norm: read("model.norm.weight")?,
-            head: if config.tied { None } else { Some(pack(&read("lm_head.weight")?, config.hidden)) },
+            head: if config.tied { None } else { Some(pack("lm_head.weight")?) },
             frequencies: config.rotary_frequencies(),
             layers,
             config,

@@ -22,7 +22,7 @@
 
 mod policy;
 
-use crate::method::{Method, Source};
+use crate::method::{Method, TeamSource};
 use crate::row::Training;
 use crate::trial::{self, Trial, agent, fixed};
 use futures::future::try_join_all;
@@ -30,7 +30,7 @@ use lemon_num::{Random, seed_of};
 use lemon_rollout::{Case, RolloutEnv, RolloutError};
 use lemon_spec::{Agent, Answer, AnswerRule, Next, Spec, render};
 use lemon_task::Key;
-use policy::Policy;
+use policy::EdgePolicy;
 use tokio_util::sync::CancellationToken;
 
 /// Passes over the items; the papers make one.
@@ -42,7 +42,7 @@ const PRUNED: f64 = 0.25;
 /// The share of the agents that AgentDropout eliminates.
 const DROPPED: f64 = 0.2;
 
-/// Learns the team of [`Source::AgentPrune`] or [`Source::AgentDropout`] from these cases. Both go over them ten times,
+/// Learns the team of [`TeamSource::AgentPrune`] or [`TeamSource::AgentDropout`] from these cases. Both go over them ten times,
 /// where the papers do so once, AgentDropout in each of its two stages. The same seed gives the same team. If it is
 /// cancelled, the team is what was learned by then.
 ///
@@ -58,7 +58,7 @@ pub async fn learn(
 ) -> Result<Training, RolloutError> {
     let mut lessons = Lessons { env, cancel, cases, seed, runs: 0, tokens: 0 };
     let mut crowd = Crowd::new(method.number(), capacity, &env.language.capacities, are_programs(cases));
-    if method.source() == Some(Source::AgentDropout) {
+    if method.source() == Some(TeamSource::AgentDropout) {
         let policy = lessons.teach(&crowd, "agents", None).await?;
         crowd.drop_agents(&policy);
     }
@@ -84,8 +84,8 @@ struct Lessons<'a> {
 
 impl Lessons<'_> {
     /// Edge probabilities, learned, and pruned by this share twice.
-    async fn teach(&mut self, crowd: &Crowd, stage: &str, pruned: Option<f64>) -> Result<Policy, RolloutError> {
-        let mut policy = Policy::new(crowd.edges().count());
+    async fn teach(&mut self, crowd: &Crowd, stage: &str, pruned: Option<f64>) -> Result<EdgePolicy, RolloutError> {
+        let mut policy = EdgePolicy::new(crowd.edges().count());
         if policy.is_empty() || self.cases.is_empty() {
             return Ok(policy);
         }
@@ -179,7 +179,7 @@ impl Crowd {
     }
 
     /// Eliminates those whose edges weigh least; one is always left.
-    fn drop_agents(&mut self, policy: &Policy) {
+    fn drop_agents(&mut self, policy: &EdgePolicy) {
         let mut weights = vec![0.0; self.agents.len()];
         for ((reader, read), probability) in self.edges().zip(policy.probabilities()) {
             // Both are positions in `agents`.

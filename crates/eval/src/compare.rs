@@ -1,9 +1,9 @@
 //! Two evaluations of the same methods: before and after a change, or with other workers.
 
-use crate::summary::runs::{Item, Runs, as_share, by_method};
+use crate::summary::runs::{PairedUnit, Runs, as_share, by_method};
 use crate::{Evaluation, Row, SetUp};
 use lemon_num::seed_of;
-use lemon_num::stats::{self, Cluster};
+use lemon_num::stats::{self, RunCluster};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ const MOST_NAMED: usize = 20;
 
 /// What changed from one evaluation, `a`, to another, `b`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct EvalComparison {
     /// How the first was set up.
     pub a: SetUp,
     /// How the second was.
@@ -85,14 +85,14 @@ pub struct FlippedItem {
 
 /// What changed from `a` to `b`. Items are the same if set and id are; an id that stands at several positions of a set
 /// is told apart by them.
-pub fn compare(a: &Evaluation, b: &Evaluation) -> Comparison {
+pub fn compare(a: &Evaluation, b: &Evaluation) -> EvalComparison {
     let repeated: BTreeSet<(&str, &str)> = repeated_ids(&a.rows).chain(repeated_ids(&b.rows)).collect();
     let item = |row| (by_id(row, &repeated), 0);
     let (runs_a, runs_b) = (by_method(&a.rows, item), by_method(&b.rows, item));
     let only_in = |these: &BTreeMap<&str, Runs>, those: &BTreeMap<&str, Runs>| {
         these.keys().filter(|method| !those.contains_key(*method)).map(|method| (*method).to_owned()).collect()
     };
-    let mut comparison = Comparison {
+    let mut comparison = EvalComparison {
         a: a.set_up.clone(),
         b: b.set_up.clone(),
         warnings: set_up_warnings(&a.set_up, &b.set_up),
@@ -123,9 +123,9 @@ fn repeated_ids(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
     positions.into_iter().filter(|(_, positions)| positions.len() > 1).map(|(id, _)| id)
 }
 
-fn by_id<'a>(row: &'a Row, repeated: &BTreeSet<(&str, &str)>) -> Item<'a> {
+fn by_id<'a>(row: &'a Row, repeated: &BTreeSet<(&str, &str)>) -> PairedUnit<'a> {
     let position = repeated.contains(&(&*row.set, &*row.item_id)).then_some(row.item);
-    Item { set: &row.set, position, id: Some(&row.item_id) }
+    PairedUnit { set: &row.set, position, id: Some(&row.item_id) }
 }
 
 /// An item in both evaluations: the runs to compare.
@@ -188,8 +188,8 @@ fn compare_method(method: &str, a: &Runs, b: &Runs) -> Option<MethodComparison> 
     })
 }
 
-fn changes(items: &[[f64; 2]]) -> Vec<Cluster> {
-    items.iter().map(|[a, b]| Cluster { sum: b - a, runs: 1 }).collect()
+fn changes(items: &[[f64; 2]]) -> Vec<RunCluster> {
+    items.iter().map(|[a, b]| RunCluster { sum: b - a, runs: 1 }).collect()
 }
 
 fn means(items: &[[f64; 2]]) -> [f64; 2] {

@@ -13,7 +13,7 @@ const MOST_ITEMS: usize = 100;
 
 /// What many runs may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Estimate {
+pub struct SpendEstimate {
     /// The runs.
     pub runs: usize,
     /// Tokens that are likely, with replies of [`lemon_exec::LIKELY_REPLY`] tokens.
@@ -28,7 +28,7 @@ pub struct Estimate {
     pub more: bool,
 }
 
-impl Estimate {
+impl SpendEstimate {
     /// Counts one more run of a team.
     pub fn add(&mut self, forecast: &Forecast) {
         self.runs += 1;
@@ -40,7 +40,7 @@ impl Estimate {
 
     /// The same for so many times as many runs.
     pub fn times(self, factor: f64) -> Self {
-        Estimate {
+        SpendEstimate {
             runs: (self.runs as f64 * factor).round() as usize,
             likely: self.likely * factor,
             likely_usd: self.likely_usd * factor,
@@ -56,8 +56,8 @@ impl Evaluator {
     ///
     /// # Errors
     /// An orchestrator failed.
-    pub async fn estimate(&self, work: &Work) -> Result<Estimate, OrchestratorError> {
-        let mut sum = Estimate::default();
+    pub async fn estimate(&self, work: &Work) -> Result<SpendEstimate, OrchestratorError> {
+        let mut sum = SpendEstimate::default();
         let every = work.cases.len().div_ceil(MOST_ITEMS).max(1);
         for method in &work.methods {
             for case in (0..work.cases.len()).step_by(every) {
@@ -73,7 +73,7 @@ impl Evaluator {
         work: &Work,
         method: &MethodRun,
         case: usize,
-        sum: &mut Estimate,
+        sum: &mut SpendEstimate,
     ) -> Result<(), OrchestratorError> {
         let Some(case) = work.cases.get(case) else { return Ok(()) };
         let seed = work.seeds.first().copied().unwrap_or(0);

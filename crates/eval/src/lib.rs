@@ -12,11 +12,11 @@ mod summary;
 mod trial;
 
 pub use baseline::learn;
-pub use compare::{Comparison, FlippedItem, Flips, MethodComparison, compare};
-pub use estimate::Estimate;
+pub use compare::{EvalComparison, FlippedItem, Flips, MethodComparison, compare};
+pub use estimate::SpendEstimate;
 pub use evaluate::{Evaluator, MethodRun, Work};
 pub use lemon_rollout::{Case, Graded, Grader, RolloutError as EvalError};
-pub use method::{Ask, Kind, METHODS, Method, MethodError, Source};
+pub use method::{Ask, Kind, METHODS, Method, MethodError, TeamSource};
 pub use row::{AgentRow, Evaluation, Name, Row, SetUp, TokenRow, Training};
 pub use search::{Best, FoundTeam, Gap, SearchSettings, mutant, search, seed_teams, seed_teams as founders};
-pub use summary::{BandReport, MethodReport, PairReport, Partial, Report, SetReport, TokenMeans};
+pub use summary::{BandReport, MethodReport, PairReport, Partial, Report, SetResults, TokenMeans};

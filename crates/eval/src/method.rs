@@ -28,12 +28,12 @@ enum Writes {
     /// A rule.
     Team(fn(&mut Team)),
     /// No rule: a model, a file, a search.
-    Elsewhere(Source),
+    Elsewhere(TeamSource),
 }
 
 /// Who writes the team of a method that has no rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TeamSource {
     /// An endpoint's model, task by task.
     Prompted,
     /// A policy of our own that learned to write teams.
@@ -60,11 +60,11 @@ pub const METHODS: &[Kind] = {
         Kind { name: "complete", about: "each agent reads all before it", number: Some(("agents", 4, 16)), writes: Team(complete) },
         Kind { name: "random", about: "each earlier agent is read with probability one half, by seed and task", number: Some(("agents", 4, 16)), writes: Team(random) },
         Kind { name: "debate", about: "three agents, all read all in each round, then a vote", number: Some(("rounds", 2, 8)), writes: Team(debate) },
-        Kind { name: "prompted", about: "a model writes the team for each task", number: None, writes: Elsewhere(Source::Prompted) },
-        Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", number: None, writes: Elsewhere(Source::Policy) },
-        Kind { name: "file", about: "the team of --spec", number: None, writes: Elsewhere(Source::File) },
-        Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(Source::AgentPrune) },
-        Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(Source::AgentDropout) },
+        Kind { name: "prompted", about: "a model writes the team for each task", number: None, writes: Elsewhere(TeamSource::Prompted) },
+        Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", number: None, writes: Elsewhere(TeamSource::Policy) },
+        Kind { name: "file", about: "the team of --spec", number: None, writes: Elsewhere(TeamSource::File) },
+        Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentPrune) },
+        Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentDropout) },
     ]
 };
 
@@ -108,7 +108,7 @@ impl Method {
     }
 
     /// Who writes its teams, if it is no rule.
-    pub fn source(&self) -> Option<Source> {
+    pub fn source(&self) -> Option<TeamSource> {
         match self.kind.writes {
             Writes::Team(_) => None,
             Writes::Elsewhere(source) => Some(source),

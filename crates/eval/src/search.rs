@@ -14,11 +14,11 @@ pub use mutate::mutant;
 pub use seeds::seed_teams;
 
 use crate::trial::Trial;
-use lemon_num::stats::{Cluster, difference_interval, mean_interval};
+use lemon_num::stats::{RunCluster, difference_interval, mean_interval};
 use lemon_num::{Random, seed_of};
 use lemon_rollout::{Case, RolloutEnv, RolloutError};
 use lemon_task::Key;
-use pool::{Candidate, Pool, value};
+use pool::{Pool, TeamCandidate, value};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -147,8 +147,8 @@ fn drawn<'c>(cases: &'c [Case], most: usize, random: &mut Random) -> Vec<&'c Cas
 
 fn found(
     best: &Best,
-    team: &Candidate,
-    all: &[(Best, Candidate)],
+    team: &TeamCandidate,
+    all: &[(Best, TeamCandidate)],
     settings: &SearchSettings,
     items: usize,
 ) -> FoundTeam {
@@ -194,7 +194,7 @@ fn right(outcome: &Trial) -> f64 {
 }
 
 /// The figures of runs that go through the items in turn, gathered by item.
-fn by_item(figures: &[f64], items: usize) -> Vec<Cluster> {
+fn by_item(figures: &[f64], items: usize) -> Vec<RunCluster> {
     (0..items.min(figures.len())).map(|item| figures.iter().copied().skip(item).step_by(items).collect()).collect()
 }
 

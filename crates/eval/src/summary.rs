@@ -6,7 +6,7 @@ mod pair;
 pub(crate) mod runs;
 
 use crate::{Evaluation, Row, SetUp};
-use runs::Item;
+use runs::PairedUnit;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Report {
     /// The methods, in the order asked for, over all sets.
     pub methods: Vec<MethodReport>,
     /// The same for each set alone; empty where there is only one.
-    pub sets: Vec<SetReport>,
+    pub sets: Vec<SetResults>,
     /// Every pair of methods with runs in common, over all sets.
     pub pairs: Vec<PairReport>,
 }
@@ -44,7 +44,7 @@ impl Report {
     pub fn new(evaluation: &Evaluation) -> Report {
         let (set_up, training) = (&evaluation.set_up, &evaluation.training);
         let (partial, rows) = comparable(evaluation);
-        let runs = runs::by_method(rows.iter().copied(), Item::by_position);
+        let runs = runs::by_method(rows.iter().copied(), PairedUnit::by_position);
         let methods = in_order(&set_up.methods, runs);
 
         let mut by_set: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
@@ -53,8 +53,8 @@ impl Report {
         }
         let sets = if by_set.len() > 1 { in_order(&set_up.sets, by_set) } else { Vec::new() };
         let set_report = |(set, rows): (&str, Vec<&Row>)| {
-            let methods = in_order(&set_up.methods, runs::by_method(rows, Item::by_position));
-            SetReport { set: set.to_owned(), methods: method::reports(&methods, set, training) }
+            let methods = in_order(&set_up.methods, runs::by_method(rows, PairedUnit::by_position));
+            SetResults { set: set.to_owned(), methods: method::reports(&methods, set, training) }
         };
         Report {
             set_up: set_up.clone(),
@@ -96,7 +96,7 @@ fn in_order<'a, T>(asked_for: &[String], mut found: BTreeMap<&'a str, T>) -> Vec
 
 /// The methods on one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SetReport {
+pub struct SetResults {
     /// The set and split.
     pub set: String,
     /// The methods.

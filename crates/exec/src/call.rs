@@ -1,7 +1,7 @@
 //! One call, from the reuse cache to the settled account: cache, gate, reservation, attempts, waits.
 
 use crate::driver::Run;
-use crate::ledger::{Reservation, Verdict, Want};
+use crate::ledger::{LedgerVerdict, Reservation, Want};
 use crate::reply_cache::Known;
 use crate::store::{Store, StoreError};
 use crate::tokens;
@@ -158,12 +158,12 @@ impl Run<'_> {
             changed.as_mut().enable();
             let verdict = self.ledger().reserve(&want);
             match verdict {
-                Verdict::Granted(reservation) => {
+                LedgerVerdict::Granted(reservation) => {
                     self.in_flight().insert(request.agent.clone(), reservation);
                     return Ok(reservation);
                 }
-                Verdict::Exhausted { limit, needed, left } => return Err((limit, needed, left)),
-                Verdict::Wait => changed.await,
+                LedgerVerdict::Exhausted { limit, needed, left } => return Err((limit, needed, left)),
+                LedgerVerdict::Wait => changed.await,
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::call::CallEnd;
 use crate::ledger::{Ledger, Reservation};
 use crate::recorder::Recorder;
 use crate::runner::Runner;
-use crate::state::{Outcome, RunState, Standing, Step};
+use crate::state::{AgentOutcome, RunState, Standing, Step};
 use crate::store::StoreError;
 use crate::tokens;
 use crate::worker::{ChatMessage, Clock, Progress, Reply, Request, Usage};
@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
     ledger: Mutex<Ledger>,
     in_flight: Mutex<HashMap<String, Reservation>>,
     /// How agents ended whose end is on record, though perhaps not durable yet.
-    recorded: Mutex<HashMap<usize, Outcome>>,
+    recorded: Mutex<HashMap<usize, AgentOutcome>>,
 }
 
 /// Why no more agents start.
@@ -323,7 +323,7 @@ impl Run<'_> {
             let id = member.agent.id.clone();
             let spend = self.forfeit(&id);
             let failure = Failure { kind: FailureKind::Cancelled, message: message.into() };
-            let outcome = Outcome::without_reply(status, failure);
+            let outcome = AgentOutcome::without_reply(status, failure);
             self.recorder.note(&id, returned(&outcome, None, 0, false), spend);
             state.end(index, outcome);
         }
@@ -350,7 +350,7 @@ impl Run<'_> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn recorded(&self) -> MutexGuard<'_, HashMap<usize, Outcome>> {
+    fn recorded(&self) -> MutexGuard<'_, HashMap<usize, AgentOutcome>> {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -362,15 +362,15 @@ impl Run<'_> {
 /// How an agent ended, and the limit it met, if it met one.
 struct Ended {
     index: usize,
-    outcome: Outcome,
+    outcome: AgentOutcome,
     met: Option<LimitKind>,
 }
 
-fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
+fn ended(end: CallEnd) -> (EventKind, AgentOutcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
             let Reply { confidence, truncated, .. } = reply;
-            let outcome = Outcome { confidence, truncated, ..Outcome::done(reply.text) };
+            let outcome = AgentOutcome { confidence, truncated, ..AgentOutcome::done(reply.text) };
             let mut kind = returned(&outcome, reply.model, attempts, reused);
             if let EventKind::Return { saved, .. } = &mut kind {
                 let Usage { tokens_in, tokens_out, counted } = reply.usage;
@@ -380,9 +380,9 @@ fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
             (kind, outcome, spend)
         }
         CallEnd::Failed { error, attempts, spend } => {
-            let outcome = Outcome::without_reply(AgentStatus::Failed, error.failure);
+            let outcome = AgentOutcome::without_reply(AgentStatus::Failed, error.failure);
             let partial = error.partial.map(Into::into);
-            let kind = returned(&Outcome { reply: partial, ..outcome.clone() }, None, attempts, false);
+            let kind = returned(&AgentOutcome { reply: partial, ..outcome.clone() }, None, attempts, false);
             (kind, outcome, spend)
         }
         CallEnd::Refused { limit, needed, left, attempts } => {
@@ -393,13 +393,14 @@ fn ended(end: CallEnd) -> (EventKind, Outcome, Spend) {
                 LimitKind::Seconds => "seconds",
             };
             let message = format!("it needs {needed} {unit} at least, {left} are left");
-            let outcome = Outcome::without_reply(AgentStatus::Skipped, Failure { kind: FailureKind::Budget, message });
+            let outcome =
+                AgentOutcome::without_reply(AgentStatus::Skipped, Failure { kind: FailureKind::Budget, message });
             (returned(&outcome, None, attempts, false), outcome, Spend::default())
         }
     }
 }
 
-pub(crate) fn returned(outcome: &Outcome, model: Option<String>, attempts: u32, reused: bool) -> EventKind {
+pub(crate) fn returned(outcome: &AgentOutcome, model: Option<String>, attempts: u32, reused: bool) -> EventKind {
     let done = outcome.status == AgentStatus::Done;
     EventKind::Return {
         status: outcome.status,

@@ -1,8 +1,8 @@
 //! What a team can cost, before anything is spent.
 
-use crate::ledger::{Budget, Ledger, Price, Verdict, Want};
+use crate::ledger::{Budget, Ledger, LedgerVerdict, Price, Want};
 use crate::settings::Settings;
-use crate::state::{Delivery, Member, Outcome, RunState};
+use crate::state::{AgentOutcome, Delivery, Member, RunState};
 use crate::tokens;
 use crate::worker::{ChatMessage, Level};
 use lemon_spec::{BaseRole, Plan, Share};
@@ -44,7 +44,7 @@ pub struct CallForecast {
 
 /// What a budget leaves of a call at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum BudgetFit {
     /// All of it.
     Whole,
     /// A reply of so many tokens at most.
@@ -71,7 +71,7 @@ impl Forecast {
         let mut state = RunState::new(question, Default::default(), judge_role);
         state.add_round(plan.clone());
         for index in 0..state.members().len() {
-            state.end(index, Outcome::done(""));
+            state.end(index, AgentOutcome::done(""));
         }
         state.add_judge();
         let calls = (0..state.members().len()).filter_map(|index| call(&state, index, levels)).collect();
@@ -99,13 +99,13 @@ impl Forecast {
     }
 
     /// What these settings leave of each call if every call before it takes all that it may.
-    pub fn within(&self, settings: &Settings) -> Vec<Fit> {
+    pub fn within(&self, settings: &Settings) -> Vec<BudgetFit> {
         // Time is not foreseen.
         let mut ledger = Ledger::new(Budget { seconds: None, ..settings.budget });
         let mut met = None;
         let mut fit = |call: &CallForecast| {
             if let Some(limit) = met {
-                return Fit::NotStarted(limit);
+                return BudgetFit::NotStarted(limit);
             }
             let want = Want {
                 tokens_in: call.tokens_in,
@@ -115,18 +115,18 @@ impl Forecast {
                 counted: false,
             };
             match ledger.reserve(&want) {
-                Verdict::Granted(granted) => {
+                LedgerVerdict::Granted(granted) => {
                     ledger.settle(granted, granted.tokens_in, granted.tokens_out);
                     match granted.tokens_out < call.tokens_out {
-                        true => Fit::Cut(granted.tokens_out),
-                        false => Fit::Whole,
+                        true => BudgetFit::Cut(granted.tokens_out),
+                        false => BudgetFit::Whole,
                     }
                 }
                 // Nothing is in flight here, so there is nothing to wait for.
-                Verdict::Wait => Fit::Whole,
-                Verdict::Exhausted { limit, .. } => {
+                LedgerVerdict::Wait => BudgetFit::Whole,
+                LedgerVerdict::Exhausted { limit, .. } => {
                     met = Some(limit);
-                    Fit::NotStarted(limit)
+                    BudgetFit::NotStarted(limit)
                 }
             }
         };
@@ -214,13 +214,13 @@ answer: {from: [a, b, c], by: judge}
             ..Settings::default()
         };
         let all = forecast.tokens();
-        assert_eq!(forecast.within(&settings(all)), [Fit::Whole; 4]);
-        assert_eq!(forecast.within(&settings(all - 1))[3], Fit::Cut(999));
+        assert_eq!(forecast.within(&settings(all)), [BudgetFit::Whole; 4]);
+        assert_eq!(forecast.within(&settings(all - 1))[3], BudgetFit::Cut(999));
         let two = forecast.calls[0].tokens() + forecast.calls[1].tokens();
-        let none = Fit::NotStarted(LimitKind::Tokens);
-        assert_eq!(forecast.within(&settings(two)), [Fit::Whole, Fit::Whole, none, none]);
+        let none = BudgetFit::NotStarted(LimitKind::Tokens);
+        assert_eq!(forecast.within(&settings(two)), [BudgetFit::Whole, BudgetFit::Whole, none, none]);
         let one_call = Settings { budget: Budget { calls: Some(1), ..Budget::default() }, ..Settings::default() };
-        let none = Fit::NotStarted(LimitKind::Calls);
-        assert_eq!(forecast.within(&one_call), [Fit::Whole, none, none, none]);
+        let none = BudgetFit::NotStarted(LimitKind::Calls);
+        assert_eq!(forecast.within(&one_call), [BudgetFit::Whole, none, none, none]);
     }
 }

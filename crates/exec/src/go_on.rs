@@ -4,7 +4,7 @@ use crate::call::CallEnd;
 use crate::driver::{Run, returned};
 use crate::recorder::Observer;
 use crate::runner::{RunError, Runner};
-use crate::state::{Outcome, RunState, Standing};
+use crate::state::{AgentOutcome, RunState, Standing};
 use crate::store::{RunMeta, StoreError};
 use crate::worker::ChatMessage;
 use lemon_trace::{EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace};
@@ -61,7 +61,7 @@ impl Run<'_> {
                 Ok(end) => match end? {
                     CallEnd::Replied { reply, attempts, reused, spend } => {
                         let text: Arc<str> = format!("{before}{}", reply.text).into();
-                        let outcome = Outcome { truncated: reply.truncated, ..Outcome::done(text) };
+                        let outcome = AgentOutcome { truncated: reply.truncated, ..AgentOutcome::done(text) };
                         let kind = returned(&outcome, reply.model, attempts, reused);
                         state.amend(index, outcome);
                         (Some(kind), spend)
@@ -92,7 +92,7 @@ impl Run<'_> {
 
 /// The reply as it was: the agent could not go on.
 fn as_before(reply: Arc<str>, failure: Option<Failure>, attempts: u32) -> EventKind {
-    returned(&Outcome { truncated: true, failure, ..Outcome::done(reply) }, None, attempts, false)
+    returned(&AgentOutcome { truncated: true, failure, ..AgentOutcome::done(reply) }, None, attempts, false)
 }
 
 fn reply_of(state: &RunState, index: usize) -> Option<Arc<str>> {

@@ -55,7 +55,7 @@ pub struct Want {
 
 /// The ledger's word on a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Verdict {
+pub enum LedgerVerdict {
     /// Go ahead, within this.
     Granted(Reservation),
     /// Not now: calls in flight may give some of theirs back. Where a shared budget is used up, the run is cancelled instead.
@@ -121,15 +121,15 @@ impl Ledger {
     }
 
     /// Asks for room for one call.
-    pub fn reserve(&mut self, want: &Want) -> Verdict {
+    pub fn reserve(&mut self, want: &Want) -> LedgerVerdict {
         if !want.counted && !self.call_left() {
-            return Verdict::Exhausted { limit: LimitKind::Calls, needed: 1.0, left: 0.0 };
+            return LedgerVerdict::Exhausted { limit: LimitKind::Calls, needed: 1.0, left: 0.0 };
         }
         let fits = self.tokens_out_that_fit(want);
         // Less than wanted is taken only when waiting cannot bring more: a reply cut short is worth less than one a little
         // later.
         if fits < want.tokens_out && !self.open.is_empty() {
-            return Verdict::Wait;
+            return LedgerVerdict::Wait;
         }
         if fits < want.least_out.min(want.tokens_out) || fits == 0 {
             return self.exhausted(want);
@@ -137,11 +137,11 @@ impl Ledger {
         let granted =
             Reservation { tokens_in: want.tokens_in, tokens_out: fits.min(want.tokens_out), price: want.price };
         if self.shared.as_ref().is_some_and(|shared| !shared.reserve(&granted)) {
-            return Verdict::Wait;
+            return LedgerVerdict::Wait;
         }
         self.calls += u64::from(!want.counted);
         self.open.push(granted);
-        Verdict::Granted(granted)
+        LedgerVerdict::Granted(granted)
     }
 
     /// Closes a reservation with what the call really cost.
@@ -225,14 +225,14 @@ impl Ledger {
         by_tokens.min(by_usd)
     }
 
-    fn exhausted(&self, want: &Want) -> Verdict {
+    fn exhausted(&self, want: &Want) -> LedgerVerdict {
         let least = want.least_out.min(want.tokens_out).max(1);
         let tokens = want.tokens_in + least;
         match self.tokens_left() {
             Some(left) if left < tokens => {
-                Verdict::Exhausted { limit: LimitKind::Tokens, needed: tokens as f64, left: left as f64 }
+                LedgerVerdict::Exhausted { limit: LimitKind::Tokens, needed: tokens as f64, left: left as f64 }
             }
-            _ => Verdict::Exhausted {
+            _ => LedgerVerdict::Exhausted {
                 limit: LimitKind::Usd,
                 needed: want.price.usd(want.tokens_in, least),
                 left: self.usd_left().unwrap_or_default(),
@@ -257,9 +257,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn granted(verdict: Verdict) -> Reservation {
+    fn granted(verdict: LedgerVerdict) -> Reservation {
         match verdict {
-            Verdict::Granted(reservation) => reservation,
+            LedgerVerdict::Granted(reservation) => reservation,
             other => panic!("expected a grant, got {other:?}"),
         }
     }
@@ -268,17 +268,19 @@ mod tests {
     fn a_second_call_waits_for_the_first_and_then_takes_what_is_left() {
         let mut ledger = tokens(300);
         let first = granted(ledger.reserve(&want(100, 150)));
-        assert_eq!(ledger.reserve(&want(100, 150)), Verdict::Wait);
+        assert_eq!(ledger.reserve(&want(100, 150)), LedgerVerdict::Wait);
         ledger.settle(first, 80, 20);
         assert_eq!(granted(ledger.reserve(&want(100, 150))).tokens_out, 100);
     }
 
     #[test]
     fn too_little_left_is_said_with_numbers() {
-        let expected = Verdict::Exhausted { limit: LimitKind::Tokens, needed: 110.0, left: 105.0 };
+        let expected = LedgerVerdict::Exhausted { limit: LimitKind::Tokens, needed: 110.0, left: 105.0 };
         assert_eq!(tokens(105).reserve(&want(100, 150)), expected);
         let mut poor = Ledger::new(Budget { usd: Some(0.0001), ..Budget::default() });
-        let Verdict::Exhausted { limit: LimitKind::Usd, .. } = poor.reserve(&want(100, 150)) else { panic!("granted") };
+        let LedgerVerdict::Exhausted { limit: LimitKind::Usd, .. } = poor.reserve(&want(100, 150)) else {
+            panic!("granted")
+        };
     }
 
     #[test]
@@ -286,7 +288,7 @@ mod tests {
         let mut ledger = Ledger::new(Budget { calls: Some(1), ..Budget::default() });
         let first = granted(ledger.reserve(&want(1, 10)));
         ledger.settle(first, 1, 1);
-        let Verdict::Exhausted { limit: LimitKind::Calls, .. } = ledger.reserve(&want(1, 10)) else {
+        let LedgerVerdict::Exhausted { limit: LimitKind::Calls, .. } = ledger.reserve(&want(1, 10)) else {
             panic!("granted")
         };
     }
@@ -307,7 +309,7 @@ mod tests {
                 if finish && !open.is_empty() {
                     let reservation: Reservation = open.remove(0);
                     ledger.settle(reservation, reservation.tokens_in, (reservation.tokens_out as f64 * part) as u64);
-                } else if let Verdict::Granted(reservation) = ledger.reserve(&want(tokens_in, tokens_out)) {
+                } else if let LedgerVerdict::Granted(reservation) = ledger.reserve(&want(tokens_in, tokens_out)) {
                     prop_assert!(reservation.tokens_out <= tokens_out);
                     open.push(reservation);
                 }
@@ -322,7 +324,7 @@ mod tests {
         /// Waiting is only ever asked for while something is in flight, so it always ends.
         #[test]
         fn waiting_ends(limit in 0u64..1_000, tokens_in in 0u64..2_000, tokens_out in 1u64..2_000) {
-            prop_assert_ne!(tokens(limit).reserve(&want(tokens_in, tokens_out)), Verdict::Wait);
+            prop_assert_ne!(tokens(limit).reserve(&want(tokens_in, tokens_out)), LedgerVerdict::Wait);
         }
     }
 }

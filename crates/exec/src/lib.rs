@@ -25,16 +25,16 @@ mod tokens;
 pub mod worker;
 mod write;
 
-pub use forecast::{CallForecast, Fit, Forecast, LIKELY_REPLY, forecast_call};
+pub use forecast::{BudgetFit, CallForecast, Forecast, LIKELY_REPLY, forecast_call};
 pub use form::Form;
-pub use ledger::{Budget, Ledger, Price, Reservation, Verdict, Want};
+pub use ledger::{Budget, Ledger, LedgerVerdict, Price, Reservation, Want};
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
 pub use reply_cache::ReplyCache;
 pub use runner::{Job, OnDelta, RunError, Runner};
 pub use settings::{OnParentFailure, Retry, Settings};
-pub use shared::{BudgetMet, Commit, SharedBudget};
-pub use state::{Aggregation, Delivery, Member, Outcome, RunState, Standing, Step};
+pub use shared::{BudgetMet, CommitSpend, SharedBudget};
+pub use state::{AgentOutcome, Aggregation, Delivery, Member, RunState, Standing, Step};
 pub use worker::{Backend, Clock, Level, Worker};
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -2,7 +2,7 @@
 
 use crate::driver::Run;
 use crate::ledger::{Budget, Price};
-use crate::state::{Outcome, RunState};
+use crate::state::{AgentOutcome, RunState};
 use crate::worker::Level;
 use lemon_spec::{Language, validate_round};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, Spend, Trace};
@@ -52,7 +52,7 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
                 if let Some(index) = state.find(&event.agent) {
                     let reply = reply.as_deref().filter(|_| *status == AgentStatus::Done).map(Into::into);
                     let (status, confidence, failure) = (*status, *confidence, failure.clone());
-                    let outcome = Outcome { status, reply, confidence, truncated: *truncated, failure };
+                    let outcome = AgentOutcome { status, reply, confidence, truncated: *truncated, failure };
                     match status {
                         // One that was cut off may have gone on.
                         AgentStatus::Done => state.amend(index, outcome),

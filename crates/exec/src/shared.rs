@@ -1,6 +1,6 @@
 //! One budget for many runs: every call of every run is reserved here too, before it is made.
 
-use crate::ledger::{Budget, Ledger, Reservation, Verdict, Want};
+use crate::ledger::{Budget, Ledger, LedgerVerdict, Reservation, Want};
 use crate::worker::Level;
 use lemon_trace::{EventKind, LimitKind, Trace};
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ pub struct SharedBudget {
 }
 
 /// Puts on record that so many tokens and US dollars may have been spent, or says why it cannot.
-pub type Commit = Box<dyn Fn(u64, f64) -> Result<(), String> + Send + Sync>;
+pub type CommitSpend = Box<dyn Fn(u64, f64) -> Result<(), String> + Send + Sync>;
 
 /// What outlives the process: a mark that is moved ahead of what is spent.
 struct Journal {
-    commit: Commit,
+    commit: CommitSpend,
     /// What is on record as spent; never less than what is.
     mark: Mutex<(u64, f64)>,
     /// How far ahead the mark is moved, so that not every call has to wait for a disk.
@@ -75,7 +75,7 @@ impl SharedBudget {
 
     /// The same with a record that outlives the process. Before a call is made, `commit` is told of what may be spent with it.
     /// It is told a thousandth of the limits ahead of time: that much may be lost to a process that is killed.
-    pub fn journaled(self, commit: Commit) -> Self {
+    pub fn journaled(self, commit: CommitSpend) -> Self {
         let Budget { tokens, usd, .. } = self.ledger().budget();
         let step = (tokens.map_or(100_000, |limit| limit / 1_000), usd.map_or(0.1, |limit| limit / 1_000.0));
         let (mark, failure) = (Mutex::new(self.spent()), Mutex::default());
@@ -160,7 +160,7 @@ impl SharedBudget {
         }
         let verdict = self.ledger().reserve(&want);
         match verdict {
-            Verdict::Granted(granted) => {
+            LedgerVerdict::Granted(granted) => {
                 let recorded = self.record_ahead();
                 if !recorded {
                     self.ledger().settle(granted, 0, 0);
@@ -168,8 +168,8 @@ impl SharedBudget {
                 }
                 recorded
             }
-            Verdict::Wait => false,
-            Verdict::Exhausted { limit, needed, left } => {
+            LedgerVerdict::Wait => false,
+            LedgerVerdict::Exhausted { limit, needed, left } => {
                 *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(BudgetMet { limit, needed, left });
                 self.cancel.cancel();
                 false
@@ -234,15 +234,15 @@ mod tests {
     fn a_run_waits_for_another_and_ends_when_nothing_is_in_flight() {
         let (shared, cancel) = shared(Some(300), None);
         let (mut one, mut two) = (run(&shared), run(&shared));
-        let Verdict::Granted(first) = one.reserve(&want(100, 100)) else { panic!("it fits") };
-        assert_eq!(two.reserve(&want(50, 100)), Verdict::Wait);
+        let LedgerVerdict::Granted(first) = one.reserve(&want(100, 100)) else { panic!("it fits") };
+        assert_eq!(two.reserve(&want(50, 100)), LedgerVerdict::Wait);
         assert!(!cancel.is_cancelled() && shared.met().is_none(), "the first may give some back");
         one.settle(first, 90, 10);
-        let Verdict::Granted(second) = two.reserve(&want(50, 100)) else { panic!("now it fits") };
+        let LedgerVerdict::Granted(second) = two.reserve(&want(50, 100)) else { panic!("now it fits") };
         two.settle(second, 50, 100);
         assert_eq!((shared.spent().0, two.spent().0), (250, 150));
         // A reply is not cut short for the sake of the budget: a run that goes on has more of it.
-        assert_eq!(one.reserve(&want(10, 100)), Verdict::Wait);
+        assert_eq!(one.reserve(&want(10, 100)), LedgerVerdict::Wait);
         assert!(cancel.is_cancelled());
         assert_eq!(shared.met(), Some(BudgetMet { limit: LimitKind::Tokens, needed: 110.0, left: 50.0 }));
     }
@@ -260,7 +260,7 @@ mod tests {
         let shared = Arc::new(shared);
         let mut ledger = run(&shared);
         for _ in 0..50 {
-            let Verdict::Granted(granted) = ledger.reserve(&want(100, 100)) else { panic!("it fits") };
+            let LedgerVerdict::Granted(granted) = ledger.reserve(&want(100, 100)) else { panic!("it fits") };
             let (tokens, usd) = *recorded.lock().unwrap();
             assert!(tokens >= shared.spent().0 + 200 && usd >= shared.spent().1 + granted.usd() - 1e-12);
             ledger.settle(granted, 100, 50);
@@ -276,7 +276,7 @@ mod tests {
         let shared = SharedBudget::new(Some(1_000), None, cancel.clone())
             .journaled(Box::new(|_, _| Err("the disk is full".into())));
         let shared = Arc::new(shared);
-        assert_eq!(run(&shared).reserve(&want(10, 10)), Verdict::Wait);
+        assert_eq!(run(&shared).reserve(&want(10, 10)), LedgerVerdict::Wait);
         assert!(cancel.is_cancelled() && shared.met().is_none());
         assert_eq!((shared.spent(), shared.close()), ((0, 0.0), Err("the disk is full".to_owned())));
     }
@@ -302,12 +302,12 @@ mod tests {
                 } else {
                     let met = cancel.is_cancelled();
                     match ledger.reserve(&want(tokens_in, tokens_out)) {
-                        Verdict::Granted(reservation) => {
+                        LedgerVerdict::Granted(reservation) => {
                             prop_assert!(!met && reservation.tokens_out == tokens_out);
                             open.push(reservation);
                         }
-                        Verdict::Wait => prop_assert!(flying || cancel.is_cancelled(), "waiting ends"),
-                        Verdict::Exhausted { .. } => prop_assert!(false, "the runs themselves have no limit"),
+                        LedgerVerdict::Wait => prop_assert!(flying || cancel.is_cancelled(), "waiting ends"),
+                        LedgerVerdict::Exhausted { .. } => prop_assert!(false, "the runs themselves have no limit"),
                     }
                     prop_assert!(met || !flying || !cancel.is_cancelled(), "nothing in flight is ever cut off");
                 }

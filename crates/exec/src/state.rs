@@ -47,12 +47,12 @@ pub enum Standing {
     /// It was handed out.
     Running,
     /// It ended.
-    Ended(Outcome),
+    Ended(AgentOutcome),
 }
 
 /// How an agent ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct AgentOutcome {
     /// How.
     pub status: AgentStatus,
     /// Its reply. Shared, because forks and messages hold it too.
@@ -138,7 +138,7 @@ impl RunState {
             }
             if self.on_parent_failure == OnParentFailure::Skip && self.parent_failed(index) {
                 let failure = Failure { kind: FailureKind::ParentFailed, message: "an agent it reads failed".into() };
-                self.end(index, Outcome::without_reply(AgentStatus::Skipped, failure));
+                self.end(index, AgentOutcome::without_reply(AgentStatus::Skipped, failure));
                 skipped.push(index);
             } else if ask.len() < room {
                 self.set(index, Standing::Running);
@@ -168,7 +168,7 @@ impl RunState {
         let delivery = |from: usize| {
             let sender = self.members.get(from)?;
             let content = match &sender.standing {
-                Standing::Ended(Outcome { reply: Some(reply), .. }) if self.sees_answer_only(reader, sender) => {
+                Standing::Ended(AgentOutcome { reply: Some(reply), .. }) if self.sees_answer_only(reader, sender) => {
                     Some(answer_of(reply, self.form).into())
                 }
                 Standing::Ended(outcome) => outcome.reply.clone(),
@@ -224,7 +224,7 @@ impl RunState {
     }
 
     /// Enters how `index` ended. A finished agent stays finished.
-    pub fn end(&mut self, index: usize, outcome: Outcome) {
+    pub fn end(&mut self, index: usize, outcome: AgentOutcome) {
         if let Some(member) = self.members.get_mut(index)
             && !member.is_done()
         {
@@ -233,7 +233,7 @@ impl RunState {
     }
 
     /// Enters a longer reply of an agent that is done: it was cut off, and went on.
-    pub fn amend(&mut self, index: usize, outcome: Outcome) {
+    pub fn amend(&mut self, index: usize, outcome: AgentOutcome) {
         self.set(index, Standing::Ended(outcome));
     }
 
@@ -298,7 +298,7 @@ impl RunState {
 
     /// The answer this team would give had its agents ended so, without a call: what a rule makes of given
     /// replies. A judge is an agent too, and what it would say is not known.
-    pub fn answer_with(&self, ended: impl Fn(&str) -> Option<Outcome>) -> Option<String> {
+    pub fn answer_with(&self, ended: impl Fn(&str) -> Option<AgentOutcome>) -> Option<String> {
         let mut state = self.clone();
         for index in 0..state.members.len() {
             if let Some(outcome) = state.members.get(index).and_then(|member| ended(&member.agent.id)) {
@@ -372,14 +372,14 @@ impl RunState {
 impl Member {
     /// It ended with a reply.
     pub fn is_done(&self) -> bool {
-        matches!(self.standing, Standing::Ended(Outcome { status: AgentStatus::Done, .. }))
+        matches!(self.standing, Standing::Ended(AgentOutcome { status: AgentStatus::Done, .. }))
     }
 }
 
-impl Outcome {
+impl AgentOutcome {
     /// An agent that replied.
     pub fn done(reply: impl Into<Arc<str>>) -> Self {
-        Outcome {
+        AgentOutcome {
             status: AgentStatus::Done,
             reply: Some(reply.into()),
             confidence: None,
@@ -390,6 +390,6 @@ impl Outcome {
 
     /// An agent that did not.
     pub fn without_reply(status: AgentStatus, failure: Failure) -> Self {
-        Outcome { status, reply: None, confidence: None, truncated: false, failure: Some(failure) }
+        AgentOutcome { status, reply: None, confidence: None, truncated: false, failure: Some(failure) }
     }
 }

@@ -26,7 +26,7 @@ pub struct Behaviour {
     /// Who owns them, by its own account: servers can be told apart by it.
     pub owned_by: String,
     /// What it replies where no fault is due.
-    pub replies: Replies,
+    pub replies: FakeReplies,
     /// When it misbehaves.
     pub faults: Faults,
     /// `false`: a request with a `response_format` is refused with 400.
@@ -39,7 +39,7 @@ pub struct Behaviour {
 
 /// What a fake endpoint replies, by request.
 #[derive(Clone)]
-pub enum Replies {
+pub enum FakeReplies {
     /// The function's value. It runs on the server's only thread: it must not block.
     Function(Arc<ReplyFn>),
     /// The n-th reply to the n-th request; the last one from then on.
@@ -135,7 +135,7 @@ impl Default for Behaviour {
             api_key: None,
             models: vec!["fake".to_owned()],
             owned_by: "lemon-fakes".to_owned(),
-            replies: Replies::Script(Vec::new()),
+            replies: FakeReplies::Script(Vec::new()),
             faults: Faults::default(),
             supports_schema: true,
             split_bytes: None,
@@ -152,12 +152,12 @@ impl Behaviour {
 
     /// Replies the n-th of these to the n-th request, and the last one from then on.
     pub fn script(replies: impl IntoIterator<Item = FakeReply>) -> Self {
-        Behaviour { replies: Replies::Script(replies.into_iter().collect()), ..Behaviour::default() }
+        Behaviour { replies: FakeReplies::Script(replies.into_iter().collect()), ..Behaviour::default() }
     }
 
     /// Replies what the function says. It runs on the server's only thread: it must not block.
     pub fn function(reply: impl Fn(&ChatRequest) -> FakeReply + Send + Sync + 'static) -> Self {
-        Behaviour { replies: Replies::Function(Arc::new(reply)), ..Behaviour::default() }
+        Behaviour { replies: FakeReplies::Function(Arc::new(reply)), ..Behaviour::default() }
     }
 
     /// Sets [`Behaviour::latency`].
@@ -229,8 +229,8 @@ impl Behaviour {
             return fault.clone();
         }
         match &self.replies {
-            Replies::Function(reply) => reply(request),
-            Replies::Script(replies) => {
+            FakeReplies::Function(reply) => reply(request),
+            FakeReplies::Script(replies) => {
                 let index = usize::try_from(request.number.saturating_sub(1)).unwrap_or(usize::MAX);
                 let reply = replies.get(index).or(replies.last());
                 reply.cloned().unwrap_or_else(|| FakeReply::Text(FAKE_TEXT.to_owned()))
@@ -260,11 +260,11 @@ impl FakeReply {
     }
 }
 
-impl fmt::Debug for Replies {
+impl fmt::Debug for FakeReplies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Replies::Function(_) => f.write_str("Function(..)"),
-            Replies::Script(replies) => f.debug_tuple("Script").field(replies).finish(),
+            FakeReplies::Function(_) => f.write_str("Function(..)"),
+            FakeReplies::Script(replies) => f.debug_tuple("Script").field(replies).finish(),
         }
     }
 }

@@ -78,7 +78,7 @@ pub enum Lie {
 
 /// A request that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct HubRequest {
     /// Its path.
     pub path: String,
     /// Its `Authorization`, if it had one.
@@ -107,7 +107,7 @@ struct Changing {
     token: Option<String>,
     troubles: HashMap<String, VecDeque<Trouble>>,
     lies: Vec<Lie>,
-    asked: Vec<Asked>,
+    asked: Vec<HubRequest>,
     sent: Vec<Sent>,
 }
 
@@ -154,7 +154,7 @@ impl FakeHub {
     }
 
     /// The requests so far, of any kind, in their order.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<HubRequest> {
         self.shared.state().asked.clone()
     }
 
@@ -195,7 +195,7 @@ impl HubFile {
 async fn note(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    shared.state().asked.push(Asked { path: path.clone(), authorization: authorization.map(str::to_owned) });
+    shared.state().asked.push(HubRequest { path: path.clone(), authorization: authorization.map(str::to_owned) });
     let away = shared.lie(|lie| match lie {
         Lie::Away { path: part, to } if path.contains(part) => Some(format!("{to}{path}")),
         _ => None,

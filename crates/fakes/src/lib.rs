@@ -27,10 +27,10 @@ mod seen;
 mod server;
 mod wire;
 
-pub use behaviour::{Behaviour, FakeReply, Faults, Replies, ReplyFn};
+pub use behaviour::{Behaviour, FakeReplies, FakeReply, Faults, ReplyFn};
 pub use endpoint::{FakeEndpoint, run_forever};
-pub use hub::{Asked, FakeHub, HubFile, Lie, Sent, Trouble};
-pub use request::{ChatRequest, Message};
+pub use hub::{FakeHub, HubFile, HubRequest, Lie, Sent, Trouble};
+pub use request::{ChatRequest, SeenMessage};
 pub use seen::SeenRequest;
 
 /// How often a test of faults repeats its draws: so often, times the number in `LEMON_FAULT_ROUNDS`, if it is set.

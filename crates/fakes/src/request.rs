@@ -17,7 +17,7 @@ pub struct ChatRequest {
     /// The model asked for.
     pub model: String,
     /// The conversation.
-    pub messages: Vec<Message>,
+    pub messages: Vec<SeenMessage>,
     /// Whether the reply is to come as a stream.
     #[serde(default, deserialize_with = "or_default")]
     pub stream: bool,
@@ -35,7 +35,7 @@ pub struct ChatRequest {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[non_exhaustive]
-pub struct Message {
+pub struct SeenMessage {
     /// `system`, `user`, `assistant`, …
     pub role: String,
     /// Its text; the texts of all parts where the content is a list.

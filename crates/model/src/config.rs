@@ -2,6 +2,7 @@
 
 use crate::PolicyError;
 use crate::files::ModelFiles;
+use crate::gguf::Gguf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,7 @@ pub enum ModelFamily {
 }
 
 impl ModelFamily {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             ModelFamily::Qwen2 => "qwen2",
             ModelFamily::Qwen3 => "qwen3",
@@ -125,11 +126,14 @@ impl ModelConfig {
         (0..half).map(|at| stretched(plain(at)) as f32).collect()
     }
 
-    /// Reads `config.json` of a model.
+    /// Reads `config.json` of a model, or the metadata of a GGUF file.
     ///
     /// # Errors
     /// The file is missing, or [`Self::parse`] refuses it.
     pub fn load(folder: ModelFiles<'_>) -> Result<Self, PolicyError> {
+        if let Some(path) = folder.gguf() {
+            return Gguf::open(path)?.config();
+        }
         let text = folder.need(FILE)?;
         let said = std::str::from_utf8(&text).map_err(|_| "it is not UTF-8".to_owned()).and_then(Self::parse);
         said.map_err(|fact| PolicyError::Malformed { path: folder.path(FILE), fact })

@@ -1,9 +1,8 @@
-//! Where the files of a model are: a folder on disk, or the program itself.
+//! Where the files of a model are: a folder on disk, a single GGUF file, or the program itself.
 
 use crate::PolicyError;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Files that are part of the program, by name.
@@ -12,13 +11,20 @@ pub type Packed = &'static [(&'static str, &'static [u8])];
 /// Where the files of a model are.
 #[derive(Debug, Clone, Copy)]
 pub enum ModelFiles<'a> {
-    /// In a folder.
+    /// In a folder, or all in one GGUF file.
     Disk(&'a Path),
     /// In the program.
     Packed(Packed),
 }
 
-impl ModelFiles<'_> {
+impl<'a> ModelFiles<'a> {
+    /// The GGUF file, if the model is one file and not a folder: a path that ends in `.gguf`, or any plain file.
+    pub fn gguf(&self) -> Option<&'a Path> {
+        let ModelFiles::Disk(path) = *self else { return None };
+        let named = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("gguf"));
+        (path.is_file() || named && !path.is_dir()).then_some(path)
+    }
+
     /// The name of a file in errors.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         match self {
@@ -54,11 +60,10 @@ impl ModelFiles<'_> {
             ModelFiles::Packed(files) => packed(files, name),
             ModelFiles::Disk(_) => None,
         };
-        let size = match bytes {
-            Some(bytes) => bytes.len() as u64,
-            None => std::fs::metadata(&path).map_err(|source| PolicyError::File { path: path.clone(), source })?.len(),
-        };
-        Ok(Parts { path, bytes, size })
+        match bytes {
+            Some(bytes) => Ok(Parts { path, source: Source::Program(bytes), size: bytes.len() as u64 }),
+            None => Parts::of(&path),
+        }
     }
 }
 
@@ -85,27 +90,81 @@ fn packed(files: Packed, name: &str) -> Option<&'static [u8]> {
 /// A file that is read in parts: one may be far larger than the memory.
 pub(crate) struct Parts {
     pub(crate) path: PathBuf,
-    /// The contents, if the file is part of the program.
-    bytes: Option<&'static [u8]>,
+    source: Source,
     pub(crate) size: u64,
 }
 
+enum Source {
+    /// The contents, if the file is part of the program.
+    Program(&'static [u8]),
+    Disk(File),
+}
+
 impl Parts {
+    /// Opens a file on disk. A device or a pipe is refused.
+    pub(crate) fn of(path: &Path) -> Result<Parts, PolicyError> {
+        let at = |source| PolicyError::File { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(at)?.is_file() {
+            return Err(at(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no plain file")));
+        }
+        let file = File::open(path).map_err(at)?;
+        let size = file.metadata().map_err(at)?.len();
+        Ok(Parts { path: path.to_owned(), source: Source::Disk(file), size })
+    }
+
+    /// The file on disk. Reading it forward moves its position, on which [`Self::read`] does not depend.
+    pub(crate) fn file(&self) -> Result<&File, PolicyError> {
+        match &self.source {
+            Source::Disk(file) => Ok(file),
+            Source::Program(_) => Err(self.cut()),
+        }
+    }
+
     /// So many bytes from a place on, which have to be inside.
     pub(crate) fn read(&self, start: u64, length: usize) -> Result<Vec<u8>, PolicyError> {
-        let at = |source| PolicyError::File { path: self.path.clone(), source };
-        let cut = || at(std::io::ErrorKind::UnexpectedEof.into());
         if start.checked_add(length as u64).is_none_or(|end| end > self.size) {
-            return Err(cut());
-        }
-        if let Some(bytes) = self.bytes {
-            let start = usize::try_from(start).map_err(|_| cut())?;
-            return bytes.get(start..start + length).map(<[u8]>::to_vec).ok_or_else(cut);
+            return Err(self.cut());
         }
         let mut part = vec![0u8; length];
-        let mut file = File::open(&self.path).map_err(at)?;
-        file.seek(SeekFrom::Start(start)).map_err(at)?;
-        file.read_exact(&mut part).map_err(at)?;
+        self.read_into(start, &mut part)?;
         Ok(part)
     }
+
+    /// Fills a buffer from a place on. Several threads may read at once.
+    pub(crate) fn read_into(&self, start: u64, part: &mut [u8]) -> Result<(), PolicyError> {
+        match &self.source {
+            Source::Disk(file) => {
+                read_at(file, start, part).map_err(|source| PolicyError::File { path: self.path.clone(), source })
+            }
+            Source::Program(bytes) => {
+                let start = usize::try_from(start).map_err(|_| self.cut())?;
+                let found = bytes.get(start..).and_then(|rest| rest.get(..part.len()));
+                part.copy_from_slice(found.ok_or_else(|| self.cut())?);
+                Ok(())
+            }
+        }
+    }
+
+    fn cut(&self) -> PolicyError {
+        PolicyError::File { path: self.path.clone(), source: std::io::ErrorKind::UnexpectedEof.into() }
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, start: u64, part: &mut [u8]) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, part, start)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut start: u64, mut part: &mut [u8]) -> std::io::Result<()> {
+    while !part.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, part, start)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                part = &mut part[count..];
+                start += count as u64;
+            }
+        }
+    }
+    Ok(())
 }

@@ -44,7 +44,7 @@ pub struct Walk {
 
 /// What comes next in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextTokens {
     /// These tokens; returning them advances the text. The end token may be the last of them.
     Forced(Vec<u32>),
     /// One of several tokens: pass the chosen one to [`Walk::take`].
@@ -92,11 +92,11 @@ impl Grammar {
         let mut choices = Vec::with_capacity(tokens.len());
         while let Some(token) = tokens.get(choices.len()) {
             match walk.next()? {
-                Next::Choose(mask) => {
+                NextTokens::Choose(mask) => {
                     walk.take(*token)?;
                     choices.push(Some(mask));
                 }
-                Next::Forced(forced) => {
+                NextTokens::Forced(forced) => {
                     let rest = tokens.get(choices.len()..).unwrap_or_default();
                     let same = forced.iter().zip(rest).take_while(|(forced, token)| forced == token).count();
                     choices.extend(std::iter::repeat_n(None, same));
@@ -104,7 +104,7 @@ impl Grammar {
                         return Err(PolicyError::NotInGrammar { at: choices.len() });
                     }
                 }
-                Next::End => return Err(PolicyError::NotInGrammar { at: choices.len() }),
+                NextTokens::End => return Err(PolicyError::NotInGrammar { at: choices.len() }),
             }
         }
         Ok(choices)
@@ -132,8 +132,8 @@ impl Grammar {
         let mut alike = true;
         loop {
             let run = match walk.next()? {
-                Next::Forced(forced) => forced,
-                Next::Choose(mask) => {
+                NextTokens::Forced(forced) => forced,
+                NextTokens::Choose(mask) => {
                     let fits = |token: &u32| {
                         *token != walk.end
                             && mask.allows(*token)
@@ -147,7 +147,7 @@ impl Grammar {
                     walk.take(token)?;
                     vec![token]
                 }
-                Next::End => return Ok(tokens),
+                NextTokens::End => return Ok(tokens),
             };
             for token in run {
                 let after = rest.strip_prefix(self.inner.tokenizer.bytes(token));
@@ -171,16 +171,16 @@ impl Walk {
     /// # Errors
     /// A grammar too large to be walked.
     #[expect(clippy::should_implement_trait, reason = "it is no iterator: a choice has to be taken in between")]
-    pub fn next(&mut self) -> Result<Next, PolicyError> {
+    pub fn next(&mut self) -> Result<NextTokens, PolicyError> {
         let mut forced = Vec::new();
         while self.choice.is_none() && !self.ended {
             self.advance(&mut forced)?;
         }
         self.written += forced.len();
         Ok(match &self.choice {
-            _ if !forced.is_empty() => Next::Forced(forced),
-            Some(mask) => Next::Choose(mask.clone()),
-            None => Next::End,
+            _ if !forced.is_empty() => NextTokens::Forced(forced),
+            Some(mask) => NextTokens::Choose(mask.clone()),
+            None => NextTokens::End,
         })
     }
 

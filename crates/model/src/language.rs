@@ -46,7 +46,7 @@ pub struct LanguagePolicy {
 
 impl LanguagePolicy {
     /// Reads a model from a folder as on the Hugging Face hub: `config.json`, `model.safetensors` (whole or in shards),
-    /// `tokenizer.json`.
+    /// `tokenizer.json`; or from a GGUF file.
     ///
     /// # Errors
     /// A file is missing, cut short, or not what the config says; or the device is not there.

@@ -3,7 +3,7 @@
 
 use crate::api::{Example, Finish, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::draw::draw;
-use crate::grammar::{Mask, Next};
+use crate::grammar::{Mask, NextTokens};
 use crate::learn::Totals;
 use crate::{PolicyError, Tokenizer};
 use lemon_num::{Random, fnv1a};
@@ -152,10 +152,10 @@ impl TablePolicy {
         while sample.tokens.len() < settings.most_tokens && sample.finish == Finish::Length {
             let next = walk.as_mut().map(|walk| walk.next()).transpose()?;
             let (tokens, logprob, forced) = match next {
-                Some(Next::End) => break,
-                Some(Next::Forced(tokens)) => (tokens, 0.0, true),
+                Some(NextTokens::End) => break,
+                Some(NextTokens::Forced(tokens)) => (tokens, 0.0, true),
                 free => {
-                    let mask = if let Some(Next::Choose(mask)) = free { Some(mask) } else { None };
+                    let mask = if let Some(NextTokens::Choose(mask)) = free { Some(mask) } else { None };
                     let logits = self.logits(&self.context(&request.prompt, &sample.tokens));
                     let none = || PolicyError::Request("no token is allowed".to_owned());
                     let drawn = draw(&logits, mask.as_ref(), settings, &mut random).ok_or_else(none)?;

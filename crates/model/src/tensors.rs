@@ -3,6 +3,7 @@
 use crate::PolicyError;
 use crate::config::{ModelConfig, ModelFamily};
 use crate::files::ModelFiles;
+use crate::gguf::{Gguf, Matrix};
 use crate::weights::WeightFiles;
 use candle_core::{DType, Device, Result, Tensor};
 use lemon_num::Random;
@@ -19,27 +20,86 @@ pub enum WeightOrigin<'a> {
 
 /// Reads or draws the tensors of one model, one at a time: no model is in memory twice.
 pub struct TensorReader {
+    config: ModelConfig,
     shapes: HashMap<String, Vec<usize>>,
-    layers: usize,
     source: Source,
 }
 
 enum Source {
     Seed(u64),
     Files(WeightFiles),
+    Gguf(Gguf),
+}
+
+/// A tensor whose rows are read when they are asked for, where its file allows it. A tensor with one side is one row.
+pub struct TensorRows<'r> {
+    source: RowSource<'r>,
+    count: usize,
+    width: usize,
+}
+
+enum RowSource<'r> {
+    Whole(Vec<f32>),
+    Gguf(Matrix<'r>),
+}
+
+impl TensorRows<'_> {
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many numbers a row has.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Reads rows from the `first` on, as many as `values` has room for. Several threads may read at once.
+    ///
+    /// # Errors
+    /// There are not so many rows, or the file cannot be read.
+    pub fn read(&self, first: usize, values: &mut [f32]) -> std::result::Result<(), PolicyError> {
+        let rows = values.len() / self.width.max(1);
+        if first.checked_add(rows).is_none_or(|end| end > self.count) || rows * self.width != values.len() {
+            return Err(PolicyError::Request(format!(
+                "expected rows below {}, found {rows} from {first} on",
+                self.count
+            )));
+        }
+        match &self.source {
+            RowSource::Whole(whole) => values.copy_from_slice(&whole[first * self.width..][..values.len()]),
+            RowSource::Gguf(matrix) => matrix.read(first, values)?,
+        }
+        Ok(())
+    }
+
+    /// All rows.
+    fn all(self) -> std::result::Result<Vec<f32>, PolicyError> {
+        match self.source {
+            RowSource::Whole(whole) => Ok(whole),
+            RowSource::Gguf(matrix) => matrix.all(),
+        }
+    }
 }
 
 impl TensorReader {
     /// Opens the files; their headers are checked, no tensor is read yet.
     ///
     /// # Errors
-    /// A file is missing, cut short or no safetensors file.
+    /// A file is missing, cut short or no safetensors file; a GGUF file has not the tensors that the config says.
     pub fn open(config: &ModelConfig, origin: &WeightOrigin<'_>) -> std::result::Result<TensorReader, PolicyError> {
         let source = match origin {
             WeightOrigin::Seed(seed) => Source::Seed(*seed),
-            WeightOrigin::Files(files) => Source::Files(WeightFiles::open(*files)?),
+            WeightOrigin::Files(files) => match files.gguf() {
+                None => Source::Files(WeightFiles::open(*files)?),
+                Some(path) => {
+                    let gguf = Gguf::open(path)?;
+                    gguf.check(config)?;
+                    Source::Gguf(gguf)
+                }
+            },
         };
-        Ok(TensorReader { shapes: config.tensor_shapes().into_iter().collect(), layers: config.layers, source })
+        Ok(TensorReader { shapes: config.tensor_shapes().into_iter().collect(), config: config.clone(), source })
     }
 
     /// The values of one tensor in row-major order, as `f32`.
@@ -47,9 +107,26 @@ impl TensorReader {
     /// # Errors
     /// The model has no such tensor, or the file does not hold it in the shape that the config says.
     pub fn read(&self, name: &str) -> std::result::Result<Vec<f32>, PolicyError> {
+        self.rows(name)?.all()
+    }
+
+    /// One tensor, to be read row by row. From a GGUF file, only the rows that are asked for are in memory.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn rows(&self, name: &str) -> std::result::Result<TensorRows<'_>, PolicyError> {
         let none = || PolicyError::Request(format!("the model has no tensor `{name}`"));
         let shape = self.shapes.get(name).ok_or_else(none)?;
-        Ok(self.tensor(name, shape, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?)
+        if let Source::Gguf(gguf) = &self.source {
+            let matrix = gguf.matrix(&self.config, name, shape)?;
+            return Ok(TensorRows { count: matrix.rows, width: matrix.width, source: RowSource::Gguf(matrix) });
+        }
+        let whole = self.tensor(name, shape, DType::F32, &Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?;
+        let (count, width) = match shape.as_slice() {
+            [count, width] => (*count, *width),
+            _ => (1, whole.len()),
+        };
+        Ok(TensorRows { count, width, source: RowSource::Whole(whole) })
     }
 
     pub(crate) fn tensor(
@@ -61,15 +138,19 @@ impl TensorReader {
     ) -> std::result::Result<Tensor, PolicyError> {
         match &self.source {
             Source::Files(files) => files.read(name, shape, dtype, device),
-            Source::Seed(seed) => Ok(initial_tensor(name, shape, *seed, self.layers, device)?.to_dtype(dtype)?),
+            Source::Gguf(_) => {
+                let values = self.read(name)?;
+                Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+            }
+            Source::Seed(seed) => Ok(initial_tensor(name, shape, *seed, self.config.layers, device)?.to_dtype(dtype)?),
         }
     }
 
-    /// The files, where the values come from files.
+    /// The files of a folder, where the values come from one; they may hold adapters.
     pub(crate) fn files(&self) -> Option<&WeightFiles> {
         match &self.source {
             Source::Files(files) => Some(files),
-            Source::Seed(_) => None,
+            Source::Seed(_) | Source::Gguf(_) => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod files;
+mod gguf;
 mod guard;
 mod jinja;
 mod template;
@@ -78,7 +79,7 @@ pub(crate) struct Plain {
 
 impl Tokenizer {
     /// Reads `tokenizer.json` of a model's folder, and from the files beside it which tokens end a text and how a
-    /// conversation is written.
+    /// conversation is written; or all of that from a GGUF file.
     ///
     /// # Errors
     /// A file that cannot be read or is malformed; a vocabulary whose tokens are not made of bytes.
@@ -91,21 +92,32 @@ impl Tokenizer {
     /// # Errors
     /// As [`Self::load`].
     pub fn read(folder: ModelFiles<'_>) -> Result<Tokenizer, PolicyError> {
+        if let Some(path) = folder.gguf() {
+            return Self::guarded(path, || gguf::read(path));
+        }
         let path = folder.path(files::TOKENIZER);
         let text = folder.need(files::TOKENIZER)?;
         guard::check(&text).map_err(|fact| files::malformed(&path, fact))?;
         let files = Files::load(folder)?;
+        Self::guarded(&path, || Ok((Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?, files)))
+    }
+
+    /// Makes a tokenizer of what libraries read from an untrusted file.
+    fn guarded(
+        path: &Path,
+        read: impl FnOnce() -> Result<(Whole, Files), PolicyError> + Send,
+    ) -> Result<Tokenizer, PolicyError> {
         let made = guard::on_own_stack(|| {
-            let whole = Whole::from_bytes(text).map_err(|error| files::malformed(&path, error))?;
-            let tokenizer = Tokenizer::new(whole, files, &path)?;
+            let (whole, files) = read()?;
+            let tokenizer = Tokenizer::new(whole, files, path)?;
             // A tokenizer that fails on ordinary text is refused here and not at the first request.
             PROBES
                 .into_iter()
                 .try_for_each(|text| tokenizer.probe(text))
-                .map_err(|fact| files::malformed(&path, fact))?;
+                .map_err(|fact| files::malformed(path, fact))?;
             Ok(tokenizer)
         });
-        made.unwrap_or_else(|fact| Err(files::malformed(&path, fact)))
+        made.unwrap_or_else(|fact| Err(files::malformed(path, fact)))
     }
 
     /// A vocabulary of at most so many tokens for these texts: byte pairs, with single digits, and lines of YAML in few

@@ -2,7 +2,7 @@
 
 use crate::api::{Finish, Sample, SampleRequest, SampleSettings};
 use crate::draw::draw;
-use crate::grammar::{Mask, Next, Walk};
+use crate::grammar::{Mask, NextTokens, Walk};
 use crate::model::Model;
 use crate::rows::{Cache, Part, Rows};
 use crate::{PolicyError, Tokenizer};
@@ -198,18 +198,18 @@ impl<'r> Writing<'r> {
         while self.finish.is_none() {
             let Some(walk) = &mut self.walk else { return Ok(()) };
             match walk.next()? {
-                Next::Choose(mask) => {
+                NextTokens::Choose(mask) => {
                     self.mask = Some(mask);
                     return Ok(());
                 }
-                Next::Forced(tokens) => {
+                NextTokens::Forced(tokens) => {
                     for token in tokens {
                         if self.finish.is_none() {
                             self.push(token, 0.0, true);
                         }
                     }
                 }
-                Next::End => self.finish = Some(Finish::Stop),
+                NextTokens::End => self.finish = Some(Finish::Stop),
             }
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 mod bootstrap;
 
-pub use bootstrap::{Cluster, RESAMPLES, difference_interval, mean, mean_interval};
+pub use bootstrap::{RESAMPLES, RunCluster, difference_interval, mean, mean_interval};
 
 use crate::Random;
 use crate::distribution::Z;

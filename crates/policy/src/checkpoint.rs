@@ -113,7 +113,9 @@ pub fn damage(folder: &Path) -> Result<Vec<String>, KeepError> {
     let _lock = if folder.join(LOCK).exists() { lock(folder)? } else { None };
     let described = |step: &u64| {
         let path = checkpoint(folder, *step);
-        Some(format!("{} is damaged: {}", path.display(), sums::damage(&path)?))
+        let fact = sums::damage(&path)?;
+        let taken = "it is put aside, and the one before is used if it is whole";
+        Some(format!("{} is damaged: {fact}; {taken}", path.display()))
     };
     if !folder.exists() {
         return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! Features of a task that follow from its question, without its answer or the set it comes from.
 
 use crate::skills;
-use lemon_world::{Family, Fitted, Skill, needs};
+use lemon_world::{Fitted, Skill, TaskFamily, needs};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,11 +18,11 @@ pub enum TaskKind {
 
 impl TaskKind {
     /// The family of tasks in the simulated world.
-    pub fn family(self) -> Family {
+    pub fn family(self) -> TaskFamily {
         match self {
-            TaskKind::Number | TaskKind::Options => Family::Reckoning,
-            TaskKind::Knowledge => Family::Knowing,
-            TaskKind::Program => Family::Coding,
+            TaskKind::Number | TaskKind::Options => TaskFamily::Reckoning,
+            TaskKind::Knowledge => TaskFamily::Knowing,
+            TaskKind::Program => TaskFamily::Coding,
         }
     }
 }
@@ -115,9 +115,9 @@ mod tests {
             for item in &items {
                 let question = &item.task.question;
                 let seen = featurize(question, item.task.subject.as_deref());
-                assert_eq!(seen.kind.family(), Family::of(item), "{question}");
+                assert_eq!(seen.kind.family(), TaskFamily::of(item), "{question}");
                 assert_eq!(Some(seen.difficulty), world.difficulty(question));
-                assert_eq!(seen.skills, needs(Family::of(item), question, item.task.subject.as_deref()));
+                assert_eq!(seen.skills, needs(TaskFamily::of(item), question, item.task.subject.as_deref()));
             }
         }
     }

@@ -2,7 +2,9 @@
 //!
 //! `--data FOLDER` adds published problems; `--only stories` (or `situations`, `facts`, `drills`, `published`) shows one source.
 
-use lemon_problems::{Generator, Leaks, Lessons, Mix, Noise, Part, Weights, clusters, read_published, test_questions};
+use lemon_problems::{
+    Generator, Leaks, Lessons, Mix, Noise, ProblemPart, SourceWeights, clusters, read_published, test_questions,
+};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         |name: &str| arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1));
     let number = |name: &str, default: u64| option(name).and_then(|value| value.parse().ok()).unwrap_or(default);
     let (seed, count) = (number("--seed", 1), number("--count", 20));
-    let mut generator = Generator::new(seed, Part::Train);
+    let mut generator = Generator::new(seed, ProblemPart::Train);
     if let Some(folder) = option("--data") {
         generator = with_data(generator, Path::new(folder))?;
     }
@@ -56,9 +58,9 @@ fn with_data(generator: Generator, folder: &Path) -> Result<Generator, Box<dyn s
     Ok(generator.with_published(&published.templates).without(leaks))
 }
 
-fn only(source: &str) -> Weights {
+fn only(source: &str) -> SourceWeights {
     let weight = |name: &str| u32::from(name == source);
-    Weights {
+    SourceWeights {
         situations: weight("situations"),
         stories: weight("stories"),
         facts: weight("facts"),

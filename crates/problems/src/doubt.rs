@@ -1,6 +1,6 @@
 //! Faults of a solution that arithmetic shows without the answer.
 
-use crate::problem::{Op, Step};
+use crate::problem::{Op, ProblemStep};
 use crate::wording;
 
 /// Signs that a solution is wrong. None of them proves it: what is needed may be common knowledge, and what is told may be
@@ -26,34 +26,34 @@ pub struct Doubts {
 /// ```
 pub fn doubts(question: &str, reply: &str) -> Doubts {
     let told = wording::numbers_in(question);
-    let steps: Vec<Step> = reply.lines().filter_map(step).collect();
+    let steps: Vec<ProblemStep> = reply.lines().filter_map(step).collect();
     let found_before = |at: usize, number: i64| steps.iter().take(at).any(|step| step.result == number);
-    let is_foreign = |(at, step): (usize, &Step)| {
+    let is_foreign = |(at, step): (usize, &ProblemStep)| {
         [step.left, step.right].iter().any(|it| !told.contains(it) && !found_before(at, *it))
     };
     let is_unused = |number: &i64| !steps.iter().any(|step| [step.left, step.right].contains(number));
     Doubts {
-        false_step: !steps.iter().all(Step::holds),
+        false_step: !steps.iter().all(ProblemStep::holds),
         foreign_number: steps.iter().enumerate().any(is_foreign),
         unused_number: told.iter().any(is_unused),
     }
 }
 
 /// A line that says `24 - 15 = 9`.
-fn step(line: &str) -> Option<Step> {
+fn step(line: &str) -> Option<ProblemStep> {
     let mut words = line.split_whitespace();
     let mut next = || words.next();
     let (left, sign, right, equals, result) = (next()?, next()?, next()?, next()?, next()?);
     let mut sign = sign.chars();
     let op = sign.next().filter(|_| sign.next().is_none()).and_then(Op::of)?;
-    let step = Step { left: left.parse().ok()?, op, right: right.parse().ok()?, result: result.parse().ok()? };
+    let step = ProblemStep { left: left.parse().ok()?, op, right: right.parse().ok()?, result: result.parse().ok()? };
     (equals == "=" && next().is_none()).then_some(step)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::{Generator, Part};
+    use crate::generator::{Generator, ProblemPart};
     use proptest::prelude::*;
 
     fn check(reply: &str, expected: [bool; 3]) {
@@ -78,7 +78,7 @@ mod tests {
     proptest! {
         #[test]
         fn right_solutions_have_no_false_steps(seed: u64) {
-            let problem = Generator::new(seed, Part::Train).problem();
+            let problem = Generator::new(seed, ProblemPart::Train).problem();
             prop_assert!(!doubts(&problem.question, &problem.solution()).false_step);
         }
 

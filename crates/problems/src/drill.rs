@@ -1,6 +1,6 @@
 //! Bare arithmetic, so that stories need not teach it.
 
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use lemon_num::Random;
 
 /// A calculation in signs or in words.
@@ -39,12 +39,12 @@ fn in_signs(random: &mut Random) -> Option<Draft> {
 }
 
 /// Products and quotients first, then sums and differences, each from left to right.
-fn by_rank(mut terms: Vec<i64>, mut ops: Vec<Op>) -> Option<Vec<Step>> {
+fn by_rank(mut terms: Vec<i64>, mut ops: Vec<Op>) -> Option<Vec<ProblemStep>> {
     let mut steps = Vec::new();
     while !ops.is_empty() {
         let high = ops.iter().position(|op| matches!(op, Op::Multiply | Op::Divide));
         let at = high.unwrap_or(0);
-        let step = Step::new(terms[at], ops.remove(at), terms.remove(at + 1))?;
+        let step = ProblemStep::new(terms[at], ops.remove(at), terms.remove(at + 1))?;
         terms[at] = step.result;
         steps.push(step);
     }
@@ -60,7 +60,7 @@ fn in_words(random: &mut Random) -> Option<Draft> {
     for _ in 0..1 + random.weighted(&[30, 40, 30]) {
         let op = *random.pick(&Op::ALL)?;
         let n = if matches!(op, Op::Add | Op::Subtract) { term(random) } else { random.within(2, 12) };
-        let step = Step::new(now, op, n)?;
+        let step = ProblemStep::new(now, op, n)?;
         let texts: [&str; 3] = match op {
             Op::Add => ["Add {}", "Then add {}", "Increase it by {}"],
             Op::Subtract => ["Take away {}", "Subtract {}", "Then subtract {}"],
@@ -89,7 +89,7 @@ mod tests {
     fn check(terms: &[i64], signs: &str, expected: Option<&str>) {
         let ops = signs.chars().map(|sign| Op::of(sign).unwrap()).collect();
         let steps = by_rank(terms.to_vec(), ops).map(|steps| {
-            let lines: Vec<String> = steps.iter().map(Step::to_string).collect();
+            let lines: Vec<String> = steps.iter().map(ProblemStep::to_string).collect();
             lines.join("; ")
         });
         assert_eq!(steps.as_deref(), expected, "{terms:?} {signs}");

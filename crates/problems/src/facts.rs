@@ -4,7 +4,7 @@ mod kinds;
 mod prices;
 mod table;
 
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use lemon_num::Random;
 
 /// A problem, or `None` where the numbers do not fit: then try again.
@@ -17,12 +17,12 @@ pub(crate) fn draft(random: &mut Random) -> Option<Draft> {
 }
 
 /// The steps that add numbers up; none for a single one.
-fn sum(numbers: &[i64]) -> Option<Vec<Step>> {
+fn sum(numbers: &[i64]) -> Option<Vec<ProblemStep>> {
     let (first, rest) = numbers.split_first()?;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ProblemStep> = Vec::new();
     for number in rest {
         let so_far = steps.last().map_or(*first, |step| step.result);
-        steps.push(Step::new(so_far, Op::Add, *number)?);
+        steps.push(ProblemStep::new(so_far, Op::Add, *number)?);
     }
     Some(steps)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// What a problem is for. A situation belongs to one part as a whole, so that success on another is no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ProblemPart {
     /// To learn from.
     Train,
     /// To see when to stop: about 6 % of situations.
@@ -22,20 +22,20 @@ pub enum Part {
     Review,
 }
 
-impl Part {
+impl ProblemPart {
     /// The part of a situation, by its name.
-    pub fn of(situation: &str) -> Part {
+    pub fn of(situation: &str) -> ProblemPart {
         match hash(situation) % 100 {
-            0..6 => Part::Dev,
-            6..26 => Part::Review,
-            _ => Part::Train,
+            0..6 => ProblemPart::Dev,
+            6..26 => ProblemPart::Review,
+            _ => ProblemPart::Train,
         }
     }
 }
 
 /// How often each source of problems is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weights {
+pub struct SourceWeights {
     /// Situations written by hand.
     pub situations: u32,
     /// Stories put together from parts.
@@ -48,9 +48,9 @@ pub struct Weights {
     pub published: u32,
 }
 
-impl Default for Weights {
+impl Default for SourceWeights {
     fn default() -> Self {
-        Weights { situations: 40, stories: 36, facts: 16, drills: 8, published: 80 }
+        SourceWeights { situations: 40, stories: 36, facts: 16, drills: 8, published: 80 }
     }
 }
 
@@ -63,8 +63,8 @@ const FEW_STEPS: usize = 2;
 #[derive(Debug, Clone)]
 pub struct Generator {
     random: Random,
-    part: Part,
-    weights: Weights,
+    part: ProblemPart,
+    weights: SourceWeights,
     situations: Vec<&'static Situation>,
     /// Those of few steps first.
     published: Arc<[Template]>,
@@ -76,12 +76,12 @@ pub struct Generator {
 
 impl Generator {
     /// From the situations that ship with the crate, and what is put together.
-    pub fn new(seed: u64, part: Part) -> Self {
+    pub fn new(seed: u64, part: ProblemPart) -> Self {
         Generator {
             random: crate::seeded(seed),
             part,
-            weights: Weights::default(),
-            situations: shipped().iter().filter(|situation| Part::of(&situation.name) == part).collect(),
+            weights: SourceWeights::default(),
+            situations: shipped().iter().filter(|situation| ProblemPart::of(&situation.name) == part).collect(),
             published: Arc::new([]),
             short: 0,
             leaks: None,
@@ -95,13 +95,13 @@ impl Generator {
     }
 
     /// With other weights.
-    pub fn with_weights(self, weights: Weights) -> Self {
+    pub fn with_weights(self, weights: SourceWeights) -> Self {
         Generator { weights, ..self }
     }
 
     /// With published problems, those of its part.
     pub fn with_published(self, templates: &[Template]) -> Self {
-        let of_part = templates.iter().filter(|template| Part::of(template.name()) == self.part).cloned();
+        let of_part = templates.iter().filter(|template| ProblemPart::of(template.name()) == self.part).cloned();
         let (mut published, long): (Vec<Template>, Vec<Template>) =
             of_part.partition(|template| template.steps_needed() <= FEW_STEPS);
         let short = published.len();
@@ -145,7 +145,7 @@ impl Generator {
                 random.pick(if is_short { short } else { long })?.problem(random)
             }
             _ => {
-                let draft = composed(kind, random).filter(|draft| Part::of(&draft.situation) == self.part)?;
+                let draft = composed(kind, random).filter(|draft| ProblemPart::of(&draft.situation) == self.part)?;
                 if kind == 3 { as_it_stands(draft) } else { tell(draft, random) }
             }
         })

@@ -1,9 +1,9 @@
 //! What a team asks of a worker, and what it should say.
 
-use crate::generator::{Generator, Part};
+use crate::generator::{Generator, ProblemPart};
 use crate::noise::Noise;
-use crate::problem::{Problem, Step, solution};
-use crate::prompt::{Form, prompt};
+use crate::problem::{Problem, ProblemStep, solution};
+use crate::prompt::{LessonForm, prompt};
 use crate::wrong::{Source, sources, wrong};
 use lemon_num::Random;
 
@@ -11,7 +11,7 @@ use lemon_num::Random;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lesson {
     /// What is asked.
-    pub form: Form,
+    pub form: LessonForm,
     /// What the worker reads.
     pub prompt: String,
     /// What it should say.
@@ -21,19 +21,19 @@ pub struct Lesson {
 /// How often each form is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
-    /// [`Form::Solve`]
+    /// [`LessonForm::Solve`]
     pub solve: u32,
-    /// [`Form::Brief`]
+    /// [`LessonForm::Brief`]
     pub brief: u32,
-    /// [`Form::Plan`]
+    /// [`LessonForm::Plan`]
     pub plan: u32,
-    /// [`Form::Extract`]
+    /// [`LessonForm::Extract`]
     pub extract: u32,
-    /// [`Form::Step`]
+    /// [`LessonForm::Step`]
     pub step: u32,
-    /// [`Form::Check`]
+    /// [`LessonForm::Check`]
     pub check: u32,
-    /// [`Form::Choose`]
+    /// [`LessonForm::Choose`]
     pub choose: u32,
 }
 
@@ -45,9 +45,9 @@ impl Default for Mix {
 
 impl Mix {
     /// A form, each as often as it says.
-    pub fn draw(&self, random: &mut Random) -> Form {
+    pub fn draw(&self, random: &mut Random) -> LessonForm {
         let weights = [self.solve, self.brief, self.plan, self.extract, self.step, self.check, self.choose];
-        Form::ALL[random.weighted(&weights)] // one weight for each form
+        LessonForm::ALL[random.weighted(&weights)] // one weight for each form
     }
 }
 
@@ -62,8 +62,8 @@ pub struct Lessons {
 
 impl Lessons {
     /// On problems of the crate's own. Questions to learn from have some noise, others have none.
-    pub fn new(seed: u64, part: Part, mix: Mix) -> Self {
-        let noise = if part == Part::Dev { Noise::NONE } else { Noise::default() };
+    pub fn new(seed: u64, part: ProblemPart, mix: Mix) -> Self {
+        let noise = if part == ProblemPart::Dev { Noise::NONE } else { Noise::default() };
         Lessons::on(Generator::new(seed, part), seed, mix, noise)
     }
 
@@ -91,36 +91,36 @@ impl Iterator for Lessons {
 
 impl Lesson {
     /// A lesson with readings made up: some right, some wrong.
-    pub fn new(problem: &Problem, form: Form, random: &mut Random) -> Self {
+    pub fn new(problem: &Problem, form: LessonForm, random: &mut Random) -> Self {
         let readings = match form {
-            Form::Brief | Form::Plan | Form::Extract => Vec::new(),
-            Form::Solve => hint(problem, random).into_iter().collect(),
-            Form::Step => {
+            LessonForm::Brief | LessonForm::Plan | LessonForm::Extract => Vec::new(),
+            LessonForm::Solve => hint(problem, random).into_iter().collect(),
+            LessonForm::Step => {
                 let done = random.below(problem.steps.len() + 1);
-                let lines: Vec<String> = problem.steps.iter().take(done).map(Step::to_string).collect();
+                let lines: Vec<String> = problem.steps.iter().take(done).map(ProblemStep::to_string).collect();
                 if lines.is_empty() { Vec::new() } else { vec![lines.join("\n")] }
             }
-            Form::Check => vec![candidate(problem, 0.5, 0.15, random)],
-            Form::Choose => candidates(problem, random),
+            LessonForm::Check => vec![candidate(problem, 0.5, 0.15, random)],
+            LessonForm::Choose => candidates(problem, random),
         };
         let readings: Vec<&str> = readings.iter().map(String::as_str).collect();
         Lesson::from_replies(problem, form, &readings)
     }
 
     /// A lesson whose readings are replies of others, as they were.
-    pub fn from_replies(problem: &Problem, form: Form, replies: &[&str]) -> Self {
+    pub fn from_replies(problem: &Problem, form: LessonForm, replies: &[&str]) -> Self {
         let answer = || format!("#### {}", problem.answer);
         let reply = match form {
-            Form::Solve | Form::Check => problem.solution(),
-            Form::Brief | Form::Choose => answer(),
-            Form::Plan => plan(&problem.steps, &problem.numbers),
-            Form::Extract => extract(&problem.steps, &problem.numbers),
-            Form::Step => {
+            LessonForm::Solve | LessonForm::Check => problem.solution(),
+            LessonForm::Brief | LessonForm::Choose => answer(),
+            LessonForm::Plan => plan(&problem.steps, &problem.numbers),
+            LessonForm::Extract => extract(&problem.steps, &problem.numbers),
+            LessonForm::Step => {
                 // The first step that is not done yet.
-                let done = |step: &Step| {
+                let done = |step: &ProblemStep| {
                     replies.iter().flat_map(|reply| reply.lines()).any(|line| line.trim() == step.to_string())
                 };
-                problem.steps.iter().find(|step| !done(step)).map_or_else(answer, Step::to_string)
+                problem.steps.iter().find(|step| !done(step)).map_or_else(answer, ProblemStep::to_string)
             }
         };
         Lesson { form, prompt: prompt(form, &problem.question, replies), reply }
@@ -128,7 +128,7 @@ impl Lesson {
 }
 
 /// The steps without results; `that` is the result of the step before, `first` that of the first, and so on.
-fn plan(steps: &[Step], told: &[i64]) -> String {
+fn plan(steps: &[ProblemStep], told: &[i64]) -> String {
     const ORDINALS: [&str; 4] = ["first", "second", "third", "fourth"];
     let steps = sources(steps, told).into_iter().zip(steps).enumerate().map(|(index, (sources, step))| {
         let [left, right] = sources.map(|source| match source {
@@ -144,7 +144,7 @@ fn plan(steps: &[Step], told: &[i64]) -> String {
 }
 
 /// The numbers that the steps take from the text, in order of use.
-fn extract(steps: &[Step], told: &[i64]) -> String {
+fn extract(steps: &[ProblemStep], told: &[i64]) -> String {
     let numbers = sources(steps, told).into_iter().flatten().filter_map(|source| match source {
         Source::Number(number) => Some(number.to_string()),
         Source::Result(_) => None,
@@ -201,15 +201,15 @@ mod tests {
 
     fn stickers() -> Problem {
         let steps = vec![
-            Step::new(5, Op::Multiply, 3).unwrap(),
-            Step::new(24, Op::Subtract, 15).unwrap(),
-            Step::new(9, Op::Add, 12).unwrap(),
+            ProblemStep::new(5, Op::Multiply, 3).unwrap(),
+            ProblemStep::new(24, Op::Subtract, 15).unwrap(),
+            ProblemStep::new(9, Op::Add, 12).unwrap(),
         ];
         let question = "Maya had 24 stickers. She gave 3 to each of 5 friends and bought 12. How many has she?";
         Problem::new(question.into(), steps, "stickers".into()).unwrap()
     }
 
-    fn check(form: Form, replies: &[&str], expected: &str) {
+    fn check(form: LessonForm, replies: &[&str], expected: &str) {
         let lesson = Lesson::from_replies(&stickers(), form, replies);
         assert_eq!(lesson.reply, expected, "{form:?}");
         assert_eq!(lesson.prompt.matches("read: ").count(), replies.len());
@@ -218,31 +218,32 @@ mod tests {
 
     #[test]
     fn replies_have_their_forms() {
-        check(Form::Solve, &[], "5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21\n#### 21");
-        check(Form::Brief, &[], "#### 21");
-        check(Form::Plan, &[], "5 * 3; 24 - that; that + 12");
-        check(Form::Extract, &[], "5, 3, 24, 12");
-        check(Form::Step, &[], "5 * 3 = 15");
-        check(Form::Step, &["5 * 3 = 15"], "24 - 15 = 9");
-        check(Form::Step, &["5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21"], "#### 21");
-        check(Form::Check, &["24 - 3 = 21\n#### 21"], "5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21\n#### 21");
-        check(Form::Choose, &["#### 20", "#### 21"], "#### 21");
+        check(LessonForm::Solve, &[], "5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21\n#### 21");
+        check(LessonForm::Brief, &[], "#### 21");
+        check(LessonForm::Plan, &[], "5 * 3; 24 - that; that + 12");
+        check(LessonForm::Extract, &[], "5, 3, 24, 12");
+        check(LessonForm::Step, &[], "5 * 3 = 15");
+        check(LessonForm::Step, &["5 * 3 = 15"], "24 - 15 = 9");
+        check(LessonForm::Step, &["5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21"], "#### 21");
+        check(LessonForm::Check, &["24 - 3 = 21\n#### 21"], "5 * 3 = 15\n24 - 15 = 9\n9 + 12 = 21\n#### 21");
+        check(LessonForm::Choose, &["#### 20", "#### 21"], "#### 21");
     }
 
     #[test]
     fn a_plan_names_results_from_further_back() {
         let steps = [
-            Step::new(4, Op::Multiply, 5).unwrap(),
-            Step::new(3, Op::Multiply, 6).unwrap(),
-            Step::new(20, Op::Add, 18).unwrap(),
+            ProblemStep::new(4, Op::Multiply, 5).unwrap(),
+            ProblemStep::new(3, Op::Multiply, 6).unwrap(),
+            ProblemStep::new(20, Op::Add, 18).unwrap(),
         ];
         assert_eq!(plan(&steps, &[4, 5, 3, 6]), "4 * 5; 3 * 6; first + that");
     }
 
     #[test]
     fn the_mix_is_what_it_says() {
-        let solves =
-            Lessons::new(3, Part::Train, Mix::default()).take(2000).filter(|lesson| lesson.form == Form::Solve);
+        let solves = Lessons::new(3, ProblemPart::Train, Mix::default())
+            .take(2000)
+            .filter(|lesson| lesson.form == LessonForm::Solve);
         let solves = solves.count();
         assert!((1060..1180).contains(&solves), "{solves}");
     }
@@ -250,7 +251,7 @@ mod tests {
     proptest! {
         #[test]
         fn wrong_solutions_are_wrong(seed: u64) {
-            let problem = Generator::new(seed, Part::Train).problem();
+            let problem = Generator::new(seed, ProblemPart::Train).problem();
             let (steps, answer) = wrong(&problem, &mut crate::seeded(seed));
             prop_assert_ne!(answer, problem.answer);
             prop_assert!(answer > 0 && !steps.is_empty());
@@ -258,18 +259,18 @@ mod tests {
 
         #[test]
         fn the_same_seed_gives_the_same_lessons(seed: u64) {
-            let lessons = |seed| Lessons::new(seed, Part::Train, Mix::default()).take(5).collect::<Vec<_>>();
+            let lessons = |seed| Lessons::new(seed, ProblemPart::Train, Mix::default()).take(5).collect::<Vec<_>>();
             prop_assert_eq!(lessons(seed), lessons(seed));
             prop_assert_ne!(lessons(seed), lessons(seed.wrapping_add(1)));
         }
 
         #[test]
         fn lessons_are_in_small_letters_and_answer_rightly(seed: u64) {
-            let problem = Generator::new(seed, Part::Dev).problem();
-            for form in Form::ALL {
+            let problem = Generator::new(seed, ProblemPart::Dev).problem();
+            for form in LessonForm::ALL {
                 let lesson = Lesson::new(&problem, form, &mut crate::seeded(seed));
                 prop_assert_eq!(lesson.prompt.to_lowercase(), lesson.prompt.clone());
-                if matches!(form, Form::Solve | Form::Brief | Form::Check | Form::Choose) {
+                if matches!(form, LessonForm::Solve | LessonForm::Brief | LessonForm::Check | LessonForm::Choose) {
                     prop_assert_eq!(read_answer(&lesson.reply), Some(problem.answer));
                 }
             }

@@ -9,10 +9,10 @@
 //! ```
 //! use lemon_problems::{Generator, Lessons, Mix, Part};
 //!
-//! let problem = Generator::new(1, Part::Train).problem();
+//! let problem = Generator::new(1, ProblemPart::Train).problem();
 //! assert!(problem.steps.iter().all(|step| step.holds()));
 //!
-//! let lesson = Lessons::new(1, Part::Train, Mix::default()).next().unwrap();
+//! let lesson = Lessons::new(1, ProblemPart::Train, Mix::default()).next().unwrap();
 //! assert!(lesson.prompt.starts_with("task: "));
 //! ```
 
@@ -40,14 +40,14 @@ mod wrong;
 
 pub use doubt::{Doubts, doubts};
 pub use expression::Condition;
-pub use generator::{Generator, Part, Weights};
+pub use generator::{Generator, ProblemPart, SourceWeights};
 pub use leak::{Dropped, Leak, Leaks, NEAR, clusters};
 pub use lesson::{Lesson, Lessons, Mix};
 pub use noise::{Noise, in_other_words};
 pub use parse::{ParseError, parse};
-pub use problem::{Op, Problem, Step};
-pub use prompt::{Form, prompt, read_answer};
+pub use problem::{Op, Problem, ProblemStep};
+pub use prompt::{LessonForm, prompt, read_answer};
 pub use published::{DataError, Published, Template, read_published, test_questions};
 pub use random::seeded;
-pub use situation::{Number, Operand, Question, Rule, Situation, Thing, shipped};
+pub use situation::{Number, Operand, Situation, SituationQuestion, StepRule, Thing, shipped};
 pub use wrong::wrong;

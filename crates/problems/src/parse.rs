@@ -2,7 +2,7 @@
 
 use crate::expression::Condition;
 use crate::problem::Op;
-use crate::situation::{Number, Operand, Question, Rule, Situation, Thing};
+use crate::situation::{Number, Operand, Situation, SituationQuestion, StepRule, Thing};
 use crate::template;
 use std::collections::HashSet;
 use std::fmt;
@@ -143,7 +143,7 @@ impl Block {
     }
 
     fn answer(&mut self, line: usize, text: &str) -> Result<(), ParseError> {
-        let mut steps: Vec<Rule> = Vec::new();
+        let mut steps: Vec<StepRule> = Vec::new();
         for part in text.split(';') {
             let hint = "one operation of two operands: `b*c; a-$1`";
             let rule = rule(part.trim()).ok_or_else(|| fault(line, format!("`{}` is no step", part.trim()), hint))?;
@@ -167,7 +167,7 @@ impl Block {
         if self.open.is_empty() {
             return Err(fault(line, "no question stands before this answer", "write `? ` lines above it"));
         }
-        self.situation.questions.push(Question { texts: std::mem::take(&mut self.open), steps });
+        self.situation.questions.push(SituationQuestion { texts: std::mem::take(&mut self.open), steps });
         Ok(())
     }
 
@@ -236,10 +236,10 @@ fn things(line: usize, text: &str) -> Result<Vec<Thing>, ParseError> {
     text.split(',').map(|part| thing(part).ok_or_else(|| fault(line, message(part), hint))).collect()
 }
 
-fn rule(text: &str) -> Option<Rule> {
+fn rule(text: &str) -> Option<StepRule> {
     let at = text.find(['+', '-', '*', '/'])?;
     let op = Op::of(text[at..].chars().next()?)?;
-    Some(Rule { left: operand(text[..at].trim())?, op, right: operand(text[at + 1..].trim())? })
+    Some(StepRule { left: operand(text[..at].trim())?, op, right: operand(text[at + 1..].trim())? })
 }
 
 fn operand(text: &str) -> Option<Operand> {

@@ -25,7 +25,7 @@ fn a_block_is_read_as_it_stands() {
     assert_eq!(apples.things[1], Thing { many: "pears".into(), one: "pear".into() });
     assert_eq!((apples.stories.len(), apples.extras.len()), (1, 1));
     assert_eq!(apples.questions[0].texts.len(), 2);
-    let twice = Rule { left: Operand::Result(0), op: Op::Multiply, right: Operand::Constant(2) };
+    let twice = StepRule { left: Operand::Result(0), op: Op::Multiply, right: Operand::Constant(2) };
     assert_eq!(apples.questions[1].steps[1], twice);
 }
 

@@ -11,7 +11,7 @@ pub struct Problem {
     /// The numbers as they occur in the text, in digits or in words.
     pub numbers: Vec<i64>,
     /// The calculation, one operation a step. At least one; the last result is the answer.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProblemStep>,
     /// What is asked for.
     pub answer: i64,
     /// What the text was made of: problems of one situation never lie on both sides of the split.
@@ -20,7 +20,7 @@ pub struct Problem {
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct ProblemStep {
     /// The left operand.
     pub left: i64,
     /// What is done.
@@ -49,7 +49,7 @@ pub(crate) const LARGEST: i64 = 99_999;
 
 impl Problem {
     /// `None` without steps.
-    pub(crate) fn new(question: String, steps: Vec<Step>, situation: String) -> Option<Self> {
+    pub(crate) fn new(question: String, steps: Vec<ProblemStep>, situation: String) -> Option<Self> {
         let answer = steps.last()?.result;
         Some(Problem { numbers: wording::numbers_in(&question), question, steps, answer, situation })
     }
@@ -61,16 +61,16 @@ impl Problem {
 }
 
 /// A line for each step, then `#### N`.
-pub(crate) fn solution(steps: &[Step], answer: i64) -> String {
+pub(crate) fn solution(steps: &[ProblemStep], answer: i64) -> String {
     let lines = steps.iter().map(|step| format!("{step}\n"));
     lines.chain([format!("#### {answer}")]).collect()
 }
 
-impl Step {
+impl ProblemStep {
     /// `None` where no positive whole number of a fitting size comes out.
     pub fn new(left: i64, op: Op, right: i64) -> Option<Self> {
         let result = op.apply(left, right).filter(|result| (1..=LARGEST).contains(result))?;
-        Some(Step { left, op, right, result })
+        Some(ProblemStep { left, op, right, result })
     }
 
     /// Whether the result is that of the operation.
@@ -109,7 +109,7 @@ impl Op {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ProblemStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} = {}", self.left, self.op.sign(), self.right, self.result)
     }
@@ -120,7 +120,7 @@ impl fmt::Display for Step {
 pub(crate) struct Draft {
     pub facts: Vec<String>,
     pub question: String,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProblemStep>,
     pub situation: String,
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn check(left: i64, sign: char, right: i64, expected: Option<i64>) {
-        let step = Op::of(sign).and_then(|op| Step::new(left, op, right));
+        let step = Op::of(sign).and_then(|op| ProblemStep::new(left, op, right));
         assert_eq!(step.map(|step| step.result), expected, "{left} {sign} {right}");
         assert!(step.is_none_or(|step| step.holds()));
     }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_solution_has_a_line_for_each_step() {
-        let steps = [Step::new(5, Op::Multiply, 3).unwrap(), Step::new(24, Op::Subtract, 15).unwrap()];
+        let steps = [ProblemStep::new(5, Op::Multiply, 3).unwrap(), ProblemStep::new(24, Op::Subtract, 15).unwrap()];
         assert_eq!(solution(&steps, 9), "5 * 3 = 15\n24 - 15 = 9\n#### 9");
     }
 }

@@ -4,7 +4,7 @@ use crate::names;
 
 /// What is asked of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum LessonForm {
     /// Solve step by step.
     Solve,
     /// Say the answer only.
@@ -21,21 +21,28 @@ pub enum Form {
     Choose,
 }
 
-impl Form {
+impl LessonForm {
     /// All of them.
-    pub const ALL: [Form; 7] =
-        [Form::Solve, Form::Brief, Form::Plan, Form::Extract, Form::Step, Form::Check, Form::Choose];
+    pub const ALL: [LessonForm; 7] = [
+        LessonForm::Solve,
+        LessonForm::Brief,
+        LessonForm::Plan,
+        LessonForm::Extract,
+        LessonForm::Step,
+        LessonForm::Check,
+        LessonForm::Choose,
+    ];
 
     /// Its name in prompts.
     pub fn name(self) -> &'static str {
         match self {
-            Form::Solve => "solve",
-            Form::Brief => "brief",
-            Form::Plan => "plan",
-            Form::Extract => "extract",
-            Form::Step => "step",
-            Form::Check => "check",
-            Form::Choose => "choose",
+            LessonForm::Solve => "solve",
+            LessonForm::Brief => "brief",
+            LessonForm::Plan => "plan",
+            LessonForm::Extract => "extract",
+            LessonForm::Step => "step",
+            LessonForm::Check => "check",
+            LessonForm::Choose => "choose",
         }
     }
 }
@@ -48,10 +55,10 @@ const LONGEST_READING: usize = 160;
 /// ```
 /// use lemon_problems::{Form, prompt};
 ///
-/// let text = prompt(Form::Check, "Ana had $1,200.\nHow much is half?", &["1200 / 2 = 600\n#### 600"]);
+/// let text = prompt(LessonForm::Check, "Ana had $1,200.\nHow much is half?", &["1200 / 2 = 600\n#### 600"]);
 /// assert_eq!(text, "task: alex had 1200 dollars. how much is half?\nread: 1200 / 2 = 600; #### 600\ncheck:\n");
 /// ```
-pub fn prompt(form: Form, question: &str, readings: &[&str]) -> String {
+pub fn prompt(form: LessonForm, question: &str, readings: &[&str]) -> String {
     let mut prompt = format!("task: {}\n", normalised(&names::made_alike(question)));
     for reading in readings {
         let lines = reading.lines().map(normalised).filter(|line| !line.is_empty());
@@ -156,7 +163,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_prompt_has_one_line_for_each_part(question in any::<String>(), reading in any::<String>()) {
-            let text = prompt(Form::Solve, &question, &[&reading, &reading]);
+            let text = prompt(LessonForm::Solve, &question, &[&reading, &reading]);
             prop_assert_eq!(text.lines().count(), 4);
             prop_assert!(text.lines().nth(1).is_some_and(|line| line.chars().count() <= LONGEST_READING + 6));
             prop_assert_eq!(text.to_lowercase(), text);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::generator::{Generator, Part, Weights};
+use crate::generator::{Generator, ProblemPart, SourceWeights};
 use std::fs;
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ fn nothing_that_is_kept_is_a_leak() {
         assert_eq!(leaks.find(&problem.question), None, "{}", problem.question);
         assert!(problem.steps.iter().all(|step| step.holds() && step.result > 0), "{problem:?}");
     }
-    let weights = Weights { published: 100, ..Weights::default() };
+    let weights = SourceWeights { published: 100, ..SourceWeights::default() };
     let mut generator =
-        Generator::new(1, Part::Train).with_weights(weights).with_published(templates).without(leaks.clone());
+        Generator::new(1, ProblemPart::Train).with_weights(weights).with_published(templates).without(leaks.clone());
     for _ in 0..5_000 {
         let problem = generator.problem();
         assert_eq!(leaks.find(&problem.question), None, "{}", problem.question);
@@ -68,7 +68,7 @@ fn folder(gsm8k: &str, mawps: &str) -> tempfile::TempDir {
 const GSM8K: &str = r#"{"question": "A mill grinds 14 sacks a day for 3 days. How many sacks is that?", "answer": "<<14*3=42>>42\n#### 42"}
 {"question": "A mill grinds 1/2 of 90 sacks. How many sacks is that?", "answer": "<<90/2=45>>45\n#### 45"}
 "#;
-const MAWPS: &str = "Question,Numbers,Equation,Answer,group_nums,Body,Ques
+const MAWPS: &str = "SituationQuestion,Numbers,Equation,Answer,group_nums,Body,Ques
 Mona has number0 kites and loses number1 . How many kites has she left ?,9.0 4.0,- number0 number1,5.0,[],,
 ";
 

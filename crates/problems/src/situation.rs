@@ -3,7 +3,7 @@
 use crate::expression::Condition;
 use crate::parse::parse;
 use crate::person::Person;
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::template::render;
 use crate::wording;
 use lemon_num::Random;
@@ -27,7 +27,7 @@ pub struct Situation {
     /// Sentences with a number that no question needs.
     pub extras: Vec<String>,
     /// What can be asked.
-    pub questions: Vec<Question>,
+    pub questions: Vec<SituationQuestion>,
 }
 
 /// A number of a situation.
@@ -54,16 +54,16 @@ pub struct Thing {
 
 /// A question in several wordings, and how it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct SituationQuestion {
     /// The wordings.
     pub texts: Vec<String>,
     /// The calculation.
-    pub steps: Vec<Rule>,
+    pub steps: Vec<StepRule>,
 }
 
 /// A step before its numbers are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
+pub struct StepRule {
     /// The left operand.
     pub left: Operand,
     /// What is done.
@@ -116,7 +116,7 @@ impl Situation {
         self.draft_of(question, random)
     }
 
-    pub(crate) fn draft_of(&self, question: &Question, random: &mut Random) -> Option<Draft> {
+    pub(crate) fn draft_of(&self, question: &SituationQuestion, random: &mut Random) -> Option<Draft> {
         let Drawn { numbers, steps } = self.draw(question, random)?;
         let cast = Cast::draw(self, numbers, random);
         let mut facts = wording::sentences(&cast.tell(random.pick(&self.stories)?, random));
@@ -132,14 +132,14 @@ impl Situation {
         Some(Draft { facts, question: asked, steps, situation: self.name.clone() })
     }
 
-    fn draw(&self, question: &Question, random: &mut Random) -> Option<Drawn> {
+    fn draw(&self, question: &SituationQuestion, random: &mut Random) -> Option<Drawn> {
         let scale = if random.chance(SCALED) { *random.pick(&[(1, 2), (2, 1), (3, 1), (5, 1)])? } else { (1, 1) };
         let scaled = (0..TRIES / 10).find_map(|_| self.try_draw(question, scale, random));
         scaled.or_else(|| (0..TRIES).find_map(|_| self.try_draw(question, (1, 1), random)))
     }
 
     /// Numbers from ranges that are `scale` times as wide, if they fit.
-    fn try_draw(&self, question: &Question, scale: (i64, i64), random: &mut Random) -> Option<Drawn> {
+    fn try_draw(&self, question: &SituationQuestion, scale: (i64, i64), random: &mut Random) -> Option<Drawn> {
         let mut draw = |number: &Number| {
             // Spare numbers keep to what makes sense: no person is 180 years old.
             let (times, parts) = if uses(question, number.name) { scale } else { (1, 1) };
@@ -160,23 +160,23 @@ impl Situation {
 /// Numbers that fit, and what is computed with them.
 struct Drawn {
     numbers: Vec<(char, i64)>,
-    steps: Vec<Step>,
+    steps: Vec<ProblemStep>,
 }
 
-fn uses(question: &Question, name: char) -> bool {
+fn uses(question: &SituationQuestion, name: char) -> bool {
     question.steps.iter().any(|rule| [rule.left, rule.right].contains(&Operand::Number(name)))
 }
 
 /// The steps with numbers. `None` where one does not come out positive and even.
-pub(crate) fn calculate(rules: &[Rule], number: &impl Fn(char) -> Option<i64>) -> Option<Vec<Step>> {
-    let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
+pub(crate) fn calculate(rules: &[StepRule], number: &impl Fn(char) -> Option<i64>) -> Option<Vec<ProblemStep>> {
+    let mut steps: Vec<ProblemStep> = Vec::with_capacity(rules.len());
     for rule in rules {
         let value = |operand| match operand {
             Operand::Number(name) => number(name),
             Operand::Result(index) => steps.get(index).map(|step| step.result),
             Operand::Constant(value) => Some(value),
         };
-        steps.push(Step::new(value(rule.left)?, rule.op, value(rule.right)?)?);
+        steps.push(ProblemStep::new(value(rule.left)?, rule.op, value(rule.right)?)?);
     }
     Some(steps)
 }

@@ -26,7 +26,7 @@ fn every_question_of_every_situation_makes_valid_problems() {
     }
 }
 
-fn check(problem: &Problem, question: &Question) {
+fn check(problem: &Problem, question: &SituationQuestion) {
     assert_eq!(problem.steps.len(), question.steps.len());
     assert!(problem.steps.iter().all(|step| step.holds() && step.result > 0), "{problem:?}");
     assert_eq!(problem.steps.last().map(|step| step.result), Some(problem.answer));

@@ -6,7 +6,7 @@ pub(crate) mod owners;
 mod teller;
 pub(crate) mod theme;
 
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::wording;
 use ask::{Ask, Effect};
 use event::{Change, EVENTS, OPENERS, SETUPS, SPARES};
@@ -58,7 +58,7 @@ struct Story {
     facts: Vec<String>,
     start: i64,
     /// How the number at the start is found, where it is not told.
-    setup: Option<Step>,
+    setup: Option<ProblemStep>,
     effects: Vec<Effect>,
     now: i64,
     /// The last sentence was about something else.
@@ -77,7 +77,7 @@ impl Story {
             Some(Op::Multiply) => (random.within(2, 9), random.within(2, 12)),
             _ => (random.within(size.0.max(4), size.1), random.within(size.0, size.1)),
         };
-        let setup = op.and_then(|op| Step::new(n, op, m));
+        let setup = op.and_then(|op| ProblemStep::new(n, op, m));
         let start = setup.map_or(n, |step| step.result);
         let number = random.below(texts.len());
         let text = match ask {
@@ -95,7 +95,7 @@ impl Story {
         let kind = random.weighted(&[26, 30, 12, 12, 5, 6, 3, 3, 4]);
         let (change, texts) = EVENTS.get(kind)?;
         let (effect, n, m) = self.effect(*change, random)?;
-        self.now = Step::new(self.now, effect.op, effect.amount).filter(|step| step.result >= 2)?.result;
+        self.now = ProblemStep::new(self.now, effect.op, effect.amount).filter(|step| step.result >= 2)?.result;
         self.effects.push(effect);
         self.teller.set('n', n);
         self.teller.set('m', m);
@@ -131,12 +131,12 @@ impl Story {
             }
             Change::Sum(op) => {
                 let (n, m) = (random.within(low, high), random.within(low, high));
-                let step = Step::new(n, Op::Add, m)?;
+                let step = ProblemStep::new(n, Op::Add, m)?;
                 Some((effect(Some(step), op, step.result)?, n, m))
             }
             Change::Product(op) => {
                 let (n, m) = (random.within(2, 9), random.within(2, 12));
-                let step = Step::new(n, Op::Multiply, m)?;
+                let step = ProblemStep::new(n, Op::Multiply, m)?;
                 Some((effect(Some(step), op, step.result)?, n, m))
             }
             Change::Times => {
@@ -149,31 +149,31 @@ impl Story {
     }
 
     /// The steps up to the end of the last event, as far as the question needs them.
-    fn steps(&self, ask: Ask) -> Option<Vec<Step>> {
+    fn steps(&self, ask: Ask) -> Option<Vec<ProblemStep>> {
         match ask {
             Ask::Start => self.steps_back(),
             Ask::Flow(op) => Some(self.flow(op)?.0),
             Ask::Surplus => {
                 let ((mut steps, came), (more, went)) = (self.flow(Op::Add)?, self.flow(Op::Subtract)?);
                 steps.extend(more);
-                steps.push(Step::new(came, Op::Subtract, went)?);
+                steps.push(ProblemStep::new(came, Op::Subtract, went)?);
                 Some(steps)
             }
             // What was there at the start does not matter for what came and went.
             Ask::Difference if self.only_adds_up() => match (self.flow(Op::Add), self.flow(Op::Subtract)) {
                 (Some((mut steps, came)), Some((more, went))) => {
                     steps.extend(more);
-                    steps.push(Step::new(came.max(went), Op::Subtract, came.min(went))?);
+                    steps.push(ProblemStep::new(came.max(went), Op::Subtract, came.min(went))?);
                     Some(steps)
                 }
                 (one, other) => one.or(other).map(|(steps, _)| steps),
             },
             _ => {
-                let mut steps: Vec<Step> = self.setup.into_iter().collect();
+                let mut steps: Vec<ProblemStep> = self.setup.into_iter().collect();
                 let mut now = self.start;
                 for effect in &self.effects {
                     steps.extend(effect.before);
-                    let step = Step::new(now, effect.op, effect.amount)?;
+                    let step = ProblemStep::new(now, effect.op, effect.amount)?;
                     steps.push(step);
                     now = step.result;
                 }
@@ -182,7 +182,7 @@ impl Story {
         }
     }
 
-    fn steps_back(&self) -> Option<Vec<Step>> {
+    fn steps_back(&self) -> Option<Vec<ProblemStep>> {
         let mut steps = Vec::new();
         let mut now = self.now;
         for effect in self.effects.iter().rev() {
@@ -199,7 +199,7 @@ impl Story {
     }
 
     /// What all events of one kind amount to. `None` where the question would make no sense.
-    fn flow(&self, op: Op) -> Option<(Vec<Step>, i64)> {
+    fn flow(&self, op: Op) -> Option<(Vec<ProblemStep>, i64)> {
         if !self.only_adds_up() {
             return None;
         }
@@ -210,7 +210,7 @@ impl Story {
             match sum {
                 None => sum = Some(effect.amount),
                 Some(so_far) => {
-                    let step = Step::new(so_far, Op::Add, effect.amount)?;
+                    let step = ProblemStep::new(so_far, Op::Add, effect.amount)?;
                     steps.push(step);
                     sum = Some(step.result);
                 }
@@ -220,7 +220,7 @@ impl Story {
     }
 
     /// The step that the question itself adds, with its number. The outer `None`: it cannot be asked here.
-    fn last_step(&mut self, ask: Ask, random: &mut Random) -> Option<Option<Step>> {
+    fn last_step(&mut self, ask: Ask, random: &mut Random) -> Option<Option<ProblemStep>> {
         let other = random.within(self.size.0, self.size.1);
         self.teller.set('e', self.now);
         let now = self.now;
@@ -228,26 +228,26 @@ impl Story {
             Ask::End | Ask::Start | Ask::Flow(_) | Ask::Surplus => return Some(None),
             Ask::Unknown(op) => {
                 let change = if op == Op::Subtract { random.within(2, now - 2) } else { other };
-                let end = Step::new(now, op, change).filter(|step| step.result >= 2)?.result;
+                let end = ProblemStep::new(now, op, change).filter(|step| step.result >= 2)?.result;
                 self.teller.set('e', end);
-                Step::new(now.max(end), Op::Subtract, now.min(end))
+                ProblemStep::new(now.max(end), Op::Subtract, now.min(end))
             }
             Ask::Difference if self.only_adds_up() => return Some(None),
-            Ask::Difference => Step::new(now.max(self.start), Op::Subtract, now.min(self.start)),
+            Ask::Difference => ProblemStep::new(now.max(self.start), Op::Subtract, now.min(self.start)),
             Ask::Goal => {
                 self.teller.set('k', now + other);
-                Step::new(now + other, Op::Subtract, now)
+                ProblemStep::new(now + other, Op::Subtract, now)
             }
             Ask::Price => {
                 let price = random.within(2, 12);
                 self.teller.set('k', price);
-                Step::new(now, Op::Multiply, price)
+                ProblemStep::new(now, Op::Multiply, price)
             }
             Ask::Share | Ask::Packs => {
                 let parts: Vec<i64> = (2..=12).filter(|parts| now % parts == 0 && now / parts > 1).collect();
                 let parts = *random.pick(&parts)?;
                 self.teller.set('k', parts);
-                Step::new(now, Op::Divide, parts)
+                ProblemStep::new(now, Op::Divide, parts)
             }
         };
         step.map(Some)

@@ -1,7 +1,7 @@
 //! Tells a draft in one of several ways that mean the same.
 
 use crate::person;
-use crate::problem::{Draft, Problem, Step};
+use crate::problem::{Draft, Problem, ProblemStep};
 use crate::wording::{self, capitalised, uncapitalised};
 use lemon_num::Random;
 
@@ -36,7 +36,7 @@ fn merge(facts: &mut Vec<String>, random: &mut Random) {
 /// Makes the last fact a condition of the question: `If she gave 3 away, how many …?`
 ///
 /// Only a fact that matters: with a spare one it would be a riddle.
-fn condition(facts: &mut Vec<String>, question: &mut String, steps: &[Step]) {
+fn condition(facts: &mut Vec<String>, question: &mut String, steps: &[ProblemStep]) {
     let needed = |number: &i64| steps.iter().any(|step| step.left == *number || step.right == *number);
     let fits = |last: &&String| joinable(last) && wording::numbers_in(last).iter().any(needed);
     let Some(last) = facts.last().filter(fits) else { return };
@@ -154,7 +154,7 @@ mod tests {
     fn check(facts: &[&str], question: &str, expected: &str) {
         let mut facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
         let mut question = question.to_owned();
-        condition(&mut facts, &mut question, &[Step::new(5, Op::Subtract, 2).unwrap()]);
+        condition(&mut facts, &mut question, &[ProblemStep::new(5, Op::Subtract, 2).unwrap()]);
         facts.push(question);
         assert_eq!(facts.join(" "), expected);
     }

@@ -1,6 +1,6 @@
 //! Wrong solutions of the kinds that small models write.
 
-use crate::problem::{Op, Problem, Step};
+use crate::problem::{Op, Problem, ProblemStep};
 use lemon_num::Random;
 
 /// Where an operand comes from.
@@ -14,7 +14,7 @@ pub(crate) enum Source {
 
 /// The sources of all operands, where `told` are the numbers of the text. A number that is also an earlier result is taken for
 /// that if nothing has used it yet: every result is there to be used.
-pub(crate) fn sources(steps: &[Step], told: &[i64]) -> Vec<[Source; 2]> {
+pub(crate) fn sources(steps: &[ProblemStep], told: &[i64]) -> Vec<[Source; 2]> {
     let mut used = vec![false; steps.len()];
     let mut sources = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
@@ -33,18 +33,18 @@ pub(crate) fn sources(steps: &[Step], told: &[i64]) -> Vec<[Source; 2]> {
 }
 
 /// A wrong solution: its steps and its answer, which is never the right one.
-pub fn wrong(problem: &Problem, random: &mut Random) -> (Vec<Step>, i64) {
+pub fn wrong(problem: &Problem, random: &mut Random) -> (Vec<ProblemStep>, i64) {
     let attempt = (0..40).find_map(|_| attempt(problem, random).filter(|steps| answer(steps) != Some(problem.answer)));
     let steps = attempt.unwrap_or_else(|| slipped(problem, problem.steps.len().saturating_sub(1), random));
     let answer = answer(&steps).unwrap_or(problem.answer + 1);
     (steps, answer)
 }
 
-fn answer(steps: &[Step]) -> Option<i64> {
+fn answer(steps: &[ProblemStep]) -> Option<i64> {
     steps.last().map(|step| step.result)
 }
 
-fn attempt(problem: &Problem, random: &mut Random) -> Option<Vec<Step>> {
+fn attempt(problem: &Problem, random: &mut Random) -> Option<Vec<ProblemStep>> {
     let steps = &problem.steps;
     let at = random.below(steps.len());
     let mut rules: Vec<([Source; 2], Op)> =
@@ -88,20 +88,20 @@ fn attempt(problem: &Problem, random: &mut Random) -> Option<Vec<Step>> {
     recompute(&rules)
 }
 
-fn recompute(rules: &[([Source; 2], Op)]) -> Option<Vec<Step>> {
-    let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
+fn recompute(rules: &[([Source; 2], Op)]) -> Option<Vec<ProblemStep>> {
+    let mut steps: Vec<ProblemStep> = Vec::with_capacity(rules.len());
     for (operands, op) in rules {
         let value = |source| match source {
             Source::Number(number) => Some(number),
-            Source::Result(index) => steps.get(index).map(|step: &Step| step.result),
+            Source::Result(index) => steps.get(index).map(|step: &ProblemStep| step.result),
         };
-        steps.push(Step::new(value(operands[0])?, *op, value(operands[1])?)?);
+        steps.push(ProblemStep::new(value(operands[0])?, *op, value(operands[1])?)?);
     }
     Some(steps)
 }
 
 /// The right steps with a wrong result in one of them, carried on as far as that works.
-fn slipped(problem: &Problem, at: usize, random: &mut Random) -> Vec<Step> {
+fn slipped(problem: &Problem, at: usize, random: &mut Random) -> Vec<ProblemStep> {
     let sources = sources(&problem.steps, &problem.numbers);
     let mut steps = problem.steps.clone();
     for index in at..steps.len() {
@@ -110,7 +110,7 @@ fn slipped(problem: &Problem, at: usize, random: &mut Random) -> Vec<Step> {
             Source::Result(index) => steps[index].result,
         };
         let (left, right) = (value(sources[index][0]), value(sources[index][1]));
-        let mut step = Step::new(left, steps[index].op, right).unwrap_or(steps[index]);
+        let mut step = ProblemStep::new(left, steps[index].op, right).unwrap_or(steps[index]);
         if index == at {
             step.result = misread(step.result, random);
         }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn results_are_told_from_numbers() {
-        let step = |left, op, right| Step::new(left, op, right).unwrap();
+        let step = |left, op, right| ProblemStep::new(left, op, right).unwrap();
         let steps = [step(5, Op::Multiply, 3), step(15, Op::Add, 15), step(30, Op::Subtract, 4), step(30, Op::Add, 26)];
         let expected = [
             [Source::Number(5), Source::Number(3)],

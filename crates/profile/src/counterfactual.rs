@@ -3,7 +3,7 @@
 use crate::budget::Cost;
 use lemon_credit::cascade::{Cascade, cascade};
 use lemon_exec::orchestrator::Orchestrator;
-use lemon_exec::{Budget, Outcome, Price, RunState};
+use lemon_exec::{AgentOutcome, Budget, Price, RunState};
 use lemon_rollout::{Case, Rollout, RolloutEnv, RolloutError, RolloutRequest, Score, Team, UnknownReason};
 use lemon_spec::edit::{Edit, Edited};
 use lemon_spec::{AnswerRule, Next, Plan, PlannedAgent};
@@ -219,15 +219,15 @@ impl Counterfactuals<'_> {
 }
 
 /// How agents that replied ended.
-fn ends(trace: &Trace) -> BTreeMap<&str, Outcome> {
+fn ends(trace: &Trace) -> BTreeMap<&str, AgentOutcome> {
     trace.events.iter().filter_map(done).collect()
 }
 
-fn done(event: &lemon_trace::Event) -> Option<(&str, Outcome)> {
+fn done(event: &lemon_trace::Event) -> Option<(&str, AgentOutcome)> {
     match &event.kind {
         EventKind::Return { status: AgentStatus::Done, reply: Some(reply), confidence, truncated, .. } => {
             let (confidence, truncated) = (*confidence, *truncated);
-            Some((&event.agent, Outcome { confidence, truncated, ..Outcome::done(reply.as_str()) }))
+            Some((&event.agent, AgentOutcome { confidence, truncated, ..AgentOutcome::done(reply.as_str()) }))
         }
         _ => None,
     }

@@ -3,7 +3,7 @@
 use crate::budget::SpendingLimits;
 use crate::counterfactual::{Counterfactuals, nominal_tokens};
 use crate::profile::{Effect, ProfileWork, profile};
-use lemon_credit::choose::Policy;
+use lemon_credit::choose::ChoiceRule;
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_rollout::{Case, RolloutError};
 use lemon_spec::Plan;
@@ -26,9 +26,9 @@ pub struct Improvement {
     /// The improved team, as text.
     pub spec: String,
     /// The changes that were kept, in the order they were made.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ImproveStep>,
     /// Changes that did not hold on the held-out tasks and were taken back.
-    pub taken_back: Vec<Step>,
+    pub taken_back: Vec<ImproveStep>,
     /// The original on the held-out tasks: success, tokens, cost.
     pub before: [f64; 3],
     /// The improved team on the same.
@@ -45,7 +45,7 @@ pub struct Improvement {
 
 /// One change.
 #[derive(Debug, Clone, Serialize)]
-pub struct Step {
+pub struct ImproveStep {
     /// What it was.
     pub change: String,
     /// What it was seen to do on the tasks it was chosen by, one at a time: success.
@@ -73,22 +73,22 @@ pub async fn improve(
     seeds: &[u64],
     width: usize,
     cancel: &CancellationToken,
-    mut progress: impl FnMut(&Step),
+    mut progress: impl FnMut(&ImproveStep),
 ) -> Result<Improvement, RolloutError> {
     let (chosen_by, held_out) = cases;
     let mut teams = vec![plan.clone()];
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<ImproveStep> = Vec::new();
     let mut spent = 0;
     while steps.len() < MOST_STEPS && !cancel.is_cancelled() {
         let Some(team) = teams.last() else { break };
-        let policy = Policy::Information { floor: 0.0 };
+        let policy = ChoiceRule::Information { floor: 0.0 };
         let work =
             ProfileWork { plan: team, cases: chosen_by, seeds, width, budget: SpendingLimits::default(), policy };
         let found = profile(runs, &work, cancel, |_, _| {}).await?;
         spent += found.reuse.tokens;
         let Some(best) = best(&found.effects, found.baseline.cost) else { break };
         let Ok(edited) = apply(team, &best.edit, &runs.env.language) else { break };
-        let step = Step {
+        let step = ImproveStep {
             change: best.change.clone(),
             success: -best.effect.unwrap_or(0.0),
             standard_error: best.standard_error,
@@ -131,7 +131,7 @@ struct HeldOut {
 async fn confirm(
     runs: &Counterfactuals<'_>,
     teams: &[Plan],
-    mut steps: Vec<Step>,
+    mut steps: Vec<ImproveStep>,
     held_out: &[Case],
     seeds: &[u64],
     (width, mut spent): (usize, u64),

@@ -9,6 +9,6 @@ mod profile;
 
 pub use budget::{Cost, SpendingLimits, TokenBudget};
 pub use counterfactual::{Counterfactual, Counterfactuals, Measurement};
-pub use improve::{Improvement, Step, improve};
+pub use improve::{ImproveStep, Improvement, improve};
 pub use picture::picture;
 pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, estimate, profile};

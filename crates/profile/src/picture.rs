@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::profile::{Effect, Profile};
-use lemon_credit::advice::Verdict;
+use lemon_credit::advice::Recommendation;
 use lemon_spec::Plan;
 use lemon_view::worth::{DecisionWorth, TeamWorth};
 
@@ -31,6 +31,6 @@ fn decision(effect: &Effect) -> DecisionWorth<'_> {
         interval: effect.interval,
         tokens: effect.tokens,
         advice: &effect.advice,
-        is_addition: effect.verdict == Verdict::Add,
+        is_addition: effect.verdict == Recommendation::Add,
     }
 }

@@ -7,8 +7,8 @@ mod summarise;
 use crate::budget::{Cost, SpendingLimits, TokenBudget};
 use crate::counterfactual::{Counterfactuals, Measurement};
 use futures::stream::{self, StreamExt};
-use lemon_credit::advice::Verdict;
-use lemon_credit::choose::{Account, Candidate, Chooser, Policy};
+use lemon_credit::advice::Recommendation;
+use lemon_credit::choose::{Account, ChoiceRule, Chooser, CounterfactualOption};
 use lemon_credit::unit::Unit;
 use lemon_rollout::{Case, RolloutError, UnknownReason};
 use lemon_spec::Plan;
@@ -34,7 +34,7 @@ pub struct ProfileWork<'a> {
     /// What to spend at most, over everything.
     pub budget: SpendingLimits,
     /// The sampler, where not everything can be run.
-    pub policy: Policy,
+    pub policy: ChoiceRule,
 }
 
 /// What a team is worth, and each of its decisions.
@@ -114,7 +114,7 @@ pub struct Effect {
     /// The share of calls that the base answered.
     pub reused: Option<f64>,
     /// What to do.
-    pub verdict: Verdict,
+    pub verdict: Recommendation,
     /// The same in words.
     pub advice: String,
     /// The edit.
@@ -190,11 +190,12 @@ pub async fn profile(
     let mut chooser = Chooser::new(work.policy, cap, candidates, work.seeds.first().copied().unwrap_or(0));
     let (mut pairs, mut lost): (Vec<Pair>, u64) = (Vec::new(), 0);
     loop {
-        let batch: Vec<Candidate> = std::iter::from_fn(|| chooser.propose()).take(8 * work.width.max(1)).collect();
+        let batch: Vec<CounterfactualOption> =
+            std::iter::from_fn(|| chooser.propose()).take(8 * work.width.max(1)).collect();
         if batch.is_empty() || cancel.is_cancelled() {
             break;
         }
-        let one = |candidate: Candidate| {
+        let one = |candidate: CounterfactualOption| {
             let (bases, edits, budget) = (&bases, &edits, &budget);
             async move { (candidate, pair(runs, bases, edits, &candidate, budget, cancel).await) }
         };

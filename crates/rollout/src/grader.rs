@@ -1,6 +1,6 @@
 //! Grades replies, programs included: those run in a sandbox.
 
-use lemon_sandbox::{Limits, Sandbox, SandboxError};
+use lemon_sandbox::{Sandbox, SandboxError, SandboxLimits};
 use lemon_task::{Item, Key, Program, Verdict, grade};
 
 /// Grades replies.
@@ -93,9 +93,9 @@ fn difference(item: &Item, found: Option<&str>) -> String {
 
 fn run(sandbox: &Sandbox, program: Program) -> Result<Option<String>, SandboxError> {
     let Program { entry_point, code, test, prompt } = program;
-    let program = lemon_sandbox::Program { prompt_and_code: code, test, entry_point, prompt };
-    Ok(match sandbox.run_python(&program, &Limits::default())? {
-        lemon_sandbox::Verdict::Passed => None,
-        lemon_sandbox::Verdict::Failed { detail, .. } => Some(detail),
+    let program = lemon_sandbox::TestedProgram { prompt_and_code: code, test, entry_point, prompt };
+    Ok(match sandbox.run_python(&program, &SandboxLimits::default())? {
+        lemon_sandbox::SandboxVerdict::Passed => None,
+        lemon_sandbox::SandboxVerdict::Failed { detail, .. } => Some(detail),
     })
 }

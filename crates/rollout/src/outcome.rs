@@ -35,6 +35,8 @@ pub struct Score {
 pub enum UnknownReason {
     /// It was cancelled, or never begun.
     Cancelled,
+    /// The orchestrator failed before there was a team.
+    OrchestratorFailed,
     /// A worker did not reply, which says nothing about the team.
     WorkerFailed(Failure),
     /// Its answer is a program, and there is no sandbox to run it in.
@@ -84,6 +86,9 @@ impl UnknownReason {
         if summary.stop_reason.is_none_or(|reason| reason == StopReason::Cancelled) {
             return Some(UnknownReason::Cancelled);
         }
+        if summary.stop_reason == Some(StopReason::OrchestratorFailed) {
+            return Some(UnknownReason::OrchestratorFailed);
+        }
         let failures = summary.agents.iter().filter_map(|agent| agent.failure.as_ref());
         let missing = |failure: &&Failure| meaning_of(failure.kind) == FailureMeaning::MissingData;
         failures.into_iter().find(missing).cloned().map(UnknownReason::WorkerFailed)
@@ -119,6 +124,7 @@ impl fmt::Display for UnknownReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UnknownReason::Cancelled => formatter.write_str("the run was cancelled"),
+            UnknownReason::OrchestratorFailed => formatter.write_str("the orchestrator failed"),
             UnknownReason::WorkerFailed(failure) => write!(formatter, "a worker failed: {}", failure.message),
             UnknownReason::NotGradable => formatter.write_str("the answer is a program and there is no sandbox"),
             UnknownReason::NotMeasured => formatter.write_str("the reward is not a finite number"),

@@ -1,7 +1,7 @@
 //! Who writes the team of a rollout.
 
 use async_trait::async_trait;
-use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, Planned, WriteContext};
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
 use lemon_spec::Plan;
 use lemon_trace::FailureKind;
@@ -29,7 +29,7 @@ impl Team {
     pub(crate) fn orchestrator(&self) -> Arc<dyn Orchestrator> {
         match self {
             Team::Plan { plan, reviewer } => {
-                Arc::new(Fixed { text: plan.source().to_owned(), reviewer: reviewer.clone() })
+                Arc::new(Planned { rounds: vec![plan.clone()], reviewer: reviewer.clone() })
             }
             Team::Text(text) => Arc::new(Fixed { text: text.clone(), reviewer: None }),
             Team::Rounds(texts) => Arc::new(WrittenRounds { texts: texts.clone() }),

@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    Limits, SandboxError,
+    SandboxError, SandboxLimits,
     fds::{check, install},
     process::{End, Launch},
     python::{FLAGS, Interpreter},
@@ -94,10 +94,10 @@ type Resource = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 type Resource = libc::c_int;
 
-/// Tasks besides [`Limits::processes`]: a solution may use a few threads.
+/// Tasks besides [`SandboxLimits::processes`]: a solution may use a few threads.
 const SPARE_TASKS: u64 = 16;
 
-pub(crate) fn rlimits(limits: &Limits) -> [Rlimit; 7] {
+pub(crate) fn rlimits(limits: &SandboxLimits) -> [Rlimit; 7] {
     let at_most = |resource, value| Rlimit { resource, soft: value, hard: value };
     [
         at_most(libc::RLIMIT_AS, limits.memory_bytes),

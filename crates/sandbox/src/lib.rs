@@ -3,14 +3,14 @@
 //! ```no_run
 //! use lemon_sandbox::{Limits, Policy, Program, Sandbox};
 //!
-//! let sandbox = Sandbox::new(Policy::Isolated)?; // refuses here if this machine cannot isolate
+//! let sandbox = Sandbox::new(Containment::Isolated)?; // refuses here if this machine cannot isolate
 //! let program = Program {
 //!     prompt_and_code: "def add(a, b):\n    return a + b\n".into(),
 //!     test: "def check(candidate):\n    assert candidate(1, 2) == 3\n".into(),
 //!     entry_point: "add".into(),
 //!     prompt: String::new(),
 //! };
-//! let verdict = sandbox.run_python(&program, &Limits::default())?;
+//! let verdict = sandbox.run_python(&program, &SandboxLimits::default())?;
 //! assert!(verdict.passed());
 //! # Ok::<(), lemon_sandbox::SandboxError>(())
 //! ```
@@ -35,7 +35,7 @@
 //!
 //! The worker can therefore lie only about values, and the one lie that passes is the right answer. Ending the process
 //! early, by whatever means, is a failure. So is a test that never calls the program. Helper functions that a test uses
-//! besides the entry point (three tasks of HumanEval do) are taken from [`Program::prompt`], not from the program,
+//! besides the entry point (three tasks of HumanEval do) are taken from [`TestedProgram::prompt`], not from the program,
 //! which could have redefined them.
 //!
 //! What follows from this, and differs from running both in one interpreter:
@@ -46,7 +46,7 @@
 //!   judged.
 //! - Arguments are copies. Lists, dictionaries and sets that the program changed are changed in the test too, but the
 //!   identity of what is nested in them is lost.
-//! - The test cannot hand a function of its own to the program: [`FailureKind::TestFault`].
+//! - The test cannot hand a function of its own to the program: [`ProgramFailure::TestFault`].
 //! - Only the standard library can be imported.
 //!
 //! # The containment
@@ -61,7 +61,7 @@
 //! machine's disk, so there is nothing to clean up.
 //!
 //! What no honest solution does (opening a socket, tracing or signalling another process, mounting, creating a process
-//! where [`Limits::processes`] is 1) kills the program at once: [`FailureKind::ForbiddenCall`]. Anything else that is
+//! where [`SandboxLimits::processes`] is 1) kills the program at once: [`ProgramFailure::ForbiddenCall`]. Anything else that is
 //! not allowed is an error the program sees. A program that tries, say, to read a file outside, catches the error, and
 //! then returns the right answer has been contained and has solved the task: it passes.
 //!
@@ -74,10 +74,10 @@
 //! - Faults of the kernel in the system calls that remain, and of the processor (side channels).
 //! - Learning the processor and kernel version, the time, and the contents of the system's library directories.
 //! - Using its limits to the full: a run may take its CPU seconds and its memory, twice over (worker and judge), and
-//!   for each process where [`Limits::processes`] is raised.
+//!   for each process where [`SandboxLimits::processes`] is raised.
 //! - A test whose inputs give its answers away, or with few enough of them to be answered from memory. A program that
 //!   tells its inputs apart and answers each rightly has, to the test, solved the task.
-//! - [`Policy::UnsafeNoSandbox`]. There the verdict is reached in the same way, but a program that runs as the same
+//! - [`Containment::UnsafeNoSandbox`]. There the verdict is reached in the same way, but a program that runs as the same
 //!   user outside any namespace can reach the judge, and everything else that is yours.
 //!
 //! # Dependencies
@@ -103,5 +103,5 @@ mod run;
 mod sandbox;
 
 pub use error::SandboxError;
-pub use program::{FailureKind, Limits, Program, Verdict};
-pub use sandbox::{Policy, Sandbox};
+pub use program::{ProgramFailure, SandboxLimits, SandboxVerdict, TestedProgram};
+pub use sandbox::{Containment, Sandbox};

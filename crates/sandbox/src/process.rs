@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, RawFd};
 
-use crate::{Limits, SandboxError, sandbox::Backend};
+use crate::{SandboxError, SandboxLimits, sandbox::Backend};
 
 /// What to start.
 pub(crate) struct Launch<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct Launch<'a> {
     pub fds: &'a [BorrowedFd<'a>],
     /// Shown as the last argument on its command line, so that an administrator can tell whose it is.
     pub label: &'a str,
-    pub limits: &'a Limits,
+    pub limits: &'a SandboxLimits,
 }
 
 /// How a process ended.

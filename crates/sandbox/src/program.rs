@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A program and the test it must pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct TestedProgram {
     /// The untrusted source, whole: for HumanEval the prompt followed by the completion.
     pub prompt_and_code: String,
     /// Source that defines `check(candidate)`, which returns if all is well and raises if not.
@@ -20,7 +20,7 @@ pub struct Program {
 /// What one run may use. They hold for the program and, separately, for its test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct SandboxLimits {
     /// Wall-clock time from start to verdict.
     pub wall: Duration,
     /// CPU seconds.
@@ -37,7 +37,7 @@ pub struct Limits {
     pub file_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for SandboxLimits {
     fn default() -> Self {
         Self {
             wall: Duration::from_secs(10),
@@ -53,28 +53,28 @@ impl Default for Limits {
 /// Whether the program passed its test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum SandboxVerdict {
     /// `check` returned, having called the program.
     Passed,
     /// Anything else.
     Failed {
         /// What went wrong.
-        kind: FailureKind,
+        kind: ProgramFailure,
         /// The same for people. It may quote the program; control characters are replaced.
         detail: String,
-        /// What the program wrote to standard error, up to [`Limits::output_bytes`]; control characters are replaced.
+        /// What the program wrote to standard error, up to [`SandboxLimits::output_bytes`]; control characters are replaced.
         stderr: String,
     },
 }
 
-impl Verdict {
+impl SandboxVerdict {
     /// Whether the program passed.
     pub fn passed(&self) -> bool {
         matches!(self, Self::Passed)
     }
 
     /// What went wrong, if anything.
-    pub fn failure(&self) -> Option<FailureKind> {
+    pub fn failure(&self) -> Option<ProgramFailure> {
         match self {
             Self::Passed => None,
             Self::Failed { kind, .. } => Some(*kind),
@@ -86,7 +86,7 @@ impl Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum FailureKind {
+pub enum ProgramFailure {
     /// An assertion of the test did not hold.
     AssertionFailed,
     /// The program raised an exception, or returned something the test could not handle.

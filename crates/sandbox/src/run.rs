@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    FailureKind, Limits, Program, SandboxError, Verdict,
+    ProgramFailure, SandboxError, SandboxLimits, SandboxVerdict, TestedProgram,
     fds::{Pipe, Stream, wait},
     process::{End, Launch, Process},
     sandbox::Backend,
@@ -19,19 +19,25 @@ use crate::{
 const VERDICT: u64 = 1 << 16;
 
 /// Judges a program. Both processes are gone when this returns, however it does.
-pub(crate) fn run(backend: &Backend, program: &Program, limits: &Limits) -> Result<Verdict, SandboxError> {
+pub(crate) fn run(
+    backend: &Backend,
+    program: &TestedProgram,
+    limits: &SandboxLimits,
+) -> Result<SandboxVerdict, SandboxError> {
     let mut run = Run::start(backend, program, limits)?;
     let verdict = run.judge()?;
     Ok(match verdict {
-        Ok(()) => Verdict::Passed,
-        Err((kind, detail)) => {
-            Verdict::Failed { kind, detail: printable(detail.as_bytes()), stderr: printable(&run.worker.stderr.kept) }
-        }
+        Ok(()) => SandboxVerdict::Passed,
+        Err((kind, detail)) => SandboxVerdict::Failed {
+            kind,
+            detail: printable(detail.as_bytes()),
+            stderr: printable(&run.worker.stderr.kept),
+        },
     })
 }
 
 struct Run<'a> {
-    limits: &'a Limits,
+    limits: &'a SandboxLimits,
     started: Instant,
     worker: Watched,
     judge: Watched,
@@ -46,10 +52,10 @@ struct Watched {
 }
 
 /// Why a program failed.
-type Failure = (FailureKind, String);
+type Failure = (ProgramFailure, String);
 
 impl<'a> Run<'a> {
-    fn start(backend: &Backend, program: &Program, limits: &'a Limits) -> Result<Self, SandboxError> {
+    fn start(backend: &Backend, program: &TestedProgram, limits: &'a SandboxLimits) -> Result<Self, SandboxError> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let label = format!("lemon-sandbox:{}:{}", process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
         let started = Instant::now();
@@ -84,7 +90,7 @@ impl<'a> Run<'a> {
             self.take_output();
             if [&self.worker, &self.judge].iter().any(|watched| watched.printed() > self.limits.output_bytes) {
                 let detail = format!("more than {} bytes of output", self.limits.output_bytes);
-                return Ok(Err((FailureKind::OutputLimit, detail)));
+                return Ok(Err((ProgramFailure::OutputLimit, detail)));
             }
             if !self.verdict.open || judge_ended.is_some() {
                 match (read_verdict(&self.verdict.kept), worker_ended) {
@@ -99,7 +105,7 @@ impl<'a> Run<'a> {
             }
             let left = self.limits.wall.saturating_sub(self.started.elapsed());
             if left.is_zero() {
-                return Ok(Err((FailureKind::Timeout, format!("no verdict after {:?}", self.limits.wall))));
+                return Ok(Err((ProgramFailure::Timeout, format!("no verdict after {:?}", self.limits.wall))));
             }
             self.wait(left);
         }
@@ -130,16 +136,16 @@ impl<'a> Run<'a> {
         let out_of_time = self.started.elapsed() >= Duration::from_secs(self.limits.cpu_s);
         match end {
             End::Exited(code) => (
-                FailureKind::EarlyExit,
+                ProgramFailure::EarlyExit,
                 format!("the program ended its process, with status {code}, before the test did"),
             ),
             End::Signalled(libc::SIGSYS) => {
-                (FailureKind::ForbiddenCall, "the program made a system call that is not allowed".into())
+                (ProgramFailure::ForbiddenCall, "the program made a system call that is not allowed".into())
             }
             End::Signalled(signal) if signal == libc::SIGXCPU || (signal == libc::SIGKILL && out_of_time) => {
-                (FailureKind::Timeout, format!("more than {} s of CPU time", self.limits.cpu_s))
+                (ProgramFailure::Timeout, format!("more than {} s of CPU time", self.limits.cpu_s))
             }
-            End::Signalled(signal) => (FailureKind::Crashed, format!("killed by signal {signal}")),
+            End::Signalled(signal) => (ProgramFailure::Crashed, format!("killed by signal {signal}")),
         }
     }
 
@@ -147,11 +153,11 @@ impl<'a> Run<'a> {
     fn no_verdict(&self, end: Option<End>) -> Failure {
         match end {
             Some(End::Signalled(libc::SIGXCPU)) => {
-                (FailureKind::Timeout, format!("more than {} s of CPU time in the test", self.limits.cpu_s))
+                (ProgramFailure::Timeout, format!("more than {} s of CPU time in the test", self.limits.cpu_s))
             }
             _ => {
                 let said = printable(&self.judge.stderr.kept);
-                (FailureKind::TestFault, format!("the test ended without a verdict ({end:?}) {said}"))
+                (ProgramFailure::TestFault, format!("the test ended without a verdict ({end:?}) {said}"))
             }
         }
     }
@@ -163,7 +169,7 @@ impl Watched {
         files: &[(&str, &str)],
         channels: &[std::os::fd::BorrowedFd<'_>],
         label: &str,
-        limits: &Limits,
+        limits: &SandboxLimits,
     ) -> Result<Self, SandboxError> {
         let io = SandboxError::io("open a pipe to the program");
         let nothing = File::open("/dev/null").map_err(&io)?;
@@ -187,7 +193,7 @@ impl Watched {
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Passed,
-    Failed(FailureKind, String),
+    Failed(ProgramFailure, String),
     /// How the worker ended says the rest.
     WorkerGone,
 }
@@ -199,13 +205,13 @@ fn read_verdict(bytes: &[u8]) -> Option<Told> {
     Some(match kind {
         "passed" => Told::Passed,
         "gone" => Told::WorkerGone,
-        "assertion" => failed(FailureKind::AssertionFailed),
-        "exception" => failed(FailureKind::Exception),
-        "syntax" => failed(FailureKind::SyntaxError),
-        "memory" => failed(FailureKind::MemoryLimit),
-        "exit" => failed(FailureKind::EarlyExit),
-        "reply" => failed(FailureKind::ForgedReply),
-        "test" => failed(FailureKind::TestFault),
+        "assertion" => failed(ProgramFailure::AssertionFailed),
+        "exception" => failed(ProgramFailure::Exception),
+        "syntax" => failed(ProgramFailure::SyntaxError),
+        "memory" => failed(ProgramFailure::MemoryLimit),
+        "exit" => failed(ProgramFailure::EarlyExit),
+        "reply" => failed(ProgramFailure::ForgedReply),
+        "test" => failed(ProgramFailure::TestFault),
         _ => return None,
     })
 }
@@ -229,8 +235,8 @@ mod tests {
             ("", None),
             ("Passed\n", None),
             ("gone\n", Some(Told::WorkerGone)),
-            ("assertion\na\nb", failed(FailureKind::AssertionFailed, "a\nb")),
-            ("syntax\npassed\n", failed(FailureKind::SyntaxError, "passed\n")),
+            ("assertion\na\nb", failed(ProgramFailure::AssertionFailed, "a\nb")),
+            ("syntax\npassed\n", failed(ProgramFailure::SyntaxError, "passed\n")),
         ];
         for (text, told) in cases {
             assert_eq!(read_verdict(text.as_bytes()), told, "{text:?}");

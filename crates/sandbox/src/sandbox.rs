@@ -1,10 +1,10 @@
 use std::path::Path;
 
-use crate::{Limits, Program, SandboxError, Verdict, python::Interpreter};
+use crate::{SandboxError, SandboxLimits, SandboxVerdict, TestedProgram, python::Interpreter};
 
 /// How programs are kept from doing harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum Containment {
     /// Everything described in the [crate documentation](crate), or nothing is run. Linux only.
     #[default]
     Isolated,
@@ -33,7 +33,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Unless a first program was run here and found itself contained, an error that names the missing part.
-    pub fn new(policy: Policy) -> Result<Self, SandboxError> {
+    pub fn new(policy: Containment) -> Result<Self, SandboxError> {
         Self::with_python(policy, Path::new("python3"))
     }
 
@@ -41,31 +41,31 @@ impl Sandbox {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn with_python(policy: Policy, python: &Path) -> Result<Self, SandboxError> {
+    pub fn with_python(policy: Containment, python: &Path) -> Result<Self, SandboxError> {
         match policy {
-            Policy::UnsafeNoSandbox => Ok(Self { backend: Backend::Bare(Interpreter::find(python)?) }),
+            Containment::UnsafeNoSandbox => Ok(Self { backend: Backend::Bare(Interpreter::find(python)?) }),
             #[cfg(target_os = "linux")]
-            Policy::Isolated => {
+            Containment::Isolated => {
                 let isolation = crate::linux::Isolation::new(&Interpreter::find(python)?)?;
                 let sandbox = Self { backend: Backend::Isolated(isolation) };
                 sandbox.prove_containment()?;
                 Ok(sandbox)
             }
             #[cfg(not(target_os = "linux"))]
-            Policy::Isolated => Err(SandboxError::Unavailable {
+            Containment::Isolated => Err(SandboxError::Unavailable {
                 what: "Linux".into(),
                 hint: "the namespaces, Landlock and seccomp that isolate a program exist only there".into(),
             }),
         }
     }
 
-    /// Runs a program against its test. Blocks until the verdict, no longer than [`Limits::wall`] and a moment; from
+    /// Runs a program against its test. Blocks until the verdict, no longer than [`SandboxLimits::wall`] and a moment; from
     /// asynchronous code, call it on a thread for blocking work.
     ///
     /// # Errors
-    /// Only for reasons that lie with this machine. Whatever the program does is a [`Verdict`].
+    /// Only for reasons that lie with this machine. Whatever the program does is a [`SandboxVerdict`].
     #[cfg(unix)]
-    pub fn run_python(&self, program: &Program, limits: &Limits) -> Result<Verdict, SandboxError> {
+    pub fn run_python(&self, program: &TestedProgram, limits: &SandboxLimits) -> Result<SandboxVerdict, SandboxError> {
         crate::run::run(&self.backend, program, limits)
     }
 
@@ -74,7 +74,7 @@ impl Sandbox {
     /// # Errors
     /// Always.
     #[cfg(not(unix))]
-    pub fn run_python(&self, _: &Program, _: &Limits) -> Result<Verdict, SandboxError> {
+    pub fn run_python(&self, _: &TestedProgram, _: &SandboxLimits) -> Result<SandboxVerdict, SandboxError> {
         Err(SandboxError::Unavailable {
             what: "Unix".into(),
             hint: "processes cannot be limited on this system".into(),
@@ -84,17 +84,17 @@ impl Sandbox {
     /// Runs a program that tries the walls. What the kernel promised but does not keep is found here, not later.
     #[cfg(target_os = "linux")]
     fn prove_containment(&self) -> Result<(), SandboxError> {
-        let program = Program {
+        let program = TestedProgram {
             prompt_and_code: include_str!("py/contained.py").into(),
             test: "def check(candidate):\n    open_walls = candidate()\n    assert not open_walls, open_walls\n".into(),
             entry_point: "open_walls".into(),
             prompt: String::new(),
         };
         // Generous: the machine may be busy, and this must not fail for that.
-        let limits = Limits { wall: std::time::Duration::from_secs(30), ..Limits::default() };
+        let limits = SandboxLimits { wall: std::time::Duration::from_secs(30), ..SandboxLimits::default() };
         match self.run_python(&program, &limits)? {
-            Verdict::Passed => Ok(()),
-            Verdict::Failed { kind, detail, stderr } => Err(SandboxError::Unavailable {
+            SandboxVerdict::Passed => Ok(()),
+            SandboxVerdict::Failed { kind, detail, stderr } => Err(SandboxError::Unavailable {
                 what: "containment".into(),
                 hint: format!("the first program run to prove it failed: {kind:?} {detail} {stderr}"),
             }),

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{check, check_before_answer, check_fails};
-use lemon_sandbox::FailureKind::*;
+use lemon_sandbox::ProgramFailure::*;
 
 #[test]
 fn ending_early_is_no_pass() {

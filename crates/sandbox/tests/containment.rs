@@ -7,7 +7,7 @@ mod common;
 use std::{fs, time::Duration};
 
 use common::{alone, check, check_before_answer, check_fails, doubling, limits, run, sandbox};
-use lemon_sandbox::{FailureKind::*, Limits};
+use lemon_sandbox::{ProgramFailure::*, SandboxLimits};
 
 #[test]
 fn resources_are_limited() {
@@ -46,7 +46,7 @@ fn output_is_limited() {
 #[test]
 fn time_is_limited_even_for_the_deaf() {
     let deaf = "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: time.sleep(1000)\n";
-    let brief = Limits { wall: Duration::from_millis(700), ..limits() };
+    let brief = SandboxLimits { wall: Duration::from_millis(700), ..limits() };
     for code in [
         deaf,
         "import threading\nthreading.Event().wait()\n",
@@ -72,7 +72,7 @@ fn processes_are_limited() {
         None,
     );
 
-    let several = Limits { processes: 4, ..limits() };
+    let several = SandboxLimits { processes: 4, ..limits() };
     // Left to themselves, deaf to signals and holding the pipes: they go when the program goes.
     let orphans = "import os, time, signal\nfor _ in range(3):\n    if os.fork() == 0:\n        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n        if os.fork() == 0: time.sleep(1000)\n        time.sleep(1000)\n";
     let cases = [

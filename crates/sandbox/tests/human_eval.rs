@@ -7,11 +7,11 @@ mod common;
 use std::{fs::File, io::Read, path::PathBuf, sync::Mutex, time::Instant};
 
 use common::{alone, sandbox};
-use lemon_sandbox::{Limits, Program};
+use lemon_sandbox::{SandboxLimits, TestedProgram};
 use serde_json::Value;
 
 /// The problems: name, program without and with its solution.
-fn problems() -> Option<Vec<(String, Program, String)>> {
+fn problems() -> Option<Vec<(String, TestedProgram, String)>> {
     let data = std::env::var_os("LEMON_TEST_DATA")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
     let path = data.join("humaneval/HumanEval.jsonl.gz");
@@ -25,8 +25,12 @@ fn problems() -> Option<Vec<(String, Program, String)>> {
         let record: Value = serde_json::from_str(line).unwrap();
         let field = |name: &str| record[name].as_str().unwrap().to_owned();
         let prompt = field("prompt");
-        let program =
-            Program { prompt_and_code: prompt.clone(), test: field("test"), entry_point: field("entry_point"), prompt };
+        let program = TestedProgram {
+            prompt_and_code: prompt.clone(),
+            test: field("test"),
+            entry_point: field("entry_point"),
+            prompt,
+        };
         (field("task_id"), program, field("canonical_solution"))
     };
     Some(text.lines().map(problem).collect())
@@ -37,10 +41,10 @@ fn passing(complete: impl Fn(&str) -> String + Sync) -> Option<(usize, Vec<Strin
     let (problems, sandbox) = (problems()?, sandbox()?);
     let _alone = alone();
     let (started, passed) = (Instant::now(), Mutex::new(Vec::new()));
-    let judge = |(name, program, solution): &(String, Program, String)| {
+    let judge = |(name, program, solution): &(String, TestedProgram, String)| {
         let prompt_and_code = format!("{}{}", program.prompt, complete(solution));
-        let program = Program { prompt_and_code, ..program.clone() };
-        let verdict = sandbox.run_python(&program, &Limits::default()).unwrap();
+        let program = TestedProgram { prompt_and_code, ..program.clone() };
+        let verdict = sandbox.run_python(&program, &SandboxLimits::default()).unwrap();
         if verdict.passed() {
             passed.lock().unwrap().push(name.clone());
         } else {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{alone, assert_nothing_left, doubling, limits, sandbox, what_is_left};
-use lemon_sandbox::{FailureKind::*, Limits, Policy, Sandbox, SandboxError};
+use lemon_sandbox::{Containment, ProgramFailure::*, Sandbox, SandboxError, SandboxLimits};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -35,7 +35,7 @@ fn check_without(call: libc::c_long, flags: i32, expected: &str) {
         let filter = SeccompFilter::new(BTreeMap::from([(call, rules)]), SeccompAction::Allow, errno, arch).unwrap();
         let filter: BpfProgram = filter.try_into().unwrap();
         seccompiler::apply_filter(&filter).unwrap();
-        Sandbox::new(Policy::Isolated).unwrap_err()
+        Sandbox::new(Containment::Isolated).unwrap_err()
     });
     let error = error.join().unwrap();
     assert!(matches!(&error, SandboxError::Unavailable { what, .. } if what == expected), "{expected}: {error:?}");
@@ -103,7 +103,7 @@ fn as_an_ordinary_user() {
     common::check_before_answer("import socket; socket.socket()", Some(ForbiddenCall));
     common::check_before_answer("os.mkdir('/box/x')", Some(Exception));
     let bomb = "import os, time\ndef f(x):\n    try:\n        while True:\n            if os.fork() == 0: time.sleep(1000)\n    except BlockingIOError: return 2 * x\n";
-    let several = Limits { processes: 4, ..limits() };
+    let several = SandboxLimits { processes: 4, ..limits() };
     if let Some(verdict) = common::run(&doubling(bomb), &several) {
         assert!(verdict.passed(), "{verdict:?}");
         eprintln!("contained as an ordinary user");
@@ -137,7 +137,7 @@ fn a_killed_parent_leaves_nothing_behind() {
 #[test]
 #[ignore = "started by a_killed_parent_leaves_nothing_behind"]
 fn as_a_parent_to_be_killed() {
-    let forever = Limits { wall: Duration::from_secs(60), cpu_s: 60, ..limits() };
+    let forever = SandboxLimits { wall: Duration::from_secs(60), cpu_s: 60, ..limits() };
     sandbox().unwrap().run_python(&doubling("import time\ntime.sleep(3600)\n"), &forever).unwrap();
     panic!("it was not killed");
 }
@@ -145,9 +145,9 @@ fn as_a_parent_to_be_killed() {
 #[test]
 fn without_a_sandbox_there_are_still_limits() {
     let _alone = alone();
-    let Ok(sandbox) = Sandbox::new(Policy::UnsafeNoSandbox) else { return eprintln!("skipped: no Python") };
-    let usual = Limits { cpu_s: 1, ..limits() };
-    let brief = Limits { wall: Duration::from_secs(3), ..usual.clone() };
+    let Ok(sandbox) = Sandbox::new(Containment::UnsafeNoSandbox) else { return eprintln!("skipped: no Python") };
+    let usual = SandboxLimits { cpu_s: 1, ..limits() };
+    let brief = SandboxLimits { wall: Duration::from_secs(3), ..usual.clone() };
     let cases = [
         ("def f(x): return 2 * x\n", None),
         ("def f(x): return x\n", Some(AssertionFailed)),

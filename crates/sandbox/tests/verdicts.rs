@@ -5,7 +5,9 @@
 mod common;
 
 use common::{check, doubling, limits, run};
-use lemon_sandbox::{FailureKind::*, Limits, Policy, Program, Sandbox, SandboxError, Verdict};
+use lemon_sandbox::{
+    Containment, ProgramFailure::*, Sandbox, SandboxError, SandboxLimits, SandboxVerdict, TestedProgram,
+};
 
 #[test]
 fn programs_are_judged_by_their_answers() {
@@ -34,7 +36,7 @@ fn programs_are_judged_by_their_answers() {
 
 /// A test of one expression on the result of `f()`, in which `value` is what it returns.
 fn check_value(value: &str, test: &str, passes: bool) {
-    let program = Program {
+    let program = TestedProgram {
         prompt_and_code: format!("from collections import *\nfrom enum import *\n{value}\n"),
         test: format!("def check(candidate):\n    value = candidate()\n    assert {test}\n"),
         entry_point: "f".into(),
@@ -96,7 +98,7 @@ fn values_arrive_as_they_are() {
 #[test]
 fn a_test_sees_changed_arguments_and_exceptions() {
     let case = |code: &str, body: &str, expected| {
-        let program = Program {
+        let program = TestedProgram {
             prompt_and_code: code.into(),
             test: format!("def check(candidate):\n{body}"),
             entry_point: "f".into(),
@@ -142,27 +144,27 @@ fn a_test_sees_changed_arguments_and_exceptions() {
 fn a_failure_says_what_and_where() {
     let code = "import sys\ndef f(x):\n    print('hello\\x1b[31m', file=sys.stderr, flush=True)\n    return x\n";
     let Some(verdict) = run(&doubling(code), &limits()) else { return };
-    let Verdict::Failed { kind, detail, stderr } = &verdict else { panic!("{verdict:?}") };
+    let SandboxVerdict::Failed { kind, detail, stderr } = &verdict else { panic!("{verdict:?}") };
     assert_eq!(*kind, AssertionFailed);
     assert_eq!(detail, "AssertionError: \nin the test, line 3: assert candidate(1) == 2");
     assert_eq!(stderr, "hello\u{fffd}[31m\n");
     let Some(verdict) = run(&doubling("def f(x):\n    return {}[x]\n"), &limits()) else { return };
-    let Verdict::Failed { detail, .. } = &verdict else { panic!("{verdict:?}") };
+    let SandboxVerdict::Failed { detail, .. } = &verdict else { panic!("{verdict:?}") };
     assert_eq!(detail, "KeyError: 1 (line 2)\nin the test, line 3: assert candidate(1) == 2");
 }
 
 #[test]
 fn verdicts_and_limits_are_data() {
-    let failed = Verdict::Failed { kind: EarlyExit, detail: "d".into(), stderr: "e".into() };
+    let failed = SandboxVerdict::Failed { kind: EarlyExit, detail: "d".into(), stderr: "e".into() };
     let json = serde_json::to_string(&failed).unwrap();
     assert_eq!(json, r#"{"verdict":"failed","kind":"early_exit","detail":"d","stderr":"e"}"#);
-    assert_eq!(serde_json::from_str::<Verdict>(&json).unwrap(), failed);
-    assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::default());
+    assert_eq!(serde_json::from_str::<SandboxVerdict>(&json).unwrap(), failed);
+    assert_eq!(serde_json::from_str::<SandboxLimits>("{}").unwrap(), SandboxLimits::default());
 }
 
 #[test]
 fn a_missing_interpreter_is_named() {
-    for policy in [Policy::Isolated, Policy::UnsafeNoSandbox] {
+    for policy in [Containment::Isolated, Containment::UnsafeNoSandbox] {
         let error = Sandbox::with_python(policy, "/no/such/python".as_ref()).unwrap_err();
         assert!(matches!(&error, SandboxError::Python { .. }), "{error}");
         assert!(error.to_string().contains("/no/such/python"), "{error}");

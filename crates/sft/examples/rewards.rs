@@ -77,9 +77,14 @@ async fn main() -> Result<(), Fault> {
 
     let teach = TeachContext { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
     eprintln!("searching for teams on {} tasks", lessons.len());
-    let best_teams = Arc::new(search::find(&teach, &search::Settings::default()).await?);
+    let best_teams = Arc::new(search::find(&teach, &search::TeamSearchSettings::default()).await?);
     show(&best_teams);
-    let few = search::Settings { pooling: search::Pooling::Task, teams: 16, runs: 4, ..search::Settings::default() };
+    let few = search::TeamSearchSettings {
+        pooling: search::Pooling::Task,
+        teams: 16,
+        runs: 4,
+        ..search::TeamSearchSettings::default()
+    };
     let teach_each = TeachContext { cases: &each, ..teach };
     let own = search::find_each(&teach_each, &few).await?;
     curse(&trials, &each, &own, &best_teams, &cancel).await?;

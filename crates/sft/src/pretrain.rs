@@ -2,7 +2,7 @@
 //!
 //! `problems → numbered lessons, prefetched → tokens → steps → evaluation on held-out problems → the best model`. A lesson is one
 //! training example. Training has two stages. In the first each model learns all tasks from generated replies. In the second it
-//! goes on and learns from what the models of the first stage replied ([`Replies`]) to problems they were not trained on. As in
+//! goes on and learns from what the models of the first stage replied ([`PeerReplies`]) to problems they were not trained on. As in
 //! [`crate::sft`], a run follows from settings and seed, and a run that was killed resumes.
 
 mod answer;
@@ -13,11 +13,11 @@ mod replies;
 pub mod score;
 mod size;
 
-pub use answer::{Reply, answer, confidence};
+pub use answer::{WorkerReply, answer, confidence};
 pub use held_out::{HeldOutProblems, PretrainEval};
-pub use lesson_stream::{BLOCK, LessonStream, Made, Sources, Tokens};
+pub use lesson_stream::{BLOCK, LessonStream, LessonTokens, Made, Sources};
 pub use prefetch::Prefetcher;
-pub use replies::Replies;
+pub use replies::PeerReplies;
 pub use size::{Size, vocabulary};
 
 use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
@@ -201,14 +201,14 @@ fn learn_once(
     settings: &PretrainSettings,
     state: &mut Pretrained,
 ) -> Result<PretrainMetrics, PretrainError> {
-    let batch: Vec<Tokens> = lessons.take(settings.batch.max(1)).collect();
+    let batch: Vec<LessonTokens> = lessons.take(settings.batch.max(1)).collect();
     if batch.len() < settings.batch.max(1) {
         return Err(PretrainError::Lessons("a thread that generates them ended early".to_owned()));
     }
     state.step += 1;
     state.tokens += batch.iter().map(|lesson| lesson.tokens.len() as u64).sum::<u64>();
     state.dropped += batch.iter().map(|lesson| lesson.dropped).sum::<u64>();
-    let total = batch.iter().map(Tokens::weight).sum();
+    let total = batch.iter().map(LessonTokens::weight).sum();
     let examples: Vec<Example> = batch.into_iter().map(|lesson| lesson.example(total)).collect();
     let learning_rate = settings.rate(state.tokens);
     let step = StepSettings { learning_rate, temperature: 1.0, clip_norm: settings.clip_norm, micro_batch: 0 };
@@ -237,7 +237,7 @@ impl Pretrained {
     }
 }
 
-fn fingerprint(lessons: &[Tokens]) -> String {
+fn fingerprint(lessons: &[LessonTokens]) -> String {
     let tokens = lessons.iter().flat_map(|lesson| lesson.tokens.iter().chain([&u32::MAX]));
     checkpoint::fingerprint(lessons.len(), tokens)
 }

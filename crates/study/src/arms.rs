@@ -2,7 +2,7 @@
 
 use lemon_credit::economy::Paid;
 use lemon_spec::edit::Family;
-use lemon_train::recipe::{Form, Place, Recipe, Start};
+use lemon_train::recipe::{CreditForm, Place, Recipe, Start};
 
 /// One way to train.
 #[derive(Debug, Clone, Copy)]
@@ -35,14 +35,14 @@ pub const ARMS: [Arm; 27] = [
         name: "plain",
         about: "no counterfactuals, every rollout with its own noise seed: plain GRPO",
         change: |recipe| {
-            recipe.credit.form = Form::None;
+            recipe.credit.form = CreditForm::None;
             recipe.rollouts.shared_noise = false;
         },
     },
     Arm {
         name: "plain-shared",
         about: "no counterfactuals, but noise seed and replies shared in a group as in full",
-        change: |recipe| recipe.credit.form = Form::None,
+        change: |recipe| recipe.credit.form = CreditForm::None,
     },
     Arm {
         name: "removal",
@@ -80,7 +80,7 @@ pub const ARMS: [Arm; 27] = [
         change: |recipe| {
             recipe.credit.by_variance = false;
             recipe.credit.prefix_truncation = false;
-            recipe.credit.form = Form::Preference;
+            recipe.credit.form = CreditForm::Preference;
             recipe.credit.simplify_only = true;
             recipe.credit.families = vec![Family::Dependency, Family::Duty, Family::Capacity];
             recipe.credit.economy.paid = Paid::Contrast;
@@ -90,12 +90,12 @@ pub const ARMS: [Arm; 27] = [
     Arm {
         name: "preference",
         about: "the paper's |Δ|-weighted preference in place of the gradient",
-        change: |recipe| recipe.credit.form = Form::Preference,
+        change: |recipe| recipe.credit.form = CreditForm::Preference,
     },
     Arm {
         name: "sampled",
         about: "Δ for the written value alone",
-        change: |recipe| recipe.credit.form = Form::Sampled,
+        change: |recipe| recipe.credit.form = CreditForm::Sampled,
     },
     Arm {
         name: "corrected",

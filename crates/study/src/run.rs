@@ -13,7 +13,7 @@ use lemon_spec::Language;
 use lemon_spec::edit::Family;
 use lemon_train::arena::Arena;
 use lemon_train::build::{BuildError, BuiltPolicy, Tasks, arena, build_policy, simulated, tasks};
-use lemon_train::metrics::{Means, Metrics};
+use lemon_train::metrics::{Means, StepMetrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
 use lemon_train::{TrainContext, TrainError, train};
@@ -284,7 +284,7 @@ fn one(
             held_out: Arc::new(tasks.held_out.clone()),
             reference: None,
         };
-        let watch = |metrics: &Metrics, _: &_| {
+        let watch = |metrics: &StepMetrics, _: &_| {
             sums.add(metrics);
             if let Some(means) = metrics.look {
                 looks.push(EvalPoint { step: metrics.step, worker_tokens: metrics.worker_tokens, means });
@@ -340,7 +340,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, metrics: &Metrics) {
+    fn add(&mut self, metrics: &StepMetrics) {
         for (family, report) in &metrics.families {
             let (sum, values, counts) = self.families.entry(*family).or_default();
             sum.free += report.free;

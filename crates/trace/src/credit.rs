@@ -12,12 +12,12 @@ pub struct Credit<'a> {
     /// Reward channels by name.
     pub rewards: BTreeMap<&'a str, f64>,
     /// The parts of the team, in the order they were told.
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<CreditPart<'a>>,
 }
 
 /// What is known of one part of a team by one change of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+pub struct CreditPart<'a> {
     /// The unit that carries the credit.
     pub unit: &'a str,
     /// Which one: an agent's id, `a → b` for a message.
@@ -66,7 +66,7 @@ impl Trace {
                 }
                 EventKind::Credit { unit, target, family, edit, effect, standard_error, n } => {
                     let worth = Worth::new(*effect, *standard_error);
-                    let part = Part { unit, target, family: *family, edit: edit.as_deref(), worth, n: *n };
+                    let part = CreditPart { unit, target, family: *family, edit: edit.as_deref(), worth, n: *n };
                     let place = *places.entry((unit, target, family, edit)).or_insert(credit.parts.len());
                     match credit.parts.get_mut(place) {
                         Some(earlier) => *earlier = part,
@@ -87,12 +87,12 @@ impl<'a> Credit<'a> {
     }
 
     /// The parts with a number.
-    pub fn measured(&self) -> impl Iterator<Item = &Part<'a>> {
+    pub fn measured(&self) -> impl Iterator<Item = &CreditPart<'a>> {
         self.parts.iter().filter(|part| part.worth.effect.is_some())
     }
 
     /// The parts without one.
-    pub fn unmeasured(&self) -> impl Iterator<Item = &Part<'a>> {
+    pub fn unmeasured(&self) -> impl Iterator<Item = &CreditPart<'a>> {
         self.parts.iter().filter(|part| part.worth.effect.is_none())
     }
 
@@ -108,7 +108,7 @@ impl<'a> Credit<'a> {
 
     /// The first of these families that was measured on the target, or else the first that is listed.
     fn of(&self, families: &[Family], target: &str) -> Option<Worth> {
-        let own: Vec<&Part> = self.parts.iter().filter(|part| part.target == target).collect();
+        let own: Vec<&CreditPart> = self.parts.iter().filter(|part| part.target == target).collect();
         let worths = families.iter().filter_map(|family| own.iter().find(|part| part.family == Some(*family)));
         let mut worths = worths.map(|part| part.worth);
         let first = worths.next()?;
@@ -116,7 +116,7 @@ impl<'a> Credit<'a> {
     }
 }
 
-impl Part<'_> {
+impl CreditPart<'_> {
     /// Its name among all that was measured: `credit.agent.check.agent`. A capacity and a rule can be changed in several
     /// ways; there the change is told too.
     pub fn name(&self) -> String {
@@ -247,7 +247,7 @@ mod tests {
     fn names_are_unique() {
         let trace = crate::sample::credited(crate::sample::eight());
         let credit = trace.credit();
-        let names: std::collections::BTreeSet<String> = credit.measured().map(Part::name).collect();
+        let names: std::collections::BTreeSet<String> = credit.measured().map(CreditPart::name).collect();
         assert_eq!(names.len(), credit.measured().count());
         assert!(names.contains("credit.agent.plan.agent"), "{names:?}");
     }

@@ -13,18 +13,18 @@ pub struct Diff {
     /// The runs' ids.
     pub runs: [String; 2],
     /// What was run: the question, the seed, the workers.
-    pub header: Vec<Change>,
+    pub header: Vec<ValueChange>,
     /// The agents that differ, those of `a` first.
     pub agents: Vec<AgentDiff>,
     /// The text, rule and answer of each round, messages withheld in one run only, the final answer, why the runs ended.
-    pub outcome: Vec<Change>,
+    pub outcome: Vec<ValueChange>,
     /// The totals, equal ones too.
     pub totals: Vec<Delta>,
 }
 
 /// A value that is not the same in both runs. `None`: that run has none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ValueChange {
     /// What it is.
     pub field: String,
     /// In the first run.
@@ -53,9 +53,9 @@ pub struct AgentDiff {
     pub presence: Presence,
     /// Fields of the specification that differ: base, role, capacity, after, duty, share. Those an agent never lived to
     /// show (the duty of one that was not asked, the share of one that no agent read) are not compared.
-    pub spec: Vec<Change>,
+    pub spec: Vec<ValueChange>,
     /// What came of it: status, answer, reply, failure, model, attempts, reused, truncated.
-    pub result: Vec<Change>,
+    pub result: Vec<ValueChange>,
     /// Its tokens.
     pub tokens: Delta,
     /// Its seconds.
@@ -130,7 +130,7 @@ fn agent_diff(
     };
     let of =
         |field: &str, get: &dyn Fn(&AgentSummary) -> Option<String>| change(field, a.and_then(get), b.and_then(get));
-    let mut spec: Vec<Change> = [
+    let mut spec: Vec<ValueChange> = [
         of("base", &|agent| Some(agent.base.clone())),
         of("role", &|agent| Some(agent.role.clone())),
         of("capacity", &|agent| Some(agent.capacity.clone())),
@@ -141,8 +141,8 @@ fn agent_diff(
     .flatten()
     .collect();
     let share = |side: usize| shares[side].get(id.as_str()).map(|share| format!("{share:?}").to_lowercase());
-    spec.extend(change("share", share(0), share(1)).filter(Change::both));
-    let result: Vec<Change> = [
+    spec.extend(change("share", share(0), share(1)).filter(ValueChange::both));
+    let result: Vec<ValueChange> = [
         of("status", &|agent| Some(text::status(agent).to_owned())),
         of("answer", &|agent| agent.answer.clone()),
         of("reply", &|agent| agent.reply.clone()),
@@ -170,7 +170,7 @@ fn shares(trace: &Trace) -> BTreeMap<&str, Share> {
     messages.collect()
 }
 
-fn outcome(a: &Trace, b: &Trace) -> Vec<Change> {
+fn outcome(a: &Trace, b: &Trace) -> Vec<ValueChange> {
     let mut fields: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
     for (side, trace) in [a, b].into_iter().enumerate() {
         for event in &trace.events {
@@ -201,7 +201,7 @@ fn outcome(a: &Trace, b: &Trace) -> Vec<Change> {
     // A message between agents that only one run has is not news: the agent is.
     let known =
         |values: &[Option<String>; 2], field: &str| !field.starts_with("message") || values.iter().all(Option::is_some);
-    let mut changes: Vec<Change> = fields
+    let mut changes: Vec<ValueChange> = fields
         .into_iter()
         .filter(|(field, values)| known(values, field))
         .filter_map(|(field, [a, b])| change(&field, a, b))
@@ -213,15 +213,15 @@ fn outcome(a: &Trace, b: &Trace) -> Vec<Change> {
     changes
 }
 
-fn change(field: &str, a: Option<String>, b: Option<String>) -> Option<Change> {
-    (a != b).then(|| Change { field: field.to_owned(), a, b })
+fn change(field: &str, a: Option<String>, b: Option<String>) -> Option<ValueChange> {
+    (a != b).then(|| ValueChange { field: field.to_owned(), a, b })
 }
 
 fn delta(field: &str, a: f64, b: f64) -> Delta {
     Delta { field: field.to_owned(), a, b }
 }
 
-impl Change {
+impl ValueChange {
     fn both(&self) -> bool {
         self.a.is_some() && self.b.is_some()
     }
@@ -250,7 +250,7 @@ impl fmt::Display for Diff {
     }
 }
 
-fn write_changes(f: &mut fmt::Formatter<'_>, title: &str, changes: &[Change]) -> fmt::Result {
+fn write_changes(f: &mut fmt::Formatter<'_>, title: &str, changes: &[ValueChange]) -> fmt::Result {
     if !changes.is_empty() {
         writeln!(f, "\n{title}")?;
     }
@@ -274,7 +274,7 @@ impl fmt::Display for AgentDiff {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ValueChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (a, b) = match (&self.a, &self.b) {
             (Some(a), Some(b)) => differing_lines(a, b),

@@ -15,7 +15,7 @@ mod show;
 mod summary;
 pub mod text;
 
-pub use diff::{AgentDiff, Change, Delta, Diff, Presence, diff};
+pub use diff::{AgentDiff, Delta, Diff, Presence, ValueChange, diff};
 pub use event::{
     AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR,
     Spend, StopReason, Trace, VERSION,

@@ -1,6 +1,6 @@
 //! A run as plain text for a terminal.
 
-use crate::credit::{Credit, Part};
+use crate::credit::{Credit, CreditPart};
 use crate::{AgentSummary, EventKind, Metrics, StopReason, Summary, Trace, text};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
@@ -162,9 +162,9 @@ fn write_credit(out: &mut String, credit: &Credit) -> fmt::Result {
     if !credit.parts.is_empty() {
         writeln!(out, "\ncredit    worth in points of success, as it is less changed, ± standard error")?;
     }
-    let parts: Vec<&Part> = credit.measured().collect();
-    let target = |part: &Part| text::line(part.target, 32);
-    let widest = |title: &str, cell: &dyn Fn(&Part) -> String| {
+    let parts: Vec<&CreditPart> = credit.measured().collect();
+    let target = |part: &CreditPart| text::line(part.target, 32);
+    let widest = |title: &str, cell: &dyn Fn(&CreditPart) -> String| {
         parts.iter().map(|part| cell(part).chars().count()).fold(title.len(), usize::max)
     };
     let (target_width, worth_width) = (widest("target", &target), widest("worth", &|part| part.worth.told()));

@@ -1,6 +1,6 @@
 //! The curves of a run for TensorBoard: an event file, which is a list of framed protocol buffers.
 
-use super::metrics::{Means, Metrics};
+use super::metrics::{Means, StepMetrics};
 use crc32c::crc32c;
 use prost::Message;
 use std::fs::{self, OpenOptions};
@@ -20,7 +20,7 @@ impl Board {
     ///
     /// # Errors
     /// The folder cannot be written to.
-    pub fn write(folder: &Path, metrics: &[Metrics]) -> io::Result<()> {
+    pub fn write(folder: &Path, metrics: &[StepMetrics]) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let path = folder.join(FILE);
         let bytes = file(metrics);
@@ -40,7 +40,7 @@ impl Board {
     }
 }
 
-fn file(metrics: &[Metrics]) -> Vec<u8> {
+fn file(metrics: &[StepMetrics]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_record(&mut bytes, &Event { file_version: Some("brain.Event:2".to_owned()), ..Event::at(0) });
     for metrics in metrics {
@@ -52,7 +52,7 @@ fn file(metrics: &[Metrics]) -> Vec<u8> {
 }
 
 /// What is shown of a step, by tag. What is not a finite number is left out.
-fn scalars(metrics: &Metrics) -> Vec<(String, f32)> {
+fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
     let mut all = Vec::new();
     let mut put = |group: &str, name: &str, value: f64| all.push((format!("{group}/{name}"), value as f32));
     // Before the first step there is a look, and nothing else.

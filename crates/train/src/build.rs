@@ -10,7 +10,7 @@ use lemon_policy::pair::{Pair, canonical_ids};
 use lemon_policy::small_model;
 use lemon_policy::{LanguagePromptEncoder, write_context};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
-use lemon_problems::{DataError, Generator, Part, Problem, Weights};
+use lemon_problems::{DataError, Generator, Problem, ProblemPart, SourceWeights};
 use lemon_sft::pretrain::Sources;
 use lemon_sft::sft::{SftError, SftMetrics, SftSettings, TokenizedPair, sft};
 use lemon_sft::teach::{TeachContext, broad, draw};
@@ -66,7 +66,7 @@ const OWN: [u64; 3] = [0x6c65_7373, 0x7472_6169, 0x6865_6c64];
 /// The seeds of problems: to train on, to evaluate on, and of the warm start.
 const PROBLEMS: [u64; 3] = [0x7072_6f62, 0x6c6f_6f6b, 0x7761_726d];
 /// Three in four problems are published ones, where there are any: they are closest to what people ask.
-const LIKE_PEOPLES: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 270 };
+const LIKE_PEOPLES: SourceWeights = SourceWeights { situations: 50, stories: 26, facts: 14, drills: 0, published: 270 };
 /// The steps that problems have.
 const STEPS: RangeInclusive<usize> = 1..=5;
 /// One situation in so many is held out.
@@ -119,7 +119,7 @@ pub fn problems(train: usize, held_out: usize, steps: Option<usize>, data: Optio
         None => Sources::default(),
     };
     let of = |seed: u64, is_held_out_part: bool, count: usize| {
-        let mut generator = sources.generator(seed, Part::Dev).with_weights(LIKE_PEOPLES);
+        let mut generator = sources.generator(seed, ProblemPart::Dev).with_weights(LIKE_PEOPLES);
         let is_held_out = |problem: &Problem| draw(0, &["held out", &problem.situation]).is_multiple_of(HELD_OUT);
         let problems = std::iter::repeat_with(move || generator.problem())
             .filter(move |problem| steps.is_none_or(|steps| problem.steps.len() == steps));
@@ -302,7 +302,7 @@ async fn broad_pairs(
         .flat_map(|set| named(*set, None, None, || compose(*set, start.tasks, OWN[0] ^ recipe.seed)))
         .collect();
     if recipe.tasks.problems > 0 {
-        let mut generator = Generator::new(PROBLEMS[2] ^ recipe.seed, Part::Train);
+        let mut generator = Generator::new(PROBLEMS[2] ^ recipe.seed, ProblemPart::Train);
         cases.extend(as_cases(std::iter::repeat_with(|| generator.problem()).take(start.tasks)));
     }
     let tasks = Tasks { train: cases, held_out: Vec::new() };
@@ -330,7 +330,11 @@ async fn broad_pairs(
     }
     // Where a run has one round, no example asks for a second.
     let review = if recipe.rollouts.rounds > 1 { 0.3 } else { 0.0 };
-    let settings =
-        broad::Settings { review, advised: start.advised, voting: start.voting, ..broad::Settings::default() };
+    let settings = broad::BroadSettings {
+        review,
+        advised: start.advised,
+        voting: start.voting,
+        ..broad::BroadSettings::default()
+    };
     Ok(broad::teach(&lessons, &settings).await?)
 }

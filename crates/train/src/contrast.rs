@@ -6,7 +6,7 @@
 use super::TrainError;
 use super::episode::{Episode, Job, Stage};
 use super::recipe::CreditSettings;
-use lemon_credit::economy::{Economy, Ledger, Offer, Verdict};
+use lemon_credit::economy::{Economy, FamilyLedger, Offer, OfferVerdict};
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy as Student;
 use lemon_rollout::{Replies, RolloutError};
@@ -33,7 +33,7 @@ pub(crate) struct Candidate {
     cost: u64,
     /// Whether the reply cache may hold all of it.
     may_be_free: bool,
-    pub verdict: Verdict,
+    pub verdict: OfferVerdict,
     /// The difference, original less changed; `None`: not measured.
     pub delta: Option<f64>,
     /// What it really cost.
@@ -45,7 +45,7 @@ pub(crate) struct Counterfactuals {
     /// Those that were measured.
     pub measured: Vec<Candidate>,
     /// What happened to every family.
-    pub ledger: Ledger,
+    pub ledger: FamilyLedger,
     /// Worker tokens spent.
     pub spent: u64,
 }
@@ -74,12 +74,12 @@ pub(crate) async fn counterfactuals(
     continue_reviews(stage, student, groups, &mut candidates, temperature).await?;
     run_purchased(stage, groups, &mut candidates, settings, (allowance, cost_ratio, seed)).await?;
 
-    let (mut ledger, mut spent) = (Ledger::default(), 0);
+    let (mut ledger, mut spent) = (FamilyLedger::default(), 0);
     for candidate in &candidates {
         let family = candidate.edit.family;
         ledger.add(family, candidate.verdict, candidate.delta, candidate.spent);
         match candidate.verdict {
-            Verdict::Free => economy.add_free(family, candidate.delta),
+            OfferVerdict::Free => economy.add_free(family, candidate.delta),
             taken if taken.is_taken() => economy.add_paid(family, candidate.delta, candidate.spent, candidate.cost),
             _ => {}
         }
@@ -120,7 +120,7 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
                 }
                 let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
                 let may_be_free = known || (has_cache_keys && may_share_cache_keys(&edit.change));
-                let (verdict, spent) = (Verdict::Free, 0);
+                let (verdict, spent) = (OfferVerdict::Free, 0);
                 // What no agent reads changes nothing; no run has to show it.
                 let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
                 let delta = nothing.then_some(0.0);
@@ -341,8 +341,8 @@ async fn run_purchased(
             let ahead: u64 = now.iter().map(|at| candidates[*at].price(cost_ratio)).sum();
             if spent + ahead + candidates[at].price(cost_ratio) <= allowance {
                 now.push(at);
-            } else if let Verdict::Worth(worth) | Verdict::Drawn(worth) = candidates[at].verdict {
-                candidates[at].verdict = Verdict::Capped(worth);
+            } else if let OfferVerdict::Worth(worth) | OfferVerdict::Drawn(worth) = candidates[at].verdict {
+                candidates[at].verdict = OfferVerdict::Capped(worth);
             }
         }
         let jobs = now.iter().map(|at| {
@@ -380,7 +380,7 @@ impl Candidate {
     /// A counterfactual that came to this difference.
     pub fn measured(place: (usize, usize, usize), edit: Edit, edited: Edited, delta: f64) -> Self {
         let ((group, episode, round), texts) = (place, Vec::new());
-        let (cost, may_be_free, verdict, delta, spent) = (0, true, Verdict::Free, Some(delta), 0);
+        let (cost, may_be_free, verdict, delta, spent) = (0, true, OfferVerdict::Free, Some(delta), 0);
         Candidate { group, episode, round, edit, edited, texts, cost, may_be_free, verdict, delta, spent }
     }
 }

@@ -4,9 +4,9 @@ use crate::TrainError;
 use crate::arena::Outcome;
 use crate::contrast::{Contrasts as Counterfactuals, contrasts as measure};
 use crate::episode::{Episode, Stage};
-use crate::recipe::{Form, Recipe};
+use crate::recipe::{CreditForm, Recipe};
 use crate::state::State;
-use lemon_credit::economy::{Economy, Ledger};
+use lemon_credit::economy::{Economy, FamilyLedger};
 use lemon_policy::TrainablePolicy;
 use lemon_sft::teach::draw;
 use lemon_spec::Plan;
@@ -28,8 +28,8 @@ pub(crate) async fn counterfactuals(
 ) -> Result<Counterfactuals, TrainError> {
     observe(&mut state.economy, groups);
     let (credit, number) = (&recipe.credit, state.step + 1);
-    if credit.form == Form::None || credit.lambda.at(state.step) == 0.0 {
-        return Ok(Counterfactuals { measured: Vec::new(), ledger: Ledger::default(), spent: 0 });
+    if credit.form == CreditForm::None || credit.lambda.at(state.step) == 0.0 {
+        return Ok(Counterfactuals { measured: Vec::new(), ledger: FamilyLedger::default(), spent: 0 });
     }
     // What earlier steps did not spend may be spent later, and what they overspent is made up for.
     let cap = PLANNED * credit.economy.cap.max(0.0);

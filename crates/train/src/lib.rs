@@ -13,7 +13,7 @@
 //!    ([`lemon_credit::economy`]).
 //! 3. The teams of one task share the noise seed of their workers and every reply that two of them would request.
 //! 4. The local term is a policy gradient of the one field, weighted by the probability of its other value. The paper's
-//!    preference loss is available ([`recipe::Form::Preference`]) for comparison.
+//!    preference loss is available ([`recipe::CreditForm::Preference`]) for comparison.
 //! 5. Advantages are divided by the standard deviation of their group only if the recipe says so.
 //! 6. The grammar is part of the policy: probabilities are those of the distribution that a token was drawn from.
 //! 7. A run may have several rounds. The decision to stop is credited by running both branches of the same prefix.
@@ -49,7 +49,7 @@ use lemon_eval::Case;
 use lemon_model::{Example, StepReport, StepSettings};
 use lemon_policy::checkpoint::{Checkpoints, METRICS, TIMING, to_json};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
-use metrics::{Metrics, Timing};
+use metrics::{StepMetrics, Timing};
 use recipe::Recipe;
 use record::StepRecord;
 use signal::Signals;
@@ -82,7 +82,7 @@ pub async fn train(
     policy: &mut dyn TrainablePolicy,
     recipe: &Recipe,
     folder: &Path,
-    mut watch: impl FnMut(&Metrics, &Timing) -> bool,
+    mut watch: impl FnMut(&StepMetrics, &Timing) -> bool,
 ) -> Result<Trained, TrainError> {
     context.check()?;
     policy.set_optimiser(recipe.update.optimiser);
@@ -102,7 +102,7 @@ pub async fn train(
             return Ok(state.trained(context, End::Stopped));
         }
         (state.before, state.first_teams) = (Some(means), teams);
-        checkpoints.record(METRICS, &Metrics { look: Some(means), ..Metrics::default() })?;
+        checkpoints.record(METRICS, &StepMetrics { look: Some(means), ..StepMetrics::default() })?;
         checkpoints.save(0, &state, |folder| policy.save_state(folder))?;
     }
     let mut end = state.end(recipe);
@@ -148,7 +148,7 @@ async fn step(
     policy: &mut dyn TrainablePolicy,
     recipe: &Recipe,
     state: &mut State,
-) -> Result<Option<(Metrics, Timing)>, TrainError> {
+) -> Result<Option<(StepMetrics, Timing)>, TrainError> {
     let number = state.step + 1;
 
     // Sample and run: a second round is written with the results of the first.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What one step did.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct StepMetrics {
     /// The step, from 1.
     pub step: u64,
     /// The teams that it sampled.

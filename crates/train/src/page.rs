@@ -1,11 +1,17 @@
 //! A training run as one page: fills in what `lemon-view` draws.
 
-use super::metrics::{BeforeAfter, Means, Metrics, Timing};
+use super::metrics::{BeforeAfter, Means, StepMetrics, Timing};
 use lemon_credit::economy::FamilyReport;
 use lemon_view::training::{FamilyPoint, RunMeans, StepPoint, StepSeconds, TeamChange, TrainingReport, html};
 
 /// The page: how a run went, what credit told, where tokens and time went, and how teams changed.
-pub fn page(title: &str, recipe_toml: &str, metrics: &[Metrics], timings: &[Timing], teams: &[BeforeAfter]) -> String {
+pub fn page(
+    title: &str,
+    recipe_toml: &str,
+    metrics: &[StepMetrics],
+    timings: &[Timing],
+    teams: &[BeforeAfter],
+) -> String {
     html(&TrainingReport {
         title: title.to_owned(),
         recipe: recipe_toml.to_owned(),
@@ -15,7 +21,7 @@ pub fn page(title: &str, recipe_toml: &str, metrics: &[Metrics], timings: &[Timi
     })
 }
 
-fn step(metrics: &Metrics) -> StepPoint {
+fn step(metrics: &StepMetrics) -> StepPoint {
     StepPoint {
         step: metrics.step,
         rollouts: means(&metrics.rollouts),

@@ -279,7 +279,7 @@ pub struct CreditSettings {
     /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
     pub divide_by_deviation: bool,
     /// What a difference does to the tokens of the edited field.
-    pub form: Form,
+    pub form: CreditForm,
     /// Where the credit of a difference goes.
     pub place: Place,
     /// The weight of the local term.
@@ -291,7 +291,7 @@ pub struct CreditSettings {
     /// noise, and a difference of 0 says that the field does not matter.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub instead: bool,
-    /// How much of the probability of the other value counts, from 0 to 1; see [`Form::Gradient`].
+    /// How much of the probability of the other value counts, from 0 to 1; see [`CreditForm::Gradient`].
     pub correction: f64,
     /// The slope of the preference.
     pub beta: f64,
@@ -317,7 +317,7 @@ impl Default for CreditSettings {
         let families = Family::ALL.into_iter().filter(|family| *family != Family::Message).collect();
         CreditSettings {
             divide_by_deviation: false,
-            form: Form::Gradient,
+            form: CreditForm::Gradient,
             place: Place::Field,
             lambda: Weight::fixed(1.0),
             by_variance: true,
@@ -336,7 +336,7 @@ impl Default for CreditSettings {
 /// What a difference does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum CreditForm {
     /// Nothing: plain GRPO.
     None,
     /// A policy gradient of the one field: Δ for the value that was written and −Δ for the other, each times

@@ -3,7 +3,7 @@
 use crate::contrast::Contrasts as Counterfactuals;
 use crate::episode::{Episode, Played};
 use crate::evaluate::means;
-use crate::metrics::{Metrics, Timing};
+use crate::metrics::{StepMetrics, Timing};
 use crate::recipe::Recipe;
 use lemon_model::StepReport;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub(crate) struct StepRecord<'a> {
 
 impl StepRecord<'_> {
     /// The line of `metrics.jsonl`; `worker_tokens` includes those of this step.
-    pub fn metrics(&self, episodes: &[Episode], worker_tokens: u64) -> Metrics {
+    pub fn metrics(&self, episodes: &[Episode], worker_tokens: u64) -> StepMetrics {
         let means = means(episodes);
         let nominal = means.tokens * means.runs as f64;
         let spent = self.played.spent;
         // JSON has no notation for NaN and infinity; `skipped` records that there was one.
         let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
-        Metrics {
+        StepMetrics {
             step: self.number,
             rollouts: means,
             rollout_tokens: spent,

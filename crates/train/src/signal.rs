@@ -2,10 +2,10 @@
 
 use super::contrast::Candidate;
 use super::episode::Episode;
-use super::recipe::{CreditSettings, Form, Per, Place, Recipe, UpdateSettings};
+use super::recipe::{CreditForm, CreditSettings, Per, Place, Recipe, UpdateSettings};
 use crate::TrainContext;
 use lemon_credit::advantage::{combine, group_relative, token_weights};
-use lemon_credit::economy::{Economy, Verdict};
+use lemon_credit::economy::{Economy, OfferVerdict};
 use lemon_model::{Example, Objective, PolicyError, Sequence};
 use lemon_policy::{Encoded, PromptEncoder, TrainablePolicy};
 use lemon_spec::edit::{Change, Family};
@@ -110,8 +110,8 @@ pub(crate) fn examples(
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, counterfactual, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness =
-                economy.inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == Verdict::Free);
+            let loudness = economy
+                .inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == OfferVerdict::Free);
             (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
         }
         text.local.push((terms.span, terms.written));
@@ -266,20 +266,20 @@ fn terms(text: &Text, counterfactual: &Candidate, other: Option<&Other>, credit:
     let span = span_of(counterfactual)?;
     if counterfactual.edit.family == Family::Agent {
         // The other value, that there is none, is not in its place but in all that follows.
-        let written = if credit.form == Form::None { 0.0 } else { delta };
+        let written = if credit.form == CreditForm::None { 0.0 } else { delta };
         return Some(Terms { span, written, other: 0.0 });
     }
     match (credit.form, other) {
-        (Form::None, _) => None,
-        (Form::Sampled, _) => Some(Terms { span, written: delta, other: 0.0 }),
+        (CreditForm::None, _) => None,
+        (CreditForm::Sampled, _) => Some(Terms { span, written: delta, other: 0.0 }),
         // The policy cannot write the other value: there is nothing to push down.
-        (Form::Gradient | Form::Preference, None) => Some(Terms { span, written: delta, other: 0.0 }),
-        (Form::Gradient, Some(other)) => {
+        (CreditForm::Gradient | CreditForm::Preference, None) => Some(Terms { span, written: delta, other: 0.0 }),
+        (CreditForm::Gradient, Some(other)) => {
             let chance = f64::from(other.own.iter().map(|at| other.scores[*at]).sum::<f32>()).exp();
             let push = 0.5 * delta * chance.powf(credit.correction.clamp(0.0, 1.0));
             Some(Terms { span, written: push, other: -push })
         }
-        (Form::Preference, Some(other)) => {
+        (CreditForm::Preference, Some(other)) => {
             let own = |at: usize| token_weights(&text.bytes[at..=at], &[(span, 1.0)])[0].is_some();
             let written: f32 = (0..text.bytes.len()).filter(|at| own(*at)).map(|at| text.old[at]).sum();
             let changed: f32 = other.own.iter().map(|at| other.scores[*at]).sum();
@@ -299,7 +299,7 @@ fn others(
     credit: &CreditSettings,
     temperature: f32,
 ) -> Result<Vec<Option<Other>>, PolicyError> {
-    let needed = matches!(credit.form, Form::Gradient | Form::Preference);
+    let needed = matches!(credit.form, CreditForm::Gradient | CreditForm::Preference);
     let encode = |counterfactual: &Candidate| -> Option<(Sequence, Vec<usize>)> {
         // A difference of 0 has no gradient.
         if !needed

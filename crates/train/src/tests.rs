@@ -5,7 +5,8 @@ use super::build::{Tasks, arena, build_policy, simulated, tasks};
 use super::contrast::Candidate;
 use super::episode::{Episode, Round};
 use super::recipe::{
-    CreditSettings, EvalSettings, FieldStart, FirstTeams, Form, Per, Start, TaskSettings, UpdateSettings, WarmStart,
+    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Start, TaskSettings, UpdateSettings,
+    WarmStart,
 };
 use super::*;
 use async_trait::async_trait;
@@ -61,7 +62,7 @@ async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks,
             reference: None,
         };
         let mut steps = 0;
-        let watch = |_: &Metrics, _: &Timing| {
+        let watch = |_: &StepMetrics, _: &Timing| {
             steps += 1;
             at_a_time == 0 || steps < at_a_time
         };
@@ -90,7 +91,7 @@ async fn learn_by(recipe: &Recipe, at_a_time: u64) -> Left {
     learn_in(folder.path(), recipe, at_a_time, &tasks, simulated).await
 }
 
-fn metrics_of(left: &Left) -> Vec<Metrics> {
+fn metrics_of(left: &Left) -> Vec<StepMetrics> {
     left.metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -127,7 +128,7 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     // The same each time, and more begin with the fewer.
     assert_eq!(questions(&some(20, 0).train), questions(&all.train)[..20]);
     // The bundled workers were trained on none of them.
-    let mut lessons = lemon_problems::Generator::new(1, lemon_problems::Part::Train);
+    let mut lessons = lemon_problems::Generator::new(1, lemon_problems::ProblemPart::Train);
     let learned: Vec<String> = (0..500).map(|_| lessons.problem().question).collect();
     assert!(both.iter().all(|question| !learned.contains(question)));
     // They may be of so many steps each.
@@ -135,13 +136,13 @@ fn problems_to_train_on_are_of_other_situations_than_those_to_look_at() {
     let [one, two] = [1, 2].map(|steps| questions(&stepped(steps).unwrap().train));
     assert_eq!((one.len(), two.len()), (30, 30));
     assert!(one.iter().all(|question| !two.contains(question)));
-    assert_eq!(stepped(9).unwrap_err().to_string(), "no word problem has 9 steps; `problem_steps` may be 1 to 5");
+    assert_eq!(stepped(9).unwrap_err().to_string(), "`problem_steps` must be 1 to 5, got 9");
 }
 
 #[tokio::test]
 async fn without_edits_it_is_plain_grpo_to_the_bit() {
     let mut plain = small();
-    plain.credit.form = Form::None;
+    plain.credit.form = CreditForm::None;
     let expected = learn(&plain).await.policy;
     let check = |name: &'static str, change: fn(&mut CreditSettings)| {
         let mut recipe = small();
@@ -222,7 +223,7 @@ async fn credit_costs_no_more_than_its_cap_and_says_what_it_bought() {
 async fn shared_draws_save_tokens_and_change_no_price() {
     let mut recipe = small();
     recipe.start = Start::Fields(FieldStart { first: FirstTeams::Lean, lean: 2.0, ..FieldStart::default() });
-    recipe.credit.form = Form::None;
+    recipe.credit.form = CreditForm::None;
     recipe.rollouts.group = 8;
     let shared = metrics_of(&learn(&recipe).await);
     recipe.rollouts.shared_noise = false;
@@ -363,7 +364,7 @@ async fn a_step_that_is_not_a_number_is_left_out_counted_and_shown() {
     let trained = train(&context, &mut policy, &recipe, folder.path(), |_, _| true).await.unwrap();
     assert_eq!((trained.steps, trained.skipped), (4, 1));
     let text = std::fs::read_to_string(folder.path().join(METRICS)).unwrap();
-    let metrics: Vec<Metrics> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let metrics: Vec<StepMetrics> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(metrics.iter().map(|it| it.skipped).collect::<Vec<_>>(), [false, false, true, false, false]);
 }
 

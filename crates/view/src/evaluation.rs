@@ -32,7 +32,7 @@ pub struct EvaluationReport {
     /// How it was set up, in one line.
     pub set_up: String,
     /// What the numbers say, in sentences.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ReportFinding>,
     /// What each method achieved.
     pub methods: Table,
     /// The same, to be drawn.
@@ -61,7 +61,7 @@ pub struct EvaluationReport {
 
 /// A sentence about an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct ReportFinding {
     /// The sentence.
     pub text: String,
     /// It says that runs are missing.

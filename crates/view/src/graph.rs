@@ -21,7 +21,7 @@ pub struct Layout {
 
 /// An edge from a box of one layer to a box of a later one. Others are left without lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edge {
+pub struct LayoutEdge {
     /// The box it comes from.
     pub from: usize,
     /// The box it goes to.
@@ -38,7 +38,7 @@ const SWEEPS: usize = 16;
 const PULLS: usize = 24;
 
 /// Lays out boxes of these heights in these layers. `gap` is the room between two boxes of a layer.
-pub fn layout(heights: &[f64], layer_of: &[usize], edges: &[Edge], gap: f64) -> Layout {
+pub fn layout(heights: &[f64], layer_of: &[usize], edges: &[LayoutEdge], gap: f64) -> Layout {
     let mut graph = Graph::new(heights, edges, layer_of);
     graph.untangle();
     graph.pull_together(gap);
@@ -47,12 +47,12 @@ pub fn layout(heights: &[f64], layer_of: &[usize], edges: &[Edge], gap: f64) -> 
 
 /// A layer for each step of the longest path. An edge runs from an earlier box to a later one; the last box, the answer, is
 /// alone in the last layer.
-pub fn longest_paths(boxes: usize, edges: &[Edge]) -> Vec<usize> {
+pub fn longest_paths(boxes: usize, edges: &[LayoutEdge]) -> Vec<usize> {
     let mut layer_of = vec![0; boxes];
     let mut forward: Vec<_> = edges.iter().filter(|edge| edge.from < edge.to && edge.to < boxes).collect();
     // By target: all that lead into a box are settled before it leads on.
     forward.sort_by_key(|edge| edge.to);
-    for Edge { from, to, .. } in forward {
+    for LayoutEdge { from, to, .. } in forward {
         layer_of[*to] = layer_of[*to].max(layer_of[*from] + 1);
     }
     let deepest = layer_of.split_last().map(|(_, others)| others.iter().max().map_or(0, |deepest| deepest + 1));
@@ -95,7 +95,7 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(heights: &[f64], edges: &[Edge], layer_of: &[usize]) -> Graph {
+    fn new(heights: &[f64], edges: &[LayoutEdge], layer_of: &[usize]) -> Graph {
         let cell = |height| Cell { height, centre: 0.0, left: Vec::new(), right: Vec::new() };
         let layers = layer_of.iter().max().map_or(0, |last| last + 1);
         let mut order = vec![Vec::new(); layers];
@@ -104,7 +104,7 @@ impl Graph {
         let mut lanes = Vec::with_capacity(edges.len());
         let mut shared: HashMap<(usize, &str, usize), usize> = HashMap::new();
         let exists = |place: usize| place < heights.len() && place < layer_of.len();
-        for Edge { from, to, bundle } in edges {
+        for LayoutEdge { from, to, bundle } in edges {
             let mut path = Vec::new();
             if exists(*from) && exists(*to) && layer_of[*from] < layer_of[*to] {
                 let mut last = *from;

@@ -7,7 +7,7 @@ mod card;
 mod effects;
 mod line;
 
-use crate::graph::{Edge, Layout, columns, layout};
+use crate::graph::{Layout, LayoutEdge, columns, layout};
 use crate::markup::Markup;
 use crate::measure::{width, wrapped};
 use crate::svg::{Anchor, Element, TEAM_STYLE, document, element, fixed, group, rect, style, text};
@@ -121,8 +121,8 @@ impl<'a> Team<'a> {
         depths.push(depths.iter().max().map_or(0, |deepest| deepest + 1));
         cards.push(Card::answer(worth, &effects));
         let heights: Vec<f64> = cards.iter().map(Card::height).collect();
-        let edge = |line: &Line| Edge { from: line.from, to: line.to, bundle: Some(line.class()) };
-        let edges: Vec<Edge> = lines.iter().map(edge).collect();
+        let edge = |line: &Line| LayoutEdge { from: line.from, to: line.to, bundle: Some(line.class()) };
+        let edges: Vec<LayoutEdge> = lines.iter().map(edge).collect();
         let layout = layout(&heights, &columns(&depths), &edges, GAP);
         Team { worth, layout, cards, lines }
     }

@@ -195,7 +195,7 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
     let unusable = {
         let capacity = capacity.to_owned();
         move |error: String| {
-            let hint = "`local` is a folder with config.json, model.safetensors and tokenizer.json; \
+            let hint = "`local` is a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json; \
                         `lemon models pull` gets one";
             WorkersError::new(format!("capacity `{capacity}`: {error}")).hint(hint).kind(WorkersErrorKind::Model)
         }

@@ -61,7 +61,13 @@ pub struct EndpointFlags {
 impl EndpointFlags {
     /// Whether one of address and model is given without the other.
     pub(crate) fn is_half(&self) -> bool {
-        self.base_url.is_some() != self.model.is_some()
+        self.base_url.is_some() != self.model.is_some() && self.gguf().is_none()
+    }
+
+    /// The GGUF file that `--model` names where no address is given: it runs in this process.
+    fn gguf(&self) -> Option<&str> {
+        let model = self.model.as_deref().filter(|_| self.base_url.is_none())?;
+        Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")).then_some(model)
     }
 }
 
@@ -75,7 +81,8 @@ pub struct Capacity {
     /// The model's name there.
     #[serde(default)]
     pub model: String,
-    /// Instead of both: the folder of a model to run in this process, or `bundled:small`, `bundled:medium`, `bundled:large`.
+    /// Instead of both: a model to run in this process. A GGUF file, a folder as on the Hugging Face hub, or `bundled:small`,
+    /// `bundled:medium`, `bundled:large`.
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -297,6 +304,12 @@ impl Config {
     /// This configuration with flags and environment in the place of what the file says of endpoints.
     #[must_use]
     pub fn with_endpoint(mut self, flags: EndpointFlags) -> Self {
+        if let Some(file) = flags.gguf() {
+            let capacity = Capacity::local(file);
+            self.capacity = CAPACITIES.map(|name| (name.to_owned(), capacity.clone())).to_vec();
+            self.flags = flags;
+            return self;
+        }
         if self.capacity.is_empty()
             && let (Some(base_url), Some(model)) = (&flags.base_url, &flags.model)
         {
@@ -486,7 +499,10 @@ mod tests {
         let file: Config = toml::from_str("[capacity.one]\nlocal = 'here'\n").unwrap();
         assert_eq!(places(&file), ["one  here"]);
         assert_eq!(places(&file.clone().with_endpoint(flags)), ["one http://b n"]);
-        assert_eq!(places(&file.with_endpoint(EndpointFlags::default())), ["one  here"]);
+        assert_eq!(places(&file.clone().with_endpoint(EndpointFlags::default())), ["one  here"]);
+        let in_process = EndpointFlags { model: Some("m/a.GGUF".into()), ..EndpointFlags::default() };
+        assert!(!in_process.is_half());
+        assert_eq!(places(&file.with_endpoint(in_process)), ["small  m/a.GGUF", "medium  m/a.GGUF", "large  m/a.GGUF"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`Commit`], a [`Sum`] or a
+//! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`CommitId`], a [`Sum`] or a
 //! plain name; every file has a checksum, or is refused; and it gets its place by a rename, after it was checked.
 
 mod pull;
@@ -8,7 +8,7 @@ mod transport;
 pub use pull::{PulledCheckpoint, PulledFile, pull};
 
 use crate::error::{WorkersError, WorkersErrorKind};
-use crate::models::cache::{Cache, Commit, Repository, remove_if_there};
+use crate::models::cache::{Cache, CommitId, Repository, remove_if_there};
 use crate::models::{Reference, cache, is_plain};
 use crate::progress::{Attempt, DownloadProgress};
 use lemon_exec::Retry;
@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use sum::Sum;
-use transport::{Answer, Failure, Transport};
+use transport::{HubAnswer, HubFailure, Transport};
 
 /// The hub that is asked where no other is named.
 const ADDRESS: &str = "https://huggingface.co";
@@ -40,7 +40,7 @@ struct Hub {
 /// What a repository holds.
 struct Listing {
     /// The commit that the revision stands for.
-    commit: Commit,
+    commit: CommitId,
     files: Vec<RemoteFile>,
 }
 
@@ -117,7 +117,7 @@ impl Hub {
         patiently(|text| progress.note(text), || false, || self.ask())
     }
 
-    fn ask(&self) -> Result<Listing, Failure> {
+    fn ask(&self) -> Result<Listing, HubFailure> {
         let parts: Vec<&str> = ["api", "models"].into_iter().chain(self.reference.name.split('/')).collect();
         let parts = [parts.as_slice(), &["revision", &self.reference.revision]].concat();
         // The sizes and checksums of all files, in one answer.
@@ -126,11 +126,11 @@ impl Hub {
             return Err(self.refusal(answer.status(), &format!("{}", self.reference)));
         }
         let body = self.transport.list(answer)?;
-        Listing::parse(&body).map_err(|fact| Failure::lasting(format!("the hub sent no list of files: {fact}")))
+        Listing::parse(&body).map_err(|fact| HubFailure::lasting(format!("the hub sent no list of files: {fact}")))
     }
 
     /// Where the files of a commit lie.
-    fn folder(&self, commit: &Commit) -> PathBuf {
+    fn folder(&self, commit: &CommitId) -> PathBuf {
         self.repository.snapshot(commit)
     }
 
@@ -140,7 +140,7 @@ impl Hub {
     /// It cannot be had, has no checksum, or is not what the hub says it is. Then nothing lies in its place.
     fn settle(
         &self,
-        commit: &Commit,
+        commit: &CommitId,
         file: &RemoteFile,
         progress: &dyn DownloadProgress,
     ) -> Result<PullStatus, WorkersError> {
@@ -165,20 +165,20 @@ impl Hub {
     ///
     /// # Errors
     /// The cache cannot be written.
-    fn name(&self, commit: &Commit) -> Result<(), WorkersError> {
+    fn name(&self, commit: &CommitId) -> Result<(), WorkersError> {
         let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", self.cache.path().display()));
         self.repository.refer(&self.reference.revision, commit).map_err(unusable)
     }
 
     /// What a file is to be checked against: what the list states, or else the headers of the file.
-    fn identify<'a>(&self, commit: &Commit, file: &'a RemoteFile) -> Result<Known<'a>, Failure> {
+    fn identify<'a>(&self, commit: &CommitId, file: &'a RemoteFile) -> Result<Known<'a>, HubFailure> {
         let name = file.name.as_str();
         if !is_plain(name) {
-            return Err(Failure::lasting(format!("the hub names a file {}, which is no plain name", shown(name))));
+            return Err(HubFailure::lasting(format!("the hub names a file {}, which is no plain name", shown(name))));
         }
-        let unchecked = |found: &str| Failure {
+        let unchecked = |found: &str| HubFailure {
             hint: Some("ask the hub itself, or another mirror with --endpoint".into()),
-            ..Failure::lasting(format!(
+            ..HubFailure::lasting(format!(
                 "{name} cannot be checked: the hub names it by {found}; a SHA-256 or git's name of the blob is needed"
             ))
         };
@@ -201,12 +201,12 @@ impl Hub {
                     || etag.and_then(Sum::parse).ok_or_else(|| unchecked(&etag.map_or("nothing".into(), shown)));
                 let length = if empty { Some(0) } else { answer.whole_length() };
                 let bytes = bytes.or(length);
-                let bytes = bytes.ok_or_else(|| Failure::senseless(&format!("{name} has no length")))?;
+                let bytes = bytes.ok_or_else(|| HubFailure::senseless(&format!("{name} has no length")))?;
                 (listed.map_or_else(stated, Ok)?, bytes)
             }
         };
         if bytes > MOST_TEXT && !name.ends_with(".safetensors") {
-            return Err(Failure::lasting(format!("{name} has {bytes} bytes; at most {MOST_TEXT} make sense")));
+            return Err(HubFailure::lasting(format!("{name} has {bytes} bytes; at most {MOST_TEXT} make sense")));
         }
         let blob = self.repository.blobs().join(sum.digits());
         Ok(Known { name, bytes, sum, blob, place: self.repository.snapshot(commit).join(name) })
@@ -235,7 +235,7 @@ impl Hub {
     }
 
     /// Fetches the content, checks it, and puts it in its place.
-    fn fetch(&self, commit: &Commit, file: &Known<'_>, progress: &dyn DownloadProgress) -> Result<(), WorkersError> {
+    fn fetch(&self, commit: &CommitId, file: &Known<'_>, progress: &dyn DownloadProgress) -> Result<(), WorkersError> {
         let _lock = file.lock()?;
         let part = file.part();
         let unusable = |error| WorkersError::new(format!("{} cannot be used: {error}", part.display()));
@@ -268,9 +268,9 @@ impl Hub {
         self.repository.link(file.sum.digits(), &file.place).map_err(unusable)
     }
 
-    fn attempt(&self, commit: &Commit, file: &Known<'_>, count: &mut Attempt<'_>) -> Result<(), Failure> {
+    fn attempt(&self, commit: &CommitId, file: &Known<'_>, count: &mut Attempt<'_>) -> Result<(), HubFailure> {
         let name = file.name;
-        let unwritable = |error: io::Error| Failure::lasting(format!("{} cannot be written: {error}", name));
+        let unwritable = |error: io::Error| HubFailure::lasting(format!("{} cannot be written: {error}", name));
         let (mut part, mut from) = file.open_part().map_err(unwritable)?;
         if file.bytes == 0 {
             return part.sync_all().map_err(unwritable);
@@ -280,7 +280,7 @@ impl Hub {
         self.accept(&answer, commit, name)?;
         match answer.status() {
             206 if answer.begins_at() != Some(from) => {
-                return Err(Failure::senseless(&format!("another part of {name} than was asked for")));
+                return Err(HubFailure::senseless(&format!("another part of {name} than was asked for")));
             }
             206 => {}
             // It sends the whole.
@@ -293,39 +293,39 @@ impl Hub {
             length += piece.len() as u64;
             if length > file.bytes {
                 let fact = format!("the hub sent something else as {name}: more than {} bytes", file.bytes);
-                return Err(Failure::lasting(fact));
+                return Err(HubFailure::lasting(fact));
             }
             part.write_all(piece).map_err(unwritable)?;
             count.receive(piece.len() as u64);
             Ok(())
         });
         received.map_err(|failure| match failure.passing {
-            true => Failure { fact: format!("{name} broke off: {}", failure.fact), ..failure },
+            true => HubFailure { fact: format!("{name} broke off: {}", failure.fact), ..failure },
             false => failure,
         })?;
         if length < file.bytes {
-            return Err(Failure::passing(format!("{name} broke off: {length} of {} bytes came", file.bytes)));
+            return Err(HubFailure::passing(format!("{name} broke off: {length} of {} bytes came", file.bytes)));
         }
         // On the disk first: a name must never stand for half a file, not even after a crash of the machine.
         part.sync_all().map_err(unwritable)
     }
 
     /// Whether an answer is the file that was asked for.
-    fn accept(&self, answer: &Answer, commit: &Commit, name: &str) -> Result<(), Failure> {
+    fn accept(&self, answer: &HubAnswer, commit: &CommitId, name: &str) -> Result<(), HubFailure> {
         if !matches!(answer.status(), 200 | 206) {
             return Err(self.refusal(answer.status(), &format!("{name} in {}", self.reference)));
         }
         match &answer.commit {
-            Some(other) if Commit::parse(other).as_ref() != Some(commit) => {
+            Some(other) if CommitId::parse(other).as_ref() != Some(commit) => {
                 let fact = format!("{name} of commit {commit} was asked for, the hub sent that of {}", shown(other));
-                Err(Failure::lasting(fact))
+                Err(HubFailure::lasting(fact))
             }
             _ => Ok(()),
         }
     }
 
-    fn refusal(&self, status: u16, what: &str) -> Failure {
-        let lasting = |fact: String, hint: &str| Failure { hint: Some(hint.into()), ..Failure::lasting(fact) };
+    fn refusal(&self, status: u16, what: &str) -> HubFailure {
+        let lasting = |fact: String, hint: &str| HubFailure { hint: Some(hint.into()), ..HubFailure::lasting(fact) };
         match status {
             401 | 403 if self.has_token => lasting(
                 format!("the hub answered {status}: your token gives no access to {what}"),
@@ -336,13 +336,13 @@ impl Hub {
                 "check the name; if its page asks for an agreement, give it and export HF_TOKEN=…",
             ),
             404 => lasting(format!("the hub has no {what}"), "check the name: OWNER/NAME[@REVISION], as on its page"),
-            408 | 429 | 500..=599 => Failure::passing(format!("the hub answered {status} for {what}")),
-            _ => Failure::lasting(format!("the hub answered {status} for {what}")),
+            408 | 429 | 500..=599 => HubFailure::passing(format!("the hub answered {status} for {what}")),
+            _ => HubFailure::lasting(format!("the hub answered {status} for {what}")),
         }
     }
 
     /// Where the hub has a file.
-    fn address(&self, commit: &Commit, name: &str) -> Url {
+    fn address(&self, commit: &CommitId, name: &str) -> Url {
         let parts: Vec<&str> = self.reference.name.split('/').chain(["resolve", commit.digits(), name]).collect();
         self.transport.address(&parts, None)
     }
@@ -351,7 +351,7 @@ impl Hub {
 impl Listing {
     fn parse(body: &[u8]) -> Result<Self, String> {
         let Info { sha, siblings } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        let commit = Commit::parse(&sha).ok_or_else(|| format!("{} is no commit", shown(&sha)))?;
+        let commit = CommitId::parse(&sha).ok_or_else(|| format!("{} is no commit", shown(&sha)))?;
         let file = |Sibling { rfilename, size, blob_id, lfs }| {
             // A large file has both, and git's name is then that of a note about it.
             let stated = lfs.map(|lfs| (lfs.sha256, true)).or(blob_id.map(|id| (id, false)));
@@ -459,12 +459,12 @@ fn shown(text: &str) -> String {
 fn patiently<T>(
     note: impl Fn(&str),
     mut brought: impl FnMut() -> bool,
-    mut attempt: impl FnMut() -> Result<T, Failure>,
+    mut attempt: impl FnMut() -> Result<T, HubFailure>,
 ) -> Result<T, WorkersError> {
     let retry = Retry::default();
     let mut attempts = 1;
     loop {
-        let Failure { fact, hint, passing } = match attempt() {
+        let HubFailure { fact, hint, passing } = match attempt() {
             Ok(value) => return Ok(value),
             Err(failure) => failure,
         };

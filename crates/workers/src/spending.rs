@@ -3,7 +3,7 @@
 use crate::config::{Capacity, check_prices};
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
-use lemon_eval::Estimate;
+use lemon_eval::SpendEstimate;
 use lemon_exec::{BudgetMet, SharedBudget};
 use lemon_trace::LimitKind;
 use serde::{Deserialize, Serialize};
@@ -101,13 +101,13 @@ impl SharedLimits {
     }
 
     /// The line that is shown before anything is spent.
-    pub fn estimate(&self, estimate: &Estimate, levels: &[(String, Capacity)]) -> String {
+    pub fn estimate(&self, estimate: &SpendEstimate, levels: &[(String, Capacity)]) -> String {
         let priced = !levels.is_empty() && levels.iter().all(|(_, level)| level.price.is_some());
         let amount = |tokens: f64, usd: f64| match priced {
             true => format!("{tokens:.0} tokens ({usd:.4} USD)"),
             false => format!("{tokens:.0} tokens"),
         };
-        let Estimate { runs, likely, likely_usd, at_most, at_most_usd, more } = *estimate;
+        let SpendEstimate { runs, likely, likely_usd, at_most, at_most_usd, more } = *estimate;
         let each = likely / runs.max(1) as f64;
         let more = if more { ", without what is written only during the runs" } else { "" };
         let beyond = |limit: Option<f64>, likely: f64| limit.is_some_and(|limit| limit < likely);

@@ -4,7 +4,7 @@ use crate::fit::{abilities, conditional, left_after_misses, mean, middle_share, 
 use crate::outcomes::{self, Debate, Observed, OutcomesError};
 use crate::preset::{Fitted, LEVELS, Preset};
 use crate::sim::World;
-use crate::skill::Family;
+use crate::skill::TaskFamily;
 use lemon_num::{logistic, logit};
 use lemon_task::{SetName, Source, load};
 use serde::Serialize;
@@ -77,8 +77,8 @@ pub fn check(fitted: &Fitted, data: &Path) -> Result<Check, OutcomesError> {
         left.push(mean((0..LEVELS.len()).map(|level| left_after_misses(solo(level).into_iter()))));
     }
     let debates = outcomes::debates(data)?;
-    revision("gsm8k", "gsm", fitted, (Family::Reckoning, left[0]), &debates, &mut figures);
-    revision("mmlu", "mmlu", fitted, (Family::Knowing, left[1]), &debates, &mut figures);
+    revision("gsm8k", "gsm", fitted, (TaskFamily::Reckoning, left[0]), &debates, &mut figures);
+    revision("mmlu", "mmlu", fitted, (TaskFamily::Knowing, left[1]), &debates, &mut figures);
     Ok(Check { figures })
 }
 
@@ -129,7 +129,7 @@ fn revision(
     set: &'static str,
     dataset: &str,
     fitted: &Fitted,
-    (family, left): (Family, f64),
+    (family, left): (TaskFamily, f64),
     debates: &[Debate],
     figures: &mut Vec<Figure>,
 ) {

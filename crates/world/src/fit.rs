@@ -7,7 +7,7 @@ use crate::draws;
 use crate::features::{COUNT, Difficulty, features};
 use crate::outcomes::{self, Debate, Observed, OutcomesError};
 use crate::preset::{FamilyFit, Fitted, LEVELS, LevelFit, Revision};
-use crate::skill::{Family, needs};
+use crate::skill::{TaskFamily, needs};
 use lemon_num::{logistic, logit, mean_of};
 use lemon_task::{SetName, Source, load};
 use solve::{Equation, Normal, minimise, regress};
@@ -38,14 +38,14 @@ pub fn fit(data: &Path) -> Result<Fitted, OutcomesError> {
         let set = load(&Source::Folder(data.to_owned()), set, "test")?;
         Ok(set.items.into_iter().map(|item| item.task.question).collect())
     };
-    let mut knowing = Record::new(Family::Knowing, outcomes::mmlu(data)?);
+    let mut knowing = Record::new(TaskFamily::Knowing, outcomes::mmlu(data)?);
     knowing.all = Some((questions(SetName::Mmlu)?, ALL_MMLU));
     let knowing = knowing.fit(60, &debates, "mmlu");
-    let mut reckoning = Record::new(Family::Reckoning, outcomes::gsm8k(data)?);
+    let mut reckoning = Record::new(TaskFamily::Reckoning, outcomes::gsm8k(data)?);
     reckoning.all = Some((questions(SetName::Gsm8k)?, ALL_GSM8K));
     let mut reckoning = reckoning.fit(250_000, &debates, "gsm");
     measure_lengths(&mut reckoning, data)?;
-    let coding = Record::new(Family::Coding, outcomes::humaneval(data)?).fit(400, &debates, "gsm");
+    let coding = Record::new(TaskFamily::Coding, outcomes::humaneval(data)?).fit(400, &debates, "gsm");
     // No debate about programs is on record.
     let coding = FamilyFit { revision: reckoning.revision, ..coding };
     Ok(Fitted { reckoning, knowing, coding })
@@ -53,7 +53,7 @@ pub fn fit(data: &Path) -> Result<Fitted, OutcomesError> {
 
 /// The record of one kind of task.
 struct Record {
-    family: Family,
+    family: TaskFamily,
     items: Vec<Observed>,
     fields: Vec<Option<&'static str>>,
     /// All questions of the set with their accuracies, where more than the record is known.
@@ -61,9 +61,9 @@ struct Record {
 }
 
 impl Record {
-    fn new(family: Family, items: Vec<Observed>) -> Self {
+    fn new(family: TaskFamily, items: Vec<Observed>) -> Self {
         let field = |item: &Observed| {
-            (family == Family::Knowing)
+            (family == TaskFamily::Knowing)
                 .then(|| needs(family, &item.question, item.subject.as_deref()).first().map(|skill| skill.name))
                 .flatten()
         };
@@ -127,7 +127,7 @@ impl Record {
         let equations: Vec<Equation> = self.items.iter().zip(d).zip(&self.fields).filter_map(equation).collect();
         let solution = regress(&equations, spread, 1.0, 3);
         let (characters, chars_spread) = match self.family {
-            Family::Coding => (CODING_CHARACTERS[level], SPREAD),
+            TaskFamily::Coding => (CODING_CHARACTERS[level], SPREAD),
             _ => (KNOWING_CHARACTERS[level], SPREAD),
         };
         LevelFit {
@@ -214,7 +214,7 @@ impl Record {
     /// How often wrong answers are the same one. With a favourite of probability f among k, two agree with probability
     /// f·f + (1 − f)²/(k − 1).
     fn favourites(&self) -> [f64; 3] {
-        let others = if self.family == Family::Knowing { 2.0 } else { 7.0 };
+        let others = if self.family == TaskFamily::Knowing { 2.0 } else { 7.0 };
         let agree = |a: usize, b: usize| {
             let (mut same, mut all) = (0.0, 0.0);
             for item in &self.items {
@@ -277,7 +277,7 @@ impl Record {
                 return best;
             }
             // Questions of knowledge beyond the record would need their fields; there are so many that luck is small.
-            if let (Some((d, questions)), Some((_, targets)), Family::Reckoning) = (&all, &self.all, self.family) {
+            if let (Some((d, questions)), Some((_, targets)), TaskFamily::Reckoning) = (&all, &self.all, self.family) {
                 let made: Vec<[f64; 3]> =
                     questions.iter().zip(d).map(|(q, d)| chances(fit, salt, q, *d, None)).collect();
                 for (level, target) in targets.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use crate::draws;
 use crate::preset::{Choices, FamilyFit, Fitted};
-use crate::skill::{self, Family, Skill};
+use crate::skill::{self, Skill, TaskFamily};
 use lemon_num::Random;
 use lemon_task::{Item, Key, SetName, grade};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ const BARE: usize = 48;
 /// An item as the world knows it.
 pub(crate) struct WorldItem {
     item: Item,
-    pub family: Family,
+    pub family: TaskFamily,
     pub needs: Vec<&'static Skill>,
     /// From the features of its text.
     pub difficulty: f64,
@@ -77,7 +77,7 @@ pub(crate) enum Proposal {
 impl WorldItem {
     /// The item in a world of these figures; `None` if no right answer can be made up for it.
     pub fn new(item: &Item, fitted: &Fitted, known: &Known) -> Option<Self> {
-        let family = Family::of(item);
+        let family = TaskFamily::of(item);
         let fit = fitted.family(family);
         let question = &item.task.question;
         // A residual belongs to the question, not to a run: every seed meets the same item.
@@ -136,7 +136,7 @@ impl WorldItem {
     }
 
     pub fn is_code(&self) -> bool {
-        self.family == Family::Coding
+        self.family == TaskFamily::Coding
     }
 }
 

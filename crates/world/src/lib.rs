@@ -21,4 +21,4 @@ pub use fit::fit as fit_to_record;
 pub use preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset, Revision};
 pub use replay::Recorded;
 pub use sim::{Luck, World};
-pub use skill::{Family, Fit, SKILLS, Skill, fit, needs};
+pub use skill::{SKILLS, Skill, SkillFit, TaskFamily, fit, needs};

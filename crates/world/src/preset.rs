@@ -1,7 +1,7 @@
 //! The figures of a world: those fitted on recorded models, and those chosen because nothing is on record.
 
 use crate::features::Difficulty;
-use crate::skill::Family;
+use crate::skill::TaskFamily;
 use lemon_num::logistic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -200,11 +200,11 @@ impl Fitted {
     }
 
     /// The figures of one kind of task.
-    pub fn family(&self, family: Family) -> &FamilyFit {
+    pub fn family(&self, family: TaskFamily) -> &FamilyFit {
         match family {
-            Family::Reckoning => &self.reckoning,
-            Family::Knowing => &self.knowing,
-            Family::Coding => &self.coding,
+            TaskFamily::Reckoning => &self.reckoning,
+            TaskFamily::Knowing => &self.knowing,
+            TaskFamily::Coding => &self.coding,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::check::ability;
 use crate::draws;
 use crate::item::{Known, Proposal, WorldItem};
 use crate::preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset};
-use crate::skill::{Family, Fit, fit};
+use crate::skill::{SkillFit, TaskFamily, fit};
 use crate::text::{self, Manner};
 use async_trait::async_trait;
 use lemon_exec::worker::{AgentPrompt, AskError, FailedCost, Reply, Request, Usage};
@@ -227,9 +227,9 @@ impl<'a> Asked<'a> {
     fn own_odds(&self) -> f64 {
         let choices = self.choices;
         let bears = |text: &str, weight: f64| match fit(&self.item.needs, text) {
-            Fit::Helps => weight,
-            Fit::Neutral => 0.0,
-            Fit::Misses => -weight,
+            SkillFit::Helps => weight,
+            SkillFit::Neutral => 0.0,
+            SkillFit::Misses => -weight,
         };
         let AgentPrompt { base, role, duty, readings, .. } = self.brief;
         let notes = readings.iter().filter(|text| self.item.proposal(text).is_none());
@@ -237,11 +237,11 @@ impl<'a> Asked<'a> {
         let role_bonus = match base.as_str() {
             "critic" | "verifier" if self.has_read() => choices.check,
             "judge" => choices.judge,
-            "programmer" if self.item.family != Family::Coding => -choices.wrong_role,
-            "solver" | "expert" if self.item.family == Family::Coding => -choices.wrong_role,
+            "programmer" if self.item.family != TaskFamily::Coding => -choices.wrong_role,
+            "solver" | "expert" if self.item.family == TaskFamily::Coding => -choices.wrong_role,
             _ => 0.0,
         };
-        let alone = self.item.family == Family::Reckoning && self.brief.asks_for_answer_alone();
+        let alone = self.item.family == TaskFamily::Reckoning && self.brief.asks_for_answer_alone();
         let alone = if alone { choices.without_working } else { 0.0 };
         let duty = bears(&format!("{role} {duty}"), choices.duty);
         self.odds + duty + notes.clamp(-choices.plan, choices.plan) + role_bonus - alone

@@ -4,7 +4,7 @@ use lemon_task::{Item, Key, SetName};
 
 /// The three kinds of task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
+pub enum TaskFamily {
     /// Word problems with a number to find.
     Reckoning,
     /// Questions of knowledge.
@@ -13,13 +13,13 @@ pub enum Family {
     Coding,
 }
 
-impl Family {
+impl TaskFamily {
     /// The family of an item.
     pub fn of(item: &Item) -> Self {
         match (item.set(), item.key()) {
-            (_, Key::Code { .. }) => Family::Coding,
-            (SetName::Aqua, _) | (_, Key::Number(_)) => Family::Reckoning,
-            _ => Family::Knowing,
+            (_, Key::Code { .. }) => TaskFamily::Coding,
+            (SetName::Aqua, _) | (_, Key::Number(_)) => TaskFamily::Reckoning,
+            _ => TaskFamily::Knowing,
         }
     }
 }
@@ -30,7 +30,7 @@ pub struct Skill {
     /// Its name.
     pub name: &'static str,
     /// The kind of task that may need it.
-    pub family: Family,
+    pub family: TaskFamily,
     /// Beginnings of words that name it.
     cues: &'static [&'static str],
     /// Beginnings of MMLU subjects that need it.
@@ -40,7 +40,7 @@ pub struct Skill {
 /// All skills. Cues are beginnings of lower-case words; one that ends in a space is a whole word.
 #[rustfmt::skip]
 pub const SKILLS: &[Skill] = {
-    use Family::*;
+    use TaskFamily::*;
     &[
         skill("percentages", Reckoning, &["percent", "discount", "interest", "tax ", "taxes ", "tip "], &[]),
         skill("fractions", Reckoning, &["fraction", "half", "third", "quarter", "ratio", "proportion", "twice", "double", "triple"], &[]),
@@ -72,7 +72,7 @@ pub const SKILLS: &[Skill] = {
 
 const fn skill(
     name: &'static str,
-    family: Family,
+    family: TaskFamily,
     cues: &'static [&'static str],
     subjects: &'static [&'static str],
 ) -> Skill {
@@ -83,7 +83,7 @@ const fn skill(
 const MOST_NEEDS: usize = 2;
 
 /// What a task needs: by its subject where it has one, else by the words of its text.
-pub fn needs(family: Family, question: &str, subject: Option<&str>) -> Vec<&'static Skill> {
+pub fn needs(family: TaskFamily, question: &str, subject: Option<&str>) -> Vec<&'static Skill> {
     let of_subject = |skill: &&Skill| {
         subject.is_some_and(|subject| skill.subjects.iter().any(|beginning| subject.starts_with(beginning)))
     };
@@ -104,7 +104,7 @@ pub fn needs(family: Family, question: &str, subject: Option<&str>) -> Vec<&'sta
 
 /// How a text bears on a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
+pub enum SkillFit {
     /// It names something the task needs.
     Helps,
     /// It names no skill at all.
@@ -114,15 +114,15 @@ pub enum Fit {
 }
 
 /// How a text bears on a task with these needs.
-pub fn fit(needs: &[&'static Skill], text: &str) -> Fit {
+pub fn fit(needs: &[&'static Skill], text: &str) -> SkillFit {
     let words = plain_words(text);
     let named = |skill: &&&Skill| skill.cues.iter().any(|cue| occurrences(&words, cue) > 0);
     if needs.iter().any(|skill| named(&skill)) {
-        Fit::Helps
+        SkillFit::Helps
     } else if SKILLS.iter().any(|skill| named(&&skill)) {
-        Fit::Misses
+        SkillFit::Misses
     } else {
-        Fit::Neutral
+        SkillFit::Neutral
     }
 }
 
@@ -157,11 +157,11 @@ mod tests {
     fn a_task_needs_what_its_text_or_subject_says() {
         let needed = |family, question| names(needs(family, question, None));
         let jacket = "A jacket costs 80 dollars and is sold at a discount of 15 percent.";
-        assert_eq!(needed(Family::Reckoning, jacket), ["money", "percentages"]);
-        assert_eq!(needed(Family::Reckoning, "Two and two?"), Vec::<&str>::new());
-        assert_eq!(names(needs(Family::Knowing, "What is it?", Some("college_chemistry"))), ["chemistry"]);
-        assert_eq!(needed(Family::Knowing, "Which planet has a moon?"), ["physics"]);
-        assert_eq!(needed(Family::Coding, "Reverse the string."), ["strings"]);
+        assert_eq!(needed(TaskFamily::Reckoning, jacket), ["money", "percentages"]);
+        assert_eq!(needed(TaskFamily::Reckoning, "Two and two?"), Vec::<&str>::new());
+        assert_eq!(names(needs(TaskFamily::Knowing, "What is it?", Some("college_chemistry"))), ["chemistry"]);
+        assert_eq!(needed(TaskFamily::Knowing, "Which planet has a moon?"), ["physics"]);
+        assert_eq!(needed(TaskFamily::Coding, "Reverse the string."), ["strings"]);
     }
 
     #[test]
@@ -176,25 +176,25 @@ mod tests {
 
     #[test]
     fn a_duty_helps_misses_or_says_nothing() {
-        let needs = needs(Family::Reckoning, "What is 15 percent of 80?", None);
-        assert_eq!(fit(&needs, "Work out the percentage first."), Fit::Helps);
-        assert_eq!(fit(&needs, "Recall the laws of chemistry."), Fit::Misses);
-        assert_eq!(fit(&needs, "Solve the task step by step."), Fit::Neutral);
-        assert_eq!(fit(&[], "Solve the task step by step."), Fit::Neutral);
+        let needs = needs(TaskFamily::Reckoning, "What is 15 percent of 80?", None);
+        assert_eq!(fit(&needs, "Work out the percentage first."), SkillFit::Helps);
+        assert_eq!(fit(&needs, "Recall the laws of chemistry."), SkillFit::Misses);
+        assert_eq!(fit(&needs, "Solve the task step by step."), SkillFit::Neutral);
+        assert_eq!(fit(&[], "Solve the task step by step."), SkillFit::Neutral);
     }
 
     #[test]
     fn the_name_of_a_skill_names_it_and_nothing_else() {
         for skill in SKILLS {
             let sentence = format!("This is a matter of {}: settle that part first.", skill.name);
-            let named = SKILLS.iter().filter(|other| fit(&[other], &sentence) == Fit::Helps);
+            let named = SKILLS.iter().filter(|other| fit(&[other], &sentence) == SkillFit::Helps);
             assert_eq!(names(named.collect()), [skill.name]);
         }
     }
 
     #[test]
     fn a_cue_is_found_where_a_word_begins_only() {
-        let named = |text| fit(&[], text) == Fit::Misses;
+        let named = |text| fit(&[], text) == SkillFit::Misses;
         assert!(named("RATES matter") && named("the rate") && named("(rate)"));
         assert!(!named("accurate") && !named("Generate it."));
         assert!(named("my age") && !named("my agent") && !named("a page"));
@@ -205,7 +205,7 @@ mod tests {
     fn the_base_roles_name_no_skill() {
         for role in lemon_spec::Language::default().roles.iter() {
             let text = format!("{} {}", role.title, role.duty);
-            let naming: Vec<_> = SKILLS.iter().filter(|skill| fit(&[skill], &text) == Fit::Helps).collect();
+            let naming: Vec<_> = SKILLS.iter().filter(|skill| fit(&[skill], &text) == SkillFit::Helps).collect();
             assert!(naming.is_empty(), "{}: {naming:?}", role.name);
         }
     }

@@ -2,7 +2,7 @@
 //! fits any task; what matters to a team is the answer, the length and, in plans, the skills named.
 
 use crate::item::{WorldItem, numbers_in};
-use crate::skill::{Family, SKILLS};
+use crate::skill::{SKILLS, TaskFamily};
 use lemon_num::Random;
 
 /// What a reply does with what was read.
@@ -120,10 +120,10 @@ const PLAN_STEPS: &[&str] = &[
 ];
 
 /// What a role hands on where it hands on no answer.
-pub(crate) fn hands_on_notes(base: &str, family: Family) -> bool {
+pub(crate) fn hands_on_notes(base: &str, family: TaskFamily) -> bool {
     match base {
         "planner" | "decomposer" => true,
-        "tester" => family == Family::Coding,
+        "tester" => family == TaskFamily::Coding,
         _ => false,
     }
 }

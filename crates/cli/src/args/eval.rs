@@ -35,7 +35,7 @@ pub struct EvalArgs {
     pub world: WorldName,
     /// With `--workers replay`: what becomes of calls that are not on record
     #[arg(long, value_name = "WHAT", default_value = "fail")]
-    pub on_miss: OnMiss,
+    pub on_miss: OnMissArg,
     /// The team of the method `file`
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub enum WorldName {
 
 /// What becomes of a call that is not on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OnMiss {
+pub enum OnMissArg {
     /// It fails, and says so
     Fail,
     /// The simulated world answers

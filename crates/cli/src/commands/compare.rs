@@ -4,7 +4,7 @@ use super::eval::{find, read};
 use crate::args::{Cli, CompareArgs, Endpoints};
 use crate::fault::Fault;
 use crate::{print, println, to_json};
-use lemon_eval::{Comparison, Flips, MethodComparison};
+use lemon_eval::{EvalComparison, Flips, MethodComparison};
 
 pub fn compare(cli: &Cli, args: &CompareArgs) -> Result<u8, Fault> {
     let config = cli.config(&Endpoints::default())?;
@@ -24,7 +24,7 @@ pub fn compare(cli: &Cli, args: &CompareArgs) -> Result<u8, Fault> {
     }
 }
 
-fn describe(comparison: &Comparison) -> String {
+fn describe(comparison: &EvalComparison) -> String {
     let percent = |share: f64| format!("{:.1}", 100.0 * share);
     let mut text = format!("{} → {}\n", comparison.a.eval_id, comparison.b.eval_id);
     for method in &comparison.methods {

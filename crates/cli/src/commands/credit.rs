@@ -2,14 +2,14 @@
 
 mod tell;
 
-use super::eval::request::Request;
+use super::eval::request::EvalRequest;
 use super::grade::sandbox;
 use crate::args::{ChoosePolicy, Cli, CreditArgs};
 use crate::fault::{Fault, read_file};
 use crate::{println, to_json};
 use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lemon_credit::choose::Policy;
+use lemon_credit::choose::ChoiceRule;
 use lemon_credit::unit::{CreditEntry, credit_table, units_of_plan};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::store::Store;
@@ -155,8 +155,8 @@ impl Job {
             return self.apply(args, &runs, path, cancel).await;
         }
         let policy = match args.choose {
-            ChoosePolicy::Information => Policy::Information { floor: 0.02 },
-            ChoosePolicy::Contrast => Policy::Contrast { floor: 0.05 },
+            ChoosePolicy::Information => ChoiceRule::Information { floor: 0.02 },
+            ChoosePolicy::Contrast => ChoiceRule::Contrast { floor: 0.05 },
         };
         let work = ProfileWork {
             plan: &self.plan,
@@ -245,7 +245,7 @@ impl Job {
 }
 
 /// The tasks, with the workers' request that fits them.
-fn cases(args: &CreditArgs, trace: Option<&Trace>) -> Result<(Request, Vec<Case>), Fault> {
+fn cases(args: &CreditArgs, trace: Option<&Trace>) -> Result<(EvalRequest, Vec<Case>), Fault> {
     // An evaluation names its tasks `set/split/id`, or `file/id`.
     let named = trace.and_then(|trace| {
         let mut parts = trace.header.task_id.splitn(3, '/');
@@ -264,7 +264,7 @@ fn cases(args: &CreditArgs, trace: Option<&Trace>) -> Result<(Request, Vec<Case>
                 .hint("give --set NAME or --tasks FILE; a run is looked up there by its question"));
         }
     };
-    let request = Request::for_team(args, &set, &split, args.limit);
+    let request = EvalRequest::for_team(args, &set, &split, args.limit);
     let mut cases = request.cases()?;
     if let Some(trace) = trace {
         cases.retain(|case| case.item.task.question.trim() == trace.header.question.trim());

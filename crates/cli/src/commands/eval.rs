@@ -13,8 +13,8 @@ use crate::fault::Fault;
 use crate::{print, println, runtime};
 use files::Claim;
 use lemon_eval::{
-    Case, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, MethodRun, Report, Row, SetUp, Source, Training,
-    Work, learn, report,
+    Case, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, MethodRun, Report, Row, SetUp, TeamSource,
+    Training, Work, learn, report,
 };
 use lemon_exec::fresh_id;
 use lemon_exec::orchestrator::Fixed;
@@ -22,8 +22,8 @@ use lemon_exec::store::Store;
 use lemon_rollout::RolloutEnv;
 use lemon_spec::{Language, diagnostic};
 use lemon_workers::{Config, PolicySource, Resolved, SharedLimits, WorkerSet};
-use progress::Progress;
-use request::Request;
+use progress::EvalProgress;
+use request::EvalRequest;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,12 +41,12 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let (request, eval_id, on_record) = match &args.resume {
         Some(name) => {
             let store = Arc::new(Store::open_existing(&store_path)?);
-            let mut request = Request::on_record(&store, name)?;
+            let mut request = EvalRequest::on_record(&store, name)?;
             let given = SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd };
             request.together = given.or(request.together);
             (request, name.clone(), Some(store))
         }
-        None => (Request::new(args)?, format!("e-{}", fresh_id()), None),
+        None => (EvalRequest::new(args)?, format!("e-{}", fresh_id()), None),
     };
     let folder = args.out.clone().unwrap_or_else(|| files::folder(&store_path, &eval_id));
     let store = || {
@@ -63,7 +63,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
 /// Everything an evaluation needs.
 struct Prepared {
     eval_id: String,
-    request: Request,
+    request: EvalRequest,
     methods: Vec<Method>,
     cases: Vec<Case>,
     evaluator: Arc<Evaluator>,
@@ -74,7 +74,7 @@ struct Prepared {
 async fn prepare(
     config: &Config,
     args: &EvalArgs,
-    request: Request,
+    request: EvalRequest,
     eval_id: String,
     store: impl FnOnce() -> Result<Arc<Store>, Fault>,
     end: &CancellationToken,
@@ -108,8 +108,8 @@ async fn prepare(
 }
 
 /// A team that is none would be rejected again in every run.
-fn check_team(request: &Request, methods: &[Method], language: &Language) -> Result<(), Fault> {
-    if !methods.iter().any(|method| method.source() == Some(Source::File)) {
+fn check_team(request: &EvalRequest, methods: &[Method], language: &Language) -> Result<(), Fault> {
+    if !methods.iter().any(|method| method.source() == Some(TeamSource::File)) {
         return Ok(());
     }
     let text = request.spec()?;
@@ -144,7 +144,7 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
         prepared.evaluator.enter_spent(&work).map_err(fault)?;
     }
     let mut rows: Vec<Row> = Vec::with_capacity(work.runs());
-    let progress = Progress::start(args.quiet, &prepared.eval_id, work.runs());
+    let progress = EvalProgress::start(args.quiet, &prepared.eval_id, work.runs());
     if prepared.resolved.kind.costs_money() {
         let together = prepared.request.together;
         match (&shared, &args.resume) {
@@ -237,10 +237,10 @@ async fn method_runs(
     for method in &prepared.methods {
         let writer = match method.source() {
             None => None,
-            Some(Source::File) => Some(fixed(prepared.request.spec()?)),
-            Some(Source::Prompted) => Some(prepared.resolved.prompted()?),
-            Some(Source::Policy) => Some(learned(prepared, quiet)?),
-            Some(Source::AgentPrune | Source::AgentDropout) => {
+            Some(TeamSource::File) => Some(fixed(prepared.request.spec()?)),
+            Some(TeamSource::Prompted) => Some(prepared.resolved.prompted()?),
+            Some(TeamSource::Policy) => Some(learned(prepared, quiet)?),
+            Some(TeamSource::AgentPrune | TeamSource::AgentDropout) => {
                 let cases = prepared.request.training_cases()?;
                 if !quiet {
                     eprintln!("{} learns on {} items", method.name(), cases.len());

@@ -4,7 +4,7 @@ use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
 use crate::{one_line, print, println, to_json};
 use lemon_eval::Grader;
-use lemon_sandbox::{Policy, Sandbox, SandboxError};
+use lemon_sandbox::{Containment, Sandbox, SandboxError};
 use lemon_task::{SetName, Source, TaskSet, load};
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ fn grade_line(tasks: &TaskSet, line: &str, grader: &Grader) -> Result<Result<Gra
 
 /// The sandbox that grading code needs.
 pub fn sandbox(unsafe_no_sandbox: bool) -> Result<Sandbox, Fault> {
-    let policy = if unsafe_no_sandbox { Policy::UnsafeNoSandbox } else { Policy::Isolated };
+    let policy = if unsafe_no_sandbox { Containment::UnsafeNoSandbox } else { Containment::Isolated };
     Sandbox::new(policy).map_err(refusal)
 }
 

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::runtime;
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
-use lemon_exec::{CallForecast, Fit, Forecast, Job, Observer, Settings, forecast_call, fresh_id};
+use lemon_exec::{BudgetFit, CallForecast, Forecast, Job, Observer, Settings, forecast_call, fresh_id};
 use lemon_spec::{Language, Next, Plan, validate};
 use lemon_trace::{EventKind, FailureKind, LimitKind, ORCHESTRATOR, StopReason, Trace};
 use lemon_workers::{Before, Capacity, Config, ReadyRun};
@@ -93,7 +93,7 @@ struct Team {
     model: Option<String>,
     plan: Plan,
     forecast: Forecast,
-    fits: Vec<Fit>,
+    fits: Vec<BudgetFit>,
     /// Rounds that may follow.
     more_rounds: u32,
     /// Tokens that writing it took.

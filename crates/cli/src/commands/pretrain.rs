@@ -10,7 +10,7 @@ use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Pre
 use lemon_problems::Published;
 use lemon_sft::pretrain::score::{markdown, questions, score};
 use lemon_sft::pretrain::{
-    HeldOutProblems, LessonStream, PretrainError, PretrainMetrics, PretrainSettings, Pretrained, Replies, Size,
+    HeldOutProblems, LessonStream, PeerReplies, PretrainError, PretrainMetrics, PretrainSettings, Pretrained, Size,
     Sources, pretrain, vocabulary,
 };
 use lemon_task::Source;
@@ -135,12 +135,18 @@ fn model(args: &PretrainArgs, size: Size, sources: &Sources, device: DeviceChoic
 }
 
 /// What the peers answer, if there are any.
-fn replies(args: &PretrainArgs, out: &Path, sources: &Sources, device: DeviceChoice) -> Result<Option<Replies>, Fault> {
+fn replies(
+    args: &PretrainArgs,
+    out: &Path,
+    sources: &Sources,
+    device: DeviceChoice,
+) -> Result<Option<PeerReplies>, Fault> {
     if args.peers.is_empty() {
         return Ok(None);
     }
     let peer = |folder: &PathBuf| LanguagePolicy::load(folder, device, Learning::Nothing).map_err(PretrainError::from);
-    let replies = Replies::obtain(&out.join("replies.jsonl"), sources, args.peer_problems, args.peers.iter().map(peer));
+    let replies =
+        PeerReplies::obtain(&out.join("replies.jsonl"), sources, args.peer_problems, args.peers.iter().map(peer));
     replies.map(Some).map_err(Fault::new)
 }
 

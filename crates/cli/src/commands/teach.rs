@@ -127,10 +127,12 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
                 AimName::Thrift => teach::rules::Aim::Thrift,
                 AimName::Reward => teach::rules::Aim::Reward,
             };
-            let mut pairs =
-                teach::rules::teach(lessons, &teach::rules::Settings { aim, runs: args.runs, ..Default::default() })
-                    .await
-                    .map_err(fault)?;
+            let mut pairs = teach::rules::teach(
+                lessons,
+                &teach::rules::RulesSettings { aim, runs: args.runs, ..Default::default() },
+            )
+            .await
+            .map_err(fault)?;
             let language = &lessons.trials.language;
             pairs.extend(teach::rules::everyday(args.everyday, language, args.seed));
             Ok((pairs, Summary::default()))
@@ -138,7 +140,7 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
         TeacherName::Search => {
             let language = &lessons.trials.language;
             let team = args.team.as_deref().map(|path| given_team(path, language)).transpose()?;
-            let settings = teach::search::Settings {
+            let settings = teach::search::TeamSearchSettings {
                 team,
                 pooling: if args.one_for_all { Pooling::Kind } else { Pooling::Cluster },
                 teams: args.teams,
@@ -160,7 +162,8 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
             let (backend, _) = resolved.backend(&WorkerFiles::default())?;
             let level = language.capacities.len().saturating_sub(1);
             let structured = config.orchestrator.structured.unwrap_or(true);
-            let settings = teach::endpoint::Settings { level, structured, runs: args.runs, ..Default::default() };
+            let settings =
+                teach::endpoint::EndpointTeacherSettings { level, structured, runs: args.runs, ..Default::default() };
             let asked = teach::endpoint::teach(lessons, &backend, &settings).await.map_err(fault)?;
             let refused = asked.refused.iter().map(|(code, count)| (code.as_str().to_owned(), *count)).collect();
             if let (Some(failure), true) = (&asked.failure, asked.pairs.is_empty()) {
@@ -170,7 +173,7 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
             Ok((asked.pairs, Summary { refused, silent: asked.silent, ..Summary::default() }))
         }
         TeacherName::Broad => {
-            let settings = teach::broad::Settings { runs: args.runs, ..Default::default() };
+            let settings = teach::broad::BroadSettings { runs: args.runs, ..Default::default() };
             let pairs = teach::broad::teach(lessons, &settings).await.map_err(fault)?;
             Ok((pairs, Summary::default()))
         }

@@ -12,7 +12,7 @@ use lemon_policy::KeepError;
 use lemon_spec::{Language, validate};
 use lemon_train::board::Board;
 use lemon_train::build::{self, AnyPolicy, BuiltPolicy, Tasks};
-use lemon_train::metrics::{Metrics, Timing};
+use lemon_train::metrics::{StepMetrics, Timing};
 use lemon_train::page::page;
 use lemon_train::recipe::Recipe;
 use lemon_train::{End, TrainContext, TrainError, Trained, train};
@@ -204,7 +204,7 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
 /// Writes the model, the page, the board, and says what came of it.
 fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &AnyPolicy) -> Result<u8, Fault> {
     let out = &args.out;
-    let metrics: Vec<Metrics> = lines(&out.join("metrics.jsonl"))?;
+    let metrics: Vec<StepMetrics> = lines(&out.join("metrics.jsonl"))?;
     let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
     let text = toml::to_string_pretty(recipe).map_err(Fault::new)?;
     write(&out.join("recipe.toml"), &text)?;

@@ -13,7 +13,7 @@ pub fn open(folder: &Path) -> Result<(), Fault> {
     // The warm start of a training has a folder of its own.
     for folder in [folder.to_owned(), folder.join("warm")] {
         for fact in damage(&folder).map_err(|error| fault(&error, &error))? {
-            eprintln!("{fact}; it is put aside, and the one before is used if it is whole");
+            eprintln!("{fact}");
         }
     }
     Ok(())

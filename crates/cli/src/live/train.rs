@@ -7,7 +7,7 @@ use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use lemon_credit::economy::FamilyReport;
 use lemon_eval::report::words::{NONE, few, number, percent};
 use lemon_spec::edit::Family;
-use lemon_train::metrics::{Means, Metrics, Timing};
+use lemon_train::metrics::{Means, StepMetrics, Timing};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl TrainView {
     }
 
     /// Shows a step.
-    pub fn step(&mut self, metrics: &Metrics, timing: &Timing) {
+    pub fn step(&mut self, metrics: &StepMetrics, timing: &Timing) {
         if metrics.skipped {
             self.say(&format!("step {} is left out: a number was not finite", metrics.step));
         }
@@ -99,7 +99,7 @@ impl TrainView {
         }
     }
 
-    fn note(&mut self, metrics: &Metrics, timing: &Timing) {
+    fn note(&mut self, metrics: &StepMetrics, timing: &Timing) {
         // Before the first step there is a held-out evaluation, and nothing else.
         if metrics.rollouts.runs > 0 {
             remember(&mut self.rewards, metrics.rollouts.reward);
@@ -177,8 +177,8 @@ fn outcome(means: &Means) -> String {
 }
 
 /// What a step did to the policy.
-fn policy_line(metrics: &Metrics) -> String {
-    let Metrics { entropy, kl_old, kl_reference, clipped, gradient_norm, .. } = metrics;
+fn policy_line(metrics: &StepMetrics) -> String {
+    let StepMetrics { entropy, kl_old, kl_reference, clipped, gradient_norm, .. } = metrics;
     // A divergence of nothing was not measured.
     let reference =
         if *kl_reference == 0.0 { String::new() } else { format!(", {} from the start", fixed(*kl_reference)) };
@@ -227,7 +227,7 @@ fn look_line(step: u64, look: &Means) -> String {
 }
 
 /// What is said of a step where nothing can be drawn, if it is worth a line.
-fn plain_line(metrics: &Metrics) -> Option<String> {
+fn plain_line(metrics: &StepMetrics) -> Option<String> {
     let line = look_line(metrics.step, metrics.look.as_ref()?);
     Some(match metrics.worker_tokens {
         0 => line,

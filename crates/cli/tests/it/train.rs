@@ -88,7 +88,7 @@ fn an_endpoint_that_dies_pauses_training_and_nothing_is_lost() {
     endpoint.stop();
     let ran = crate::common::finish(&train, process);
     if ran.code != Some(0) {
-        for words in ["runs had no workers", "nothing is lost", "--resume goes on"] {
+        for words in ["workers could not be reached", "nothing is lost", "--resume goes on"] {
             assert!(ran.stderr.contains(words), "{}", ran.stderr);
         }
         assert!(folder.path("run/run.json").exists());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::story::{Part, begin, part, round, stop, tell};
+use crate::story::{StoryPart, begin, part, round, stop, tell};
 use lemon_spec::edit::Decision;
 use lemon_trace::sample;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn lower(agent: &str) -> Edit {
 }
 
 /// `a` is read by `b` and `c`, `b` by `d`, and `d` answers.
-fn team<'a>(answers: [&'a str; 4]) -> Vec<Part<'a>> {
+fn team<'a>(answers: [&'a str; 4]) -> Vec<StoryPart<'a>> {
     let [a, b, c, d] = answers;
     let after: [(&str, &[&str], &str); 4] = [("a", &[], a), ("b", &["a"], b), ("c", &["a"], c), ("d", &["b"], d)];
     after.into_iter().map(|(id, after, answer)| part(id, "solver", after, answer)).collect()
@@ -66,8 +66,8 @@ fn a_later_round_is_downstream_of_all_before_it() {
 
 #[test]
 fn an_effect_is_the_sum_of_its_parts() {
-    let split = Split::new(1.0, 0.25, 0.75);
-    assert_eq!(split, Split { total: 0.25, direct: 0.75, downstream: -0.5 });
+    let split = EffectSplit::new(1.0, 0.25, 0.75);
+    assert_eq!(split, EffectSplit { total: 0.25, direct: 0.75, downstream: -0.5 });
     assert_eq!(split.total, split.direct + split.downstream);
 }
 
@@ -76,7 +76,7 @@ fn families_are_summed_apart() {
     let mut summary = CascadeSummary::default();
     let one = Cascade { descendants: 4, changed: 1, own_changed: Some(true), answer_changed: true };
     let two = Cascade { descendants: 0, changed: 0, own_changed: None, answer_changed: false };
-    summary.push(Family::Agent, &one, Some(&Split::new(1.0, 0.5, 0.0)));
+    summary.push(Family::Agent, &one, Some(&EffectSplit::new(1.0, 0.5, 0.0)));
     summary.push(Family::Agent, &two, None);
     summary.push(Family::Stop, &two, None);
     let agent = summary.get(Family::Agent).unwrap();

@@ -3,15 +3,19 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 /// As many tasks for an edit as costs are given.
-fn candidates(edits: &[(Family, &[u64])]) -> Vec<Candidate> {
-    let of = |(edit, (family, costs)): (usize, &(Family, &[u64]))| -> Vec<Candidate> {
-        costs.iter().enumerate().map(|(task, cost)| Candidate { edit, family: *family, task, cost: *cost }).collect()
+fn candidates(edits: &[(Family, &[u64])]) -> Vec<CounterfactualOption> {
+    let of = |(edit, (family, costs)): (usize, &(Family, &[u64]))| -> Vec<CounterfactualOption> {
+        costs
+            .iter()
+            .enumerate()
+            .map(|(task, cost)| CounterfactualOption { edit, family: *family, task, cost: *cost })
+            .collect()
     };
     edits.iter().enumerate().flat_map(of).collect()
 }
 
 /// Proposals until there are no more, each coming to the difference that `delta` says and costing what was expected.
-fn run(chooser: &mut Chooser, delta: impl Fn(&Candidate) -> Option<f64>) -> Vec<Candidate> {
+fn run(chooser: &mut Chooser, delta: impl Fn(&CounterfactualOption) -> Option<f64>) -> Vec<CounterfactualOption> {
     std::iter::from_fn(|| {
         let candidate = chooser.propose()?;
         chooser.record(&candidate, delta(&candidate), candidate.cost);
@@ -20,7 +24,7 @@ fn run(chooser: &mut Chooser, delta: impl Fn(&Candidate) -> Option<f64>) -> Vec<
     .collect()
 }
 
-const INFORMATION: Policy = Policy::Information { floor: 0.0 };
+const INFORMATION: ChoiceRule = ChoiceRule::Information { floor: 0.0 };
 
 #[test]
 fn what_is_nearly_free_comes_first() {
@@ -39,7 +43,7 @@ fn what_is_nearly_free_comes_first() {
 fn a_family_that_changes_nothing_is_asked_less() {
     let offered = candidates(&[(Family::Share, &[100; 200]), (Family::Capacity, &[100; 200])]);
     let mut chooser = Chooser::new(INFORMATION, 10_000, offered, 1);
-    let wild = |candidate: &Candidate| match candidate.family {
+    let wild = |candidate: &CounterfactualOption| match candidate.family {
         Family::Capacity => Some(if candidate.task.is_multiple_of(2) { 1.0 } else { -1.0 }),
         _ => Some(0.0),
     };
@@ -114,7 +118,7 @@ fn draws_obey_weights_and_floor() {
 #[test]
 fn contrast_prefers_the_family_with_the_larger_differences() {
     let offered = candidates(&[(Family::Share, &[1; 2000]), (Family::Agent, &[1; 2000])]);
-    let mut chooser = Chooser::new(Policy::Contrast { floor: 0.1 }, 1_000, offered, 5);
+    let mut chooser = Chooser::new(ChoiceRule::Contrast { floor: 0.1 }, 1_000, offered, 5);
     run(&mut chooser, |candidate| Some(if candidate.family == Family::Agent { 0.9 } else { 0.0 }));
     // By chance around 90 and 10 in a hundred: 0.1 for the floor, and nearly all of the rest.
     let share = chooser.picks()[&Family::Share];
@@ -133,7 +137,7 @@ fn what_earlier_steps_taught_is_taken_over() {
     assert_eq!(chooser.accounts()[&Family::Share].deltas.n(), 40);
 }
 
-fn offers() -> impl Strategy<Value = Vec<Candidate>> {
+fn offers() -> impl Strategy<Value = Vec<CounterfactualOption>> {
     let edit = (0..Family::ALL.len(), prop::collection::vec(prop_oneof![Just(0_u64), 1_u64..3_000], 1..12));
     prop::collection::vec(edit, 0..14).prop_map(|edits| {
         let edits: Vec<(Family, Vec<u64>)> =
@@ -142,15 +146,15 @@ fn offers() -> impl Strategy<Value = Vec<Candidate>> {
     })
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+fn policies() -> impl Strategy<Value = ChoiceRule> {
     prop_oneof![
-        (0.0..0.3).prop_map(|floor| Policy::Information { floor }),
-        (0.0..0.3).prop_map(|floor| Policy::Contrast { floor }),
+        (0.0..0.3).prop_map(|floor| ChoiceRule::Information { floor }),
+        (0.0..0.3).prop_map(|floor| ChoiceRule::Contrast { floor }),
     ]
 }
 
 /// A difference that depends on nothing but the candidate and a seed.
-fn drawn(candidate: &Candidate, seed: u64) -> Option<f64> {
+fn drawn(candidate: &CounterfactualOption, seed: u64) -> Option<f64> {
     let mut random = Random::new(seed ^ (candidate.edit as u64) << 32 ^ candidate.task as u64);
     [None, Some(0.0), Some(1.0), Some(-1.0), Some(0.3)][random.below(5)]
 }
@@ -160,12 +164,12 @@ proptest! {
 
     #[test]
     fn proposals_never_exceed_the_cap(offered in offers(), policy in policies(), cap in 0_u64..20_000, seed: u64) {
-        let cheapest_left = |proposed: &[Candidate]| {
+        let cheapest_left = |proposed: &[CounterfactualOption]| {
             offered.iter().filter(|candidate| !proposed.contains(candidate)).map(|candidate| candidate.cost).min()
         };
         // All at once, and one after another.
         let mut at_once = Chooser::new(policy, cap, offered.clone(), seed);
-        let proposed: Vec<Candidate> = std::iter::from_fn(|| at_once.propose()).collect();
+        let proposed: Vec<CounterfactualOption> = std::iter::from_fn(|| at_once.propose()).collect();
         let cost: u64 = proposed.iter().map(|candidate| candidate.cost).sum();
         prop_assert!(cost <= cap);
         // It ends only where nothing is left that the cap allows.
@@ -191,9 +195,9 @@ proptest! {
     fn every_family_with_candidates_gets_its_floor(offered in offers(), floor in 0.0..0.3, seed: u64) {
         let families: BTreeSet<Family> = offered.iter().map(|candidate| candidate.family).collect();
         let floor: f64 = f64::min(floor, 1.0 / families.len() as f64);
-        let mut chooser = Chooser::new(Policy::Information { floor }, u64::MAX, offered.clone(), seed);
+        let mut chooser = Chooser::new(ChoiceRule::Information { floor }, u64::MAX, offered.clone(), seed);
         let proposed = run(&mut chooser, |candidate| drawn(candidate, seed));
-        let count = |family: Family, of: &[Candidate]| of.iter().filter(|candidate| candidate.family == family).count();
+        let count = |family: Family, of: &[CounterfactualOption]| of.iter().filter(|candidate| candidate.family == family).count();
         for family in families {
             for end in 1..=proposed.len() {
                 let (so_far, picks) = (&proposed[..end], count(family, &proposed[..end]));

@@ -75,10 +75,22 @@ fn every_policy_decides_as_it_says() {
         let settings = EconomySettings { paid, floor: 0.0, ..EconomySettings::default() };
         economy.decide(&offers, allowance, &settings, 1)
     };
-    assert!(matches!(decide(Paid::Never, 1_000)[..], [Verdict::Declined(_), Verdict::Declined(_), Verdict::Free]));
-    assert!(matches!(decide(Paid::Worth, 1_000)[..], [Verdict::Worth(_), Verdict::Declined(_), Verdict::Free]));
-    assert!(matches!(decide(Paid::Worth, 99)[..], [Verdict::Capped(_), Verdict::Declined(_), Verdict::Free]));
-    assert!(matches!(decide(Paid::Uniform, 1_000)[..], [Verdict::Drawn(_), Verdict::Drawn(_), Verdict::Free]));
+    assert!(matches!(
+        decide(Paid::Never, 1_000)[..],
+        [OfferVerdict::Declined(_), OfferVerdict::Declined(_), OfferVerdict::Free]
+    ));
+    assert!(matches!(
+        decide(Paid::Worth, 1_000)[..],
+        [OfferVerdict::Worth(_), OfferVerdict::Declined(_), OfferVerdict::Free]
+    ));
+    assert!(matches!(
+        decide(Paid::Worth, 99)[..],
+        [OfferVerdict::Capped(_), OfferVerdict::Declined(_), OfferVerdict::Free]
+    ));
+    assert!(matches!(
+        decide(Paid::Uniform, 1_000)[..],
+        [OfferVerdict::Drawn(_), OfferVerdict::Drawn(_), OfferVerdict::Free]
+    ));
     // By |Δ|, the family that never showed any is rarely first.
     let settings = EconomySettings { paid: Paid::Contrast, ..EconomySettings::default() };
     let first = |seed| economy.decide(&offers, 100, &settings, seed)[0].is_taken();
@@ -97,12 +109,12 @@ fn what_cost_more_than_expected_is_expected_to() {
 
 #[test]
 fn the_ledger_adds_up() {
-    let mut ledger = Ledger::default();
-    ledger.add(Family::Stop, Verdict::Free, Some(0.0), 0);
-    ledger.add(Family::Stop, Verdict::Free, Some(-0.5), 0);
-    ledger.add(Family::Stop, Verdict::Worth(2.0), Some(1.5), 70);
-    ledger.add(Family::Stop, Verdict::Declined(0.5), None, 0);
-    ledger.add(Family::Stop, Verdict::Capped(0.5), None, 0);
+    let mut ledger = FamilyLedger::default();
+    ledger.add(Family::Stop, OfferVerdict::Free, Some(0.0), 0);
+    ledger.add(Family::Stop, OfferVerdict::Free, Some(-0.5), 0);
+    ledger.add(Family::Stop, OfferVerdict::Worth(2.0), Some(1.5), 70);
+    ledger.add(Family::Stop, OfferVerdict::Declined(0.5), None, 0);
+    ledger.add(Family::Stop, OfferVerdict::Capped(0.5), None, 0);
     let report = ledger.reports()[&Family::Stop];
     assert_eq!((report.free, report.bought, report.declined, report.capped, report.tokens), (2, 1, 1, 1, 70));
     assert_eq!((report.worth, report.zeros), (Some(1.0), Some(1.0 / 3.0)));
@@ -126,7 +138,7 @@ proptest! {
             let taken = offers.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_taken());
             prop_assert!(taken.map(|(offer, _)| offer.cost).sum::<u64>() <= allowance);
             // What costs nothing is always taken.
-            prop_assert!(offers.iter().zip(&verdicts).all(|(offer, verdict)| offer.cost > 0 || *verdict == Verdict::Free));
+            prop_assert!(offers.iter().zip(&verdicts).all(|(offer, verdict)| offer.cost > 0 || *verdict == OfferVerdict::Free));
             prop_assert_eq!(&verdicts, &economy.decide(&offers, allowance, &settings, seed));
         }
     }

@@ -59,7 +59,7 @@ pub(crate) fn largest_magnitude(values: &[f32]) -> f32 {
         }
     }
     let rest = rest.iter().map(|value| value.abs().to_bits());
-    f32::from_bits(rest.chain(lanes).fold(0, u32::max))
+    f32::from_bits(lanes.into_iter().fold(rest.fold(0, u32::max), u32::max))
 }
 
 /// A number as it is stored: f32, or bf16 as the upper half of one.

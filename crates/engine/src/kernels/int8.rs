@@ -30,14 +30,20 @@ impl Bytes {
     }
 }
 
-/// Quantises the weights of one output and stores them in their lane of a panel.
-pub(super) fn pack(weights: &[f32], lane: usize, lines: &mut [Bytes], factors: &mut [Floats]) {
-    for ((group, lines), factors) in weights.chunks(GROUP).zip(lines.chunks_mut(LANES)).zip(factors) {
-        let (factor, inverse) = factor_of(elementwise::largest_magnitude(group));
-        factors.0[lane] = factor;
-        for (quad, line) in group.chunks(QUAD).zip(lines) {
-            for (at, weight) in quad.iter().enumerate() {
-                line.0[lane * QUAD + at] = ((weight * inverse).round_ties_even() as i8).wrapping_add(-128) as u8;
+multiversion! {
+    /// Quantises the weights of one output and stores them in their lane of a panel.
+    pub(super) fn pack(weights: &[f32], lane: usize, lines: &mut [Bytes], factors: &mut [Floats]) {
+        // Adding this rounds to a whole number, ties to even, and leaves it in the lowest bits.
+        const ROUND: f32 = 12_582_912.0;
+        for ((group, lines), factors) in weights.chunks(GROUP).zip(lines.chunks_mut(LANES)).zip(factors) {
+            let (factor, inverse) = factor_of(elementwise::largest_magnitude(group));
+            factors.0[lane] = factor;
+            let mut bytes = [128u8; GROUP];
+            for (byte, weight) in bytes.iter_mut().zip(group) {
+                *byte = (weight * inverse + ROUND).to_bits() as u8 ^ 128;
+            }
+            for (line, quad) in lines.iter_mut().zip(bytes.as_chunks::<QUAD>().0) {
+                line.0[lane * QUAD..][..QUAD].copy_from_slice(quad);
             }
         }
     }
@@ -280,6 +286,23 @@ fn anywhere(lines: &[Bytes], factors: &[Floats], x: Rounded<'_>, products: &mut 
 mod tests {
     use super::*;
     use lemon_num::Random;
+
+    #[test]
+    fn weights_are_rounded_to_the_nearest_and_ties_to_even() {
+        let mut weights = lemon_num::Random::new(9).normals(50 * GROUP, 1.0);
+        for (at, group) in weights.chunks_mut(GROUP).enumerate().filter(|(at, _)| at % 2 == 0) {
+            // With 127 in it, the factor is one: every number is a tie.
+            group.iter_mut().enumerate().for_each(|(place, weight)| *weight = (place + at) as f32 - 63.5);
+            group[5] = 127.0;
+        }
+        let (mut lines, mut factors) = (vec![Bytes::ZERO; 50 * LANES], vec![Floats([0.0; LANES]); 50]);
+        pack(&weights, 3, &mut lines, &mut factors);
+        for (at, weight) in weights.iter().enumerate() {
+            let (_, inverse) = factor_of(elementwise::largest_magnitude(&weights[at / GROUP * GROUP..][..GROUP]));
+            let expected = ((weight * inverse).round_ties_even() as i8).wrapping_add(-128) as u8;
+            assert_eq!(lines[at / QUAD].0[3 * QUAD + at % QUAD], expected, "{at}: {weight}");
+        }
+    }
 
     /// The products of rows with a panel, `rows` at a time.
     fn products(kernel: Tile, weights: &[f32], x: &[f32], ins: usize, rows: usize) -> Vec<[f32; LANES]> {

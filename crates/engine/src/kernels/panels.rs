@@ -6,6 +6,7 @@
 use super::amx::Tiles;
 use super::elementwise::{self, multiversion};
 use super::int8::{self, Bytes, GROUP};
+use lemon_model::{PolicyError, TensorRows};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -66,21 +67,48 @@ pub(crate) struct Rounded<'a> {
 }
 
 impl Panels {
-    /// Packs a matrix whose rows are outputs.
-    pub(crate) fn pack(values: &[f32], ins: usize, form: WeightForm) -> Panels {
-        let outs = values.len() / ins.max(1);
+    /// Packs the rows of some matrices, one matrix under another; rows are outputs. Each thread reads the rows of one panel at
+    /// a time, so that no matrix is in memory unpacked if its file can be read by rows.
+    pub(crate) fn pack(parts: &[TensorRows<'_>], form: WeightForm) -> Result<Panels, PolicyError> {
+        let ins = parts.first().map_or(0, TensorRows::width);
+        let outs = parts.iter().map(TensorRows::count).sum();
+        Self::pack_rows(outs, ins, form, |mut row, mut values| {
+            for part in parts {
+                let count = part.count().saturating_sub(row).min(values.len() / ins.max(1));
+                let (here, rest) = values.split_at_mut(count * ins);
+                part.read(row.min(part.count()), here)?;
+                (row, values) = (row.saturating_sub(part.count()), rest);
+            }
+            Ok(())
+        })
+    }
+
+    /// Packs a matrix. `read` fills a buffer with its rows from one on.
+    fn pack_rows<E: Send>(
+        outs: usize,
+        ins: usize,
+        form: WeightForm,
+        read: impl Fn(usize, &mut [f32]) -> Result<(), E> + Sync,
+    ) -> Result<Panels, E> {
         let panels = outs.div_ceil(LANES);
-        let of_panel = |panel: usize| &values[panel * LANES * ins..((panel + 1) * LANES * ins).min(values.len())];
+        // Each thread has one buffer for the rows of a panel.
+        let fill = |rows: &mut Vec<f32>, panel: usize| {
+            rows.resize(LANES.min(outs - panel * LANES) * ins, 0.0);
+            read(panel * LANES, rows)
+        };
         let numbers = match form {
             WeightForm::F32 => {
                 let mut lines = vec![Floats([0.0; LANES]); panels * ins];
-                lines.par_chunks_mut(ins.max(1)).enumerate().for_each(|(panel, lines)| {
-                    for (lane, row) in of_panel(panel).chunks(ins).enumerate() {
+                let parts = lines.par_chunks_mut(ins.max(1));
+                parts.enumerate().try_for_each_init(Vec::new, |rows, (panel, lines)| {
+                    fill(rows, panel)?;
+                    for (lane, row) in rows.chunks(ins).enumerate() {
                         for (line, value) in lines.iter_mut().zip(row) {
                             line.0[lane] = *value;
                         }
                     }
-                });
+                    Ok(())
+                })?;
                 Numbers::F32(lines)
             }
             WeightForm::Int8 => {
@@ -88,15 +116,17 @@ impl Panels {
                 let mut bytes = vec![Bytes::ZERO; panels * groups * LANES];
                 let mut factors = vec![Floats([0.0; LANES]); panels * groups];
                 let parts = bytes.par_chunks_mut((groups * LANES).max(1)).zip(factors.par_chunks_mut(groups.max(1)));
-                parts.enumerate().for_each(|(panel, (bytes, factors))| {
-                    for (lane, row) in of_panel(panel).chunks(ins).enumerate() {
+                parts.enumerate().try_for_each_init(Vec::new, |rows, (panel, (bytes, factors))| {
+                    fill(rows, panel)?;
+                    for (lane, row) in rows.chunks(ins).enumerate() {
                         int8::pack(row, lane, bytes, factors);
                     }
-                });
+                    Ok(())
+                })?;
                 Numbers::Int8(bytes, factors)
             }
         };
-        Panels { outs, ins, numbers }
+        Ok(Panels { outs, ins, numbers })
     }
 
     /// The number of panels.
@@ -258,6 +288,14 @@ mod tests {
     use super::*;
     use lemon_num::Random;
 
+    fn packed(w: &[f32], ins: usize, form: WeightForm) -> Panels {
+        let read = |row: usize, values: &mut [f32]| {
+            values.copy_from_slice(&w[row * ins..][..values.len()]);
+            Ok::<_, std::convert::Infallible>(())
+        };
+        Panels::pack_rows(w.len() / ins, ins, form, read).unwrap()
+    }
+
     /// The products of rows with all outputs of a matrix.
     fn products(matrix: &Panels, x: &[f32]) -> Vec<f32> {
         let (outs, ins) = (matrix.outs, matrix.ins);
@@ -285,7 +323,7 @@ mod tests {
 
     fn check(rows: usize, outs: usize, ins: usize, form: WeightForm) {
         let (w, x) = (Random::new(1).normals(outs * ins, 1.0), Random::new(2).normals(rows * ins, 1.0));
-        let matrix = Panels::pack(&w, ins, form);
+        let matrix = packed(&w, ins, form);
         assert_eq!((matrix.outs, matrix.ins, matrix.count()), (outs, ins, outs.div_ceil(LANES)));
         let y = products(&matrix, &x);
         let allowed = if form == WeightForm::F32 { 1e-5 } else { 0.04 } * (ins as f32).sqrt();
@@ -319,7 +357,7 @@ mod tests {
                 let (w, mut x) = (Random::new(5).normals(outs * ins, 1.0), Random::new(6).normals(rows * ins, 1.0));
                 x[3] = 80.0;
                 x[ins * (rows - 1)] = -3e5;
-                let matrix = Panels::pack(&w, ins, form);
+                let matrix = packed(&w, ins, form);
                 let bits = |y: Vec<f32>| y.into_iter().map(f32::to_bits).collect::<Vec<u32>>();
                 let alone = x.chunks(ins).flat_map(|row| bits(products(&matrix, row))).collect::<Vec<_>>();
                 assert_eq!(bits(products(&matrix, &x)), alone, "{rows}×{outs}×{ins}, {form:?}");

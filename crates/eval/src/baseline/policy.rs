@@ -9,7 +9,7 @@ const SECOND_DECAY: f64 = 0.999;
 const EPSILON: f64 = 1e-8;
 
 /// Independent edges, each there with probability `σ(logit)` until it is pruned.
-pub struct Policy {
+pub struct EdgePolicy {
     edges: Vec<Edge>,
     steps: i32,
 }
@@ -29,10 +29,10 @@ impl Edge {
     }
 }
 
-impl Policy {
+impl EdgePolicy {
     /// Edges as likely there as not.
     pub fn new(edges: usize) -> Self {
-        Policy { edges: vec![Edge::default(); edges], steps: 0 }
+        EdgePolicy { edges: vec![Edge::default(); edges], steps: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -53,7 +53,7 @@ impl Policy {
         self.edges.iter().map(|edge| !edge.pruned).collect()
     }
 
-    /// One step of Adam up the [`gradient`](Policy::gradient).
+    /// One step of Adam up the [`gradient`](EdgePolicy::gradient).
     pub fn learn(&mut self, graphs: &[Vec<bool>], advantages: &[f64]) {
         let gradient = self.gradient(graphs, advantages);
         self.steps += 1;
@@ -93,7 +93,7 @@ mod tests {
 
     #[track_caller]
     fn check(logit: f64, runs: &[(bool, f64)], slope: f64) {
-        let mut policy = Policy::new(1);
+        let mut policy = EdgePolicy::new(1);
         policy.edges[0].logit = logit;
         let (graphs, advantages): (Vec<Vec<bool>>, Vec<f64>) = runs.iter().map(|(there, a)| (vec![*there], *a)).unzip();
         let found = policy.gradient(&graphs, &advantages)[0];
@@ -118,14 +118,15 @@ mod tests {
         let reward = |graph: &[bool]| if graph[0] && !graph[1] { 1.0 } else { 0.25 };
         let graphs: Vec<Vec<bool>> = (0..4).map(|bits| vec![bits & 1 == 1, bits & 2 == 2]).collect();
         let at = |logits: [f64; 2]| {
-            let mut policy = Policy::new(2);
+            let mut policy = EdgePolicy::new(2);
             policy.edges.iter_mut().zip(logits).for_each(|(edge, logit)| edge.logit = logit);
             policy
         };
-        let chance = |policy: &Policy, graph: &[bool]| -> f64 {
+        let chance = |policy: &EdgePolicy, graph: &[bool]| -> f64 {
             policy.probabilities().zip(graph).map(|(p, there)| if *there { p } else { 1.0 - p }).product()
         };
-        let expected = |policy: &Policy| graphs.iter().map(|graph| chance(policy, graph) * reward(graph)).sum::<f64>();
+        let expected =
+            |policy: &EdgePolicy| graphs.iter().map(|graph| chance(policy, graph) * reward(graph)).sum::<f64>();
         let policy = at([0.3, -0.8]);
         let weighted: Vec<f64> = graphs.iter().map(|graph| 4.0 * chance(&policy, graph) * reward(graph)).collect();
         let quotient = |up: [f64; 2], down: [f64; 2]| (expected(&at(up)) - expected(&at(down))) / 2e-6;
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_first_step_of_adam_is_the_rate() {
-        let mut policy = Policy::new(2);
+        let mut policy = EdgePolicy::new(2);
         policy.learn(&[vec![true, false]], &[0.001]);
         assert!((policy.edges[0].logit - RATE).abs() < 1e-3 && (policy.edges[1].logit + RATE).abs() < 1e-3);
     }
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn an_edge_that_matters_is_learned_and_kept() {
         for seed in 0..20 {
-            let (mut policy, mut random) = (Policy::new(10), Random::new(seed));
+            let (mut policy, mut random) = (EdgePolicy::new(10), Random::new(seed));
             for batch in 1..=100 {
                 let graphs: Vec<Vec<bool>> = (0..4).map(|_| policy.draw(&mut random)).collect();
                 let advantages: Vec<f64> = graphs.iter().map(|graph| if graph[7] { 0.5 } else { -0.5 }).collect();
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_least_likely_are_pruned_and_stay_so() {
-        let mut policy = Policy::new(5);
+        let mut policy = EdgePolicy::new(5);
         let logits = [0.1, -2.0, 3.0, -1.0, 0.0];
         policy.edges.iter_mut().zip(logits).for_each(|(edge, logit)| edge.logit = logit);
         policy.prune(0.4);

@@ -87,14 +87,14 @@ fn a_run_is_measured_against_its_item_and_at_first_against_its_batch() {
 fn the_lightest_agent_is_dropped_but_never_the_last() {
     let language = Language::default();
     let mut crowd = Crowd::new(5, None, &language.capacities, false);
-    let mut policy = Policy::new(10);
+    let mut policy = EdgePolicy::new(10);
     let of_third: Vec<bool> = crowd.edges().map(|(reader, read)| reader == 2 || read == 2).collect();
     policy.learn(&[of_third], &[-1.0]);
     crowd.drop_agents(&policy);
     let ids: Vec<&str> = crowd.agents.iter().map(|agent| agent.id.as_str()).collect();
     assert_eq!(ids, ["a1", "a2", "a4", "a5"]);
     for _ in 0..9 {
-        crowd.drop_agents(&Policy::new(crowd.edges().count()));
+        crowd.drop_agents(&EdgePolicy::new(crowd.edges().count()));
     }
     assert_eq!(crowd.agents.len(), 1);
 }
@@ -113,8 +113,8 @@ proptest! {
     ) {
         let language = Language::default();
         let mut crowd = Crowd::new(number, capacity, &language.capacities, code);
-        (0..dropped).for_each(|_| crowd.drop_agents(&Policy::new(crowd.edges().count())));
-        let mut policy = Policy::new(crowd.edges().count());
+        (0..dropped).for_each(|_| crowd.drop_agents(&EdgePolicy::new(crowd.edges().count())));
+        let mut policy = EdgePolicy::new(crowd.edges().count());
         (0..pruned).for_each(|_| policy.prune(PRUNED));
         let graph = policy.draw(&mut Random::new(seed));
         let plan = validate(&crowd.spec(&graph), &language).unwrap();

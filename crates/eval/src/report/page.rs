@@ -4,9 +4,9 @@ use super::data;
 use super::findings::{findings, partial, survives};
 use super::tables;
 use super::words;
-use crate::{Evaluation, MethodReport, PairReport, Report, SetReport, Training};
+use crate::{Evaluation, MethodReport, PairReport, Report, SetResults, Training};
 use lemon_view::evaluation::{
-    EvaluationReport, Finding, ItemDetail, LearnedTeam, MethodPoint, PairDifference, SetPoints,
+    EvaluationReport, ItemDetail, LearnedTeam, MethodPoint, PairDifference, ReportFinding, SetPoints,
 };
 
 /// The page, without questions and replies.
@@ -17,7 +17,7 @@ pub fn html(report: &Report, evaluation: &Evaluation) -> String {
 /// The page, with the question, the expected answer and the replies of some items.
 pub fn html_with_items(report: &Report, evaluation: &Evaluation, details: &[ItemDetail]) -> String {
     let partial = partial(report);
-    let finding = |text: String| Finding { is_partial: Some(&text) == partial.as_ref(), text };
+    let finding = |text: String| ReportFinding { is_partial: Some(&text) == partial.as_ref(), text };
     lemon_view::evaluation::html(&EvaluationReport {
         eval_id: report.set_up.eval_id.clone(),
         title: words::title(&report.set_up),
@@ -53,7 +53,7 @@ fn point(method: &MethodReport) -> MethodPoint {
 
 /// Several sets have a chart each; the chart of a single one shows what the table of methods does.
 fn sets(report: &Report) -> Vec<SetPoints> {
-    let set = |set: &SetReport| SetPoints {
+    let set = |set: &SetResults| SetPoints {
         name: set.set.clone(),
         points: set.methods.iter().map(point).collect(),
         numbers: Some(tables::methods(&set.methods)),

@@ -38,12 +38,12 @@ pub struct Pool<'a> {
     pub price: f64,
     /// What the seeds of the runs are made from.
     pub seeds: String,
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<TeamCandidate>,
 }
 
 /// A team that is tried.
 #[derive(Clone)]
-pub struct Candidate {
+pub struct TeamCandidate {
     pub plan: Plan,
     pub text: String,
     team: Arc<dyn Orchestrator>,
@@ -51,10 +51,10 @@ pub struct Candidate {
     pub outcomes: Vec<Trial>,
 }
 
-impl Candidate {
+impl TeamCandidate {
     fn new(plan: Plan) -> Self {
         let text = render(plan.spec()).text;
-        Candidate { plan, team: fixed(text.clone()), text, outcomes: Vec::new() }
+        TeamCandidate { plan, team: fixed(text.clone()), text, outcomes: Vec::new() }
     }
 
     fn is_alone(&self) -> bool {
@@ -92,7 +92,7 @@ impl Pool<'_> {
             progress(known.len().min(teams), teams);
             brood = self.brood(BROOD.min(teams.saturating_sub(known.len())), &mut known, random);
         }
-        let mut finalists: Vec<Candidate> = self.best(&self.candidates, FINALISTS).into_iter().cloned().collect();
+        let mut finalists: Vec<TeamCandidate> = self.best(&self.candidates, FINALISTS).into_iter().cloned().collect();
         for finalist in &mut finalists {
             if !self.measure(finalist, REPEATS * self.cases.len()).await? {
                 return Ok(false);
@@ -102,20 +102,20 @@ impl Pool<'_> {
         Ok(true)
     }
 
-    fn seed_teams(&self) -> Vec<Candidate> {
+    fn seed_teams(&self) -> Vec<TeamCandidate> {
         let texts = seed_teams(&self.env.language, self.code).into_iter().map(|spec| render(&spec).text);
         // A language with tight limits rules some of them out.
-        texts.filter_map(|text| validate(&text, &self.env.language).ok()).map(Candidate::new).collect()
+        texts.filter_map(|text| validate(&text, &self.env.language).ok()).map(TeamCandidate::new).collect()
     }
 
     /// Up to so many new teams, each a change of one of the best.
-    fn brood(&self, size: usize, known: &mut HashSet<String>, random: &mut Random) -> Vec<Candidate> {
+    fn brood(&self, size: usize, known: &mut HashSet<String>, random: &mut Random) -> Vec<TeamCandidate> {
         let parents = self.best(&self.candidates, PARENTS);
         let mut brood = Vec::new();
         for _ in 0..size {
             let mut draws = (0..MOST_DRAWS).filter_map(|_| {
                 let parent = parents.get(random.below(parents.len()))?;
-                mutant(&parent.plan, &self.env.language, self.code, random).map(Candidate::new)
+                mutant(&parent.plan, &self.env.language, self.code, random).map(TeamCandidate::new)
             });
             brood.extend(draws.find(|team| known.insert(team.text.clone())));
         }
@@ -123,7 +123,7 @@ impl Pool<'_> {
     }
 
     /// Measures teams on more and more runs, and gives up those that do worse. `false`: cancelled.
-    async fn halve(&self, teams: &mut Vec<Candidate>) -> Result<bool, RolloutError> {
+    async fn halve(&self, teams: &mut Vec<TeamCandidate>) -> Result<bool, RolloutError> {
         let mut left = std::mem::take(teams);
         for runs in RUNGS.into_iter().chain([self.cases.len()]) {
             for team in &mut left {
@@ -140,7 +140,7 @@ impl Pool<'_> {
     }
 
     /// Runs a team until it has so many outcomes. `false`: cancelled.
-    pub async fn measure(&self, team: &mut Candidate, runs: usize) -> Result<bool, RolloutError> {
+    pub async fn measure(&self, team: &mut TeamCandidate, runs: usize) -> Result<bool, RolloutError> {
         let items = self.cases.len().max(1);
         let writer = &team.team;
         let run = |at: usize| async move {
@@ -157,39 +157,41 @@ impl Pool<'_> {
 
     /// So many of the teams, the best by value and the best by accuracy in turns; and all that are one agent, which the
     /// others are compared with.
-    fn best<'t>(&self, teams: &'t [Candidate], count: usize) -> Vec<&'t Candidate> {
-        let (mut by_value, mut by_accuracy): (Vec<&Candidate>, Vec<&Candidate>) =
+    fn best<'t>(&self, teams: &'t [TeamCandidate], count: usize) -> Vec<&'t TeamCandidate> {
+        let (mut by_value, mut by_accuracy): (Vec<&TeamCandidate>, Vec<&TeamCandidate>) =
             (teams.iter().collect(), teams.iter().collect());
         by_value.sort_by(|a, b| self.compare(a, b, self.price));
         by_accuracy.sort_by(|a, b| self.compare(a, b, 0.0));
         let alone = by_value.iter().filter(|team| team.is_alone()).copied();
         let in_turns = by_value.iter().zip(&by_accuracy).flat_map(|(a, b)| [*a, *b]);
-        let mut best: Vec<&Candidate> = Vec::new();
+        let mut best: Vec<&TeamCandidate> = Vec::new();
         for team in in_turns {
             if best.len() < count && best.iter().all(|known| known.text != team.text) {
                 best.push(team);
             }
         }
-        let missing: Vec<&Candidate> = alone.filter(|team| best.iter().all(|known| known.text != team.text)).collect();
+        let missing: Vec<&TeamCandidate> =
+            alone.filter(|team| best.iter().all(|known| known.text != team.text)).collect();
         best.extend(missing);
         best
     }
 
     /// The better team first; of equals the cheaper, then the one whose text comes first.
-    fn compare(&self, a: &Candidate, b: &Candidate, price: f64) -> Ordering {
-        let cost = |team: &Candidate| -> u64 { team.outcomes.iter().map(|outcome| outcome.weighted).sum() };
+    fn compare(&self, a: &TeamCandidate, b: &TeamCandidate, price: f64) -> Ordering {
+        let cost = |team: &TeamCandidate| -> u64 { team.outcomes.iter().map(|outcome| outcome.weighted).sum() };
         b.value(price).total_cmp(&a.value(price)).then(cost(a).cmp(&cost(b))).then_with(|| a.text.cmp(&b.text))
     }
 
     /// The best team by value, the best by accuracy, and the best single agent of each capacity.
-    pub fn chosen(&self) -> Vec<(Best, Candidate)> {
-        let first = |price: f64, wanted: &dyn Fn(&&Candidate) -> bool| {
+    pub fn chosen(&self) -> Vec<(Best, TeamCandidate)> {
+        let first = |price: f64, wanted: &dyn Fn(&&TeamCandidate) -> bool| {
             self.candidates.iter().filter(wanted).min_by(|a, b| self.compare(a, b, price)).cloned()
         };
         let mut chosen = vec![(Best::Value, first(self.price, &|_| true)), (Best::Accuracy, first(0.0, &|_| true))];
         for level in &self.env.language.capacities {
-            let is_it =
-                |team: &&Candidate| team.is_alone() && team.plan.agents().iter().all(|agent| agent.capacity == *level);
+            let is_it = |team: &&TeamCandidate| {
+                team.is_alone() && team.plan.agents().iter().all(|agent| agent.capacity == *level)
+            };
             chosen.push((Best::Alone(level.clone()), first(self.price, &is_it)));
         }
         chosen.into_iter().filter_map(|(best, team)| Some((best, team?))).collect()

@@ -4,7 +4,7 @@ use super::runs::{Runs, as_share, clusters, rows};
 use super::{MethodReport, TokenMeans, band};
 use crate::{Row, Training};
 use lemon_num::seed_of;
-use lemon_num::stats::{self, Cluster};
+use lemon_num::stats::{self, RunCluster};
 use lemon_trace::StopReason;
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn report(method: &str, runs: &Runs, set: &str, training: &[Training]) -> Method
 }
 
 /// The interval of a share, and how it came about.
-fn accuracy_interval(right: &[Cluster], seed: u64) -> ([f64; 2], &'static str) {
+fn accuracy_interval(right: &[RunCluster], seed: u64) -> ([f64; 2], &'static str) {
     if right.iter().all(|item| item.runs == 1) {
         let count = right.iter().filter(|item| item.sum > 0.0).count();
         return (stats::wilson(count as u64, right.len() as u64), "wilson");

@@ -4,7 +4,7 @@ use super::PairReport;
 use super::runs::{Runs, as_share};
 use crate::Row;
 use lemon_num::seed_of;
-use lemon_num::stats::{self, Cluster};
+use lemon_num::stats::{self, RunCluster};
 
 /// Every two methods that have a run in common, the earlier one first.
 pub fn reports(methods: &[(&str, Runs)]) -> Vec<PairReport> {
@@ -61,6 +61,6 @@ fn report([a, b]: [&str; 2], items: &[Vec<[&Row; 2]>]) -> Option<PairReport> {
 }
 
 /// What `a` has more of than `b`, by item.
-fn differences(items: &[Vec<[&Row; 2]>], quantity: impl Fn(&Row) -> f64) -> Vec<Cluster> {
+fn differences(items: &[Vec<[&Row; 2]>], quantity: impl Fn(&Row) -> f64) -> Vec<RunCluster> {
     items.iter().map(|pairs| pairs.iter().map(|[a, b]| quantity(a) - quantity(b)).collect()).collect()
 }

@@ -2,11 +2,11 @@
 
 use crate::made::{Line, close, evaluation};
 use crate::reporting::rows;
-use lemon_eval::{Comparison, Evaluation, Flips, compare};
+use lemon_eval::{EvalComparison, Evaluation, Flips, compare};
 use lemon_num::stats::{mcnemar_exact, permutation};
 use proptest::prelude::*;
 
-fn compared(a: &[Line], b: &[Line]) -> Comparison {
+fn compared(a: &[Line], b: &[Line]) -> EvalComparison {
     compare(&evaluation(a), &evaluation(b))
 }
 
@@ -152,6 +152,6 @@ proptest! {
             prop_assert!(there.interval[0] <= there.change && there.change <= there.interval[1]);
         }
         let json = serde_json::to_string(&there).unwrap();
-        prop_assert!(serde_json::from_str::<Comparison>(&json).is_ok(), "{}", json);
+        prop_assert!(serde_json::from_str::<EvalComparison>(&json).is_ok(), "{}", json);
     }
 }

@@ -1,6 +1,6 @@
 //! One answer of several: the rule that a round names, applied to what its agents gave.
 
-use super::{Outcome, RunState, Standing};
+use super::{AgentOutcome, RunState, Standing};
 use crate::answer::{answer_of, ballot};
 use lemon_spec::AnswerRule;
 use lemon_trace::AgentStatus;
@@ -91,7 +91,7 @@ impl RunState {
 
     fn answer_of(&self, index: usize) -> Option<String> {
         match self.standing(index)? {
-            Standing::Ended(Outcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
+            Standing::Ended(AgentOutcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
                 Some(answer_of(reply, self.form))
             }
             _ => None,
@@ -105,7 +105,7 @@ impl RunState {
     }
 
     fn is_truncated(&self, index: usize) -> bool {
-        matches!(self.standing(index), Some(Standing::Ended(Outcome { truncated: true, .. })))
+        matches!(self.standing(index), Some(Standing::Ended(AgentOutcome { truncated: true, .. })))
     }
 
     fn confidence(&self, index: usize) -> Option<f64> {

@@ -28,13 +28,13 @@ use std::time::Duration;
 pub struct Script {
     /// The rules.
     #[serde(default)]
-    pub reply: Vec<Rule>,
+    pub reply: Vec<ScriptRule>,
 }
 
 /// One rule of a [`Script`]: conditions, and what is said where all of them hold.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Rule {
+pub struct ScriptRule {
     /// The agent's id, or its beginning and a `*`.
     pub agent: Option<String>,
     /// The capacity.
@@ -68,7 +68,7 @@ impl Script {
     }
 }
 
-impl Rule {
+impl ScriptRule {
     fn fits(&self, request: &Request) -> bool {
         let agent = |pattern: &String| match pattern.strip_suffix('*') {
             Some(beginning) => request.agent.starts_with(beginning),

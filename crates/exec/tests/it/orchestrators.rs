@@ -324,7 +324,7 @@ fn told(reply: &str) -> (String, String) {
     let mut state = lemon_exec::RunState::new(QUESTION, Default::default(), judge);
     state.add_round(lemon_spec::validate(text, &language).unwrap());
     state.next_step(1);
-    state.end(0, lemon_exec::Outcome::done(reply));
+    state.end(0, lemon_exec::AgentOutcome::done(reply));
     let messages = state.conversation(1, &state.deliveries(1));
     let of = |role| messages.iter().find(|message| message.role == role).unwrap().content.clone();
     (of(Speaker::System), of(Speaker::User))

@@ -2,7 +2,7 @@
 
 use crate::common::QUESTION;
 use lemon_exec::worker::Speaker;
-use lemon_exec::{Aggregation, OnParentFailure, Outcome, RunState, Standing, Step};
+use lemon_exec::{AgentOutcome, Aggregation, OnParentFailure, RunState, Standing, Step};
 use lemon_spec::{AnswerRule, Language, validate_round};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 
@@ -21,16 +21,16 @@ fn state(policy: OnParentFailure, rounds: &[&str]) -> RunState {
     state
 }
 
-fn failed() -> Outcome {
+fn failed() -> AgentOutcome {
     let failure = Failure { kind: FailureKind::Timeout, message: "too slow".into() };
-    Outcome::without_reply(AgentStatus::Failed, failure)
+    AgentOutcome::without_reply(AgentStatus::Failed, failure)
 }
 
 /// Ends agents as given, by id: a reply, or `None` for a failure.
 fn end(state: &mut RunState, ends: &[(&str, Option<&str>)]) {
     for (id, reply) in ends {
         let index = state.find(id).unwrap_or_else(|| panic!("no {id}"));
-        state.end(index, reply.map_or_else(failed, Outcome::done));
+        state.end(index, reply.map_or_else(failed, AgentOutcome::done));
     }
 }
 
@@ -79,7 +79,7 @@ fn a_finished_agent_stays_finished() {
     end(&mut state, &[("top", Some("Answer: 1")), ("top", Some("Answer: 2")), ("top", None)]);
     state.reopen();
     state.release();
-    assert_eq!(state.members()[0].standing, Standing::Ended(Outcome::done("Answer: 1")));
+    assert_eq!(state.members()[0].standing, Standing::Ended(AgentOutcome::done("Answer: 1")));
     // One that failed is given another chance.
     end(&mut state, &[("left", None)]);
     state.reopen();
@@ -207,7 +207,7 @@ fn a_vote_goes_to_the_surest_together_where_all_say_how_sure_they_are() {
                 - {id: c, base: solver, capacity: small}\n  - {id: d, base: solver, capacity: small}\nanswer: {from: [a, b, c, d], by: vote}\n";
     let mut tied = state(OnParentFailure::Run, &[four]);
     for (index, (reply, sure)) in [("1", 0.9), ("2", 0.7), ("1", 0.2), ("2", 0.8)].into_iter().enumerate() {
-        tied.end(index, Outcome { confidence: Some(sure), ..Outcome::done(format!("Answer: {reply}")) });
+        tied.end(index, AgentOutcome { confidence: Some(sure), ..AgentOutcome::done(format!("Answer: {reply}")) });
     }
     // Two and two: the two that are surer together, though the surest is another.
     check_aggregation(&tied, AnswerRule::Vote, Some("d"), Some("2"));
@@ -217,7 +217,7 @@ fn a_vote_goes_to_the_surest_together_where_all_say_how_sure_they_are() {
     let check = |ends: [(&str, Option<f64>); 3], chosen: &str, answer: &str| {
         let mut state = state(OnParentFailure::Run, &[team]);
         for (index, (reply, confidence)) in ends.into_iter().enumerate() {
-            state.end(index, Outcome { confidence, ..Outcome::done(reply) });
+            state.end(index, AgentOutcome { confidence, ..AgentOutcome::done(reply) });
         }
         check_aggregation(&state, AnswerRule::Vote, Some(chosen), Some(answer));
     };

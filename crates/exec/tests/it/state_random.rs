@@ -1,7 +1,7 @@
 //! The pure state under random teams and any order of ends: it always comes to an end, and in order.
 
 use crate::common::QUESTION;
-use lemon_exec::{OnParentFailure, Outcome, RunState, Standing, Step};
+use lemon_exec::{AgentOutcome, OnParentFailure, RunState, Standing, Step};
 use lemon_num::Random;
 use lemon_spec::generate::spec_after;
 use lemon_spec::{AnswerRule, Language, render, validate_round};
@@ -9,12 +9,12 @@ use lemon_trace::{AgentStatus, Failure, FailureKind};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-fn outcome(random: &mut Random) -> Outcome {
+fn outcome(random: &mut Random) -> AgentOutcome {
     if random.one_in(4) {
         let failure = Failure { kind: FailureKind::Timeout, message: String::new() };
-        return Outcome::without_reply(AgentStatus::Failed, failure);
+        return AgentOutcome::without_reply(AgentStatus::Failed, failure);
     }
-    Outcome::done(format!("Answer: {}", random.below(3)))
+    AgentOutcome::done(format!("Answer: {}", random.below(3)))
 }
 
 /// Asks and ends agents in random order until the round is over; everybody's parents must have ended before.

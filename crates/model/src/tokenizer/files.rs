@@ -16,7 +16,8 @@ const TEMPLATE: &str = "chat_template.jinja";
 
 /// What the files say, kept so that saving writes it again.
 pub(super) struct Files {
-    folder: PathBuf,
+    /// Where `settings` are from, for errors.
+    path: PathBuf,
     /// `tokenizer_config.json`, the template included.
     settings: Value,
     /// `generation_config.json`
@@ -35,7 +36,7 @@ impl Files {
         }
         let mut model = read_json(folder, MODEL)?;
         Ok(Files {
-            folder: folder.path(""),
+            path: folder.path(SETTINGS),
             settings,
             generation: read_json(folder, GENERATION)?,
             model_ends: model.get_mut("eos_token_id").map(Value::take).unwrap_or_default(),
@@ -51,14 +52,19 @@ impl Files {
             "clean_up_tokenization_spaces": false,
         });
         let generation = json!({"eos_token_id": end_id, "pad_token_id": end_id});
-        Files { folder: PathBuf::new(), settings, generation, model_ends: Value::Null }
+        Files { path: PathBuf::from(SETTINGS), settings, generation, model_ends: Value::Null }
+    }
+
+    /// Those of another file that says the same things.
+    pub(super) fn given(path: &Path, settings: Value, generation: Value) -> Files {
+        Files { path: path.to_owned(), settings, generation, model_ends: Value::Null }
     }
 
     pub(super) fn with_template(&self, template: &str) -> Files {
         let mut settings = self.settings.clone();
         set(&mut settings, "chat_template", Value::from(template));
-        let (folder, generation, model_ends) = (self.folder.clone(), self.generation.clone(), self.model_ends.clone());
-        Files { folder, settings, generation, model_ends }
+        let (path, generation, model_ends) = (self.path.clone(), self.generation.clone(), self.model_ends.clone());
+        Files { path, settings, generation, model_ends }
     }
 
     pub(super) fn save(&self, folder: &Path) -> Result<(), PolicyError> {
@@ -88,7 +94,7 @@ impl Files {
         }
         if ends.is_empty() {
             let fact = "names no token that ends a text; give it as `eos_token`";
-            return Err(malformed(&self.folder.join(SETTINGS), fact));
+            return Err(malformed(&self.path, fact));
         }
         Ok(ends)
     }
@@ -102,9 +108,7 @@ impl Files {
         let Some(source) = chat_template(&self.settings["chat_template"]) else { return Ok(None) };
         let word = |key: &str| self.special(key).unwrap_or_default().to_owned();
         let template = Template::new(source, word("bos_token"), word("eos_token"));
-        template
-            .map(Some)
-            .map_err(|error| malformed(&self.folder.join(SETTINGS), format!("chat_template: {}", error.0)))
+        template.map(Some).map_err(|error| malformed(&self.path, format!("chat_template: {}", error.0)))
     }
 
     /// A special token by its role: written as a text, or as an object with its properties.

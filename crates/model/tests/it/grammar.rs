@@ -1,7 +1,7 @@
 //! Everything written under the grammar of specifications is a specification, and everything can be written that should.
 
 use crate::vocabularies::{BYTES, FALLBACK, TRAINED, fallback, load};
-use lemon_model::grammar::{Mask, Next, Walk};
+use lemon_model::grammar::{Mask, NextTokens, Walk};
 use lemon_model::{Grammar, PolicyError, Tokenizer};
 use lemon_num::Random;
 use lemon_spec::generate;
@@ -102,13 +102,13 @@ fn write(mut walk: Walk, random: &mut Random) -> Written {
     let mut written = Written { tokens: Vec::new(), choices: Vec::new() };
     loop {
         match walk.next().unwrap() {
-            Next::End => return written,
-            Next::Forced(tokens) => {
+            NextTokens::End => return written,
+            NextTokens::Forced(tokens) => {
                 assert!(!tokens.is_empty());
                 written.choices.extend(tokens.iter().map(|_| None));
                 written.tokens.extend(tokens);
             }
-            Next::Choose(mask) => {
+            NextTokens::Choose(mask) => {
                 let allowed: Vec<u32> = mask.tokens().collect();
                 assert!(allowed.len() > 1 && allowed.len() == mask.count());
                 let token = *random.pick(&allowed).unwrap();
@@ -286,9 +286,13 @@ impl Reader {
     fn accepts(&mut self, byte: u8) -> bool {
         while self.ahead.is_empty() {
             match self.walk.next().unwrap() {
-                Next::Forced(run) => self.ahead.extend(run.iter().map(|token| BYTES.bytes(*token).first().copied())),
-                Next::Choose(_) => return self.walk.take(BYTES.encode_plain(&char::from(byte).to_string())[0]).is_ok(),
-                Next::End => return false,
+                NextTokens::Forced(run) => {
+                    self.ahead.extend(run.iter().map(|token| BYTES.bytes(*token).first().copied()))
+                }
+                NextTokens::Choose(_) => {
+                    return self.walk.take(BYTES.encode_plain(&char::from(byte).to_string())[0]).is_ok();
+                }
+                NextTokens::End => return false,
             }
         }
         self.ahead.pop_front() == Some(Some(byte))
@@ -324,20 +328,20 @@ fn a_mask_has_just_the_tokens_after_which_the_text_can_go_on() {
 fn a_choice_is_offered_until_it_is_taken() {
     let mut walk = settings()[0].grammar(&TRAINED).walk();
     assert!(matches!(walk.take(TRAINED.end()), Err(PolicyError::NotInGrammar { at: 0 })));
-    let Next::Forced(forced) = walk.next().unwrap() else { panic!() };
+    let NextTokens::Forced(forced) = walk.next().unwrap() else { panic!() };
     assert_eq!(TRAINED.decode(&forced), "agents:\n  - id: a1\n    base:");
-    let Next::Choose(mask) = walk.next().unwrap() else { panic!() };
-    assert_eq!(walk.next().unwrap(), Next::Choose(mask.clone()));
+    let NextTokens::Choose(mask) = walk.next().unwrap() else { panic!() };
+    assert_eq!(walk.next().unwrap(), NextTokens::Choose(mask.clone()));
     assert_eq!(mask.words().len(), TRAINED.vocabulary().div_ceil(32));
     assert!(matches!(walk.take(TRAINED.end()), Err(PolicyError::NotInGrammar { at }) if at == forced.len()));
-    assert_eq!(walk.next().unwrap(), Next::Choose(mask.clone()));
+    assert_eq!(walk.next().unwrap(), NextTokens::Choose(mask.clone()));
     let before = walk.clone();
     let [token] = TRAINED.encode_plain(" critic")[..] else { panic!() };
     walk.take(token).unwrap();
-    let Next::Forced(forced) = walk.next().unwrap() else { panic!() };
+    let NextTokens::Forced(forced) = walk.next().unwrap() else { panic!() };
     assert_eq!(TRAINED.decode(&forced), "\n    role:");
     // A clone is a walk of its own.
-    assert_eq!(before.clone().next().unwrap(), Next::Choose(mask));
+    assert_eq!(before.clone().next().unwrap(), NextTokens::Choose(mask));
 }
 
 #[test]

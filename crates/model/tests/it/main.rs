@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod gguf;
+mod gguf_file;
+mod gguf_real;
 mod grammar;
 mod hostile;
 mod spans;

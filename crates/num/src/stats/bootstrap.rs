@@ -18,22 +18,23 @@ pub const RESAMPLES: usize = 2_000;
 
 /// The runs of one item: what they add up to, and how many they are.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Cluster {
+pub struct RunCluster {
     /// The sum over the runs.
     pub sum: f64,
     /// The runs.
     pub runs: u32,
 }
 
-impl FromIterator<f64> for Cluster {
-    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Cluster {
-        let add = |cluster: Cluster, value| Cluster { sum: cluster.sum + value, runs: cluster.runs.saturating_add(1) };
-        values.into_iter().fold(Cluster::default(), add)
+impl FromIterator<f64> for RunCluster {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> RunCluster {
+        let add =
+            |cluster: RunCluster, value| RunCluster { sum: cluster.sum + value, runs: cluster.runs.saturating_add(1) };
+        values.into_iter().fold(RunCluster::default(), add)
     }
 }
 
 /// The mean over all runs; 0 without any.
-pub fn mean(items: &[Cluster]) -> f64 {
+pub fn mean(items: &[RunCluster]) -> f64 {
     let (sum, runs) = items.iter().fold((0.0, 0), |(sum, runs), item| (sum + item.sum, runs + u64::from(item.runs)));
     if runs == 0 { 0.0 } else { sum / runs as f64 }
 }
@@ -49,7 +50,7 @@ pub fn mean(items: &[Cluster]) -> f64 {
 /// where that is known. If no item deviates at all (all right, all wrong), resampling shows no spread, which is not
 /// certainty: by [`wilson`] with 0 of `n`, up to a share `u` of other items may be different, at most at the ends of the
 /// range. That makes it Wilson's interval on items for all right or all wrong. Without a range it has no width then.
-pub fn mean_interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64) -> [f64; 2] {
+pub fn mean_interval(items: &[RunCluster], range: Option<[f64; 2]>, seed: u64) -> [f64; 2] {
     interval(items, range, seed, Skew::Corrected)
 }
 
@@ -57,7 +58,7 @@ pub fn mean_interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64) -> [
 ///
 /// Without the correction for skew (`z₀ = a = 0`). Differences of two methods have little of it, and where few items
 /// tell the methods apart its estimate is mostly noise: in simulations it took coverage down to 90 %.
-pub fn difference_interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64) -> [f64; 2] {
+pub fn difference_interval(items: &[RunCluster], range: Option<[f64; 2]>, seed: u64) -> [f64; 2] {
     interval(items, range, seed, Skew::Ignored)
 }
 
@@ -67,8 +68,8 @@ enum Skew {
     Ignored,
 }
 
-fn interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64, skew: Skew) -> [f64; 2] {
-    let items: Vec<Cluster> = items.iter().copied().filter(|item| item.runs > 0).collect();
+fn interval(items: &[RunCluster], range: Option<[f64; 2]>, seed: u64, skew: Skew) -> [f64; 2] {
+    let items: Vec<RunCluster> = items.iter().copied().filter(|item| item.runs > 0).collect();
     if items.is_empty() {
         return range.unwrap_or_default();
     }
@@ -98,14 +99,14 @@ fn interval(items: &[Cluster], range: Option<[f64; 2]>, seed: u64, skew: Skew) -
 }
 
 /// The means of resampled items, sorted.
-fn resampled_means(items: &[Cluster], seed: u64) -> Vec<f64> {
+fn resampled_means(items: &[RunCluster], seed: u64) -> Vec<f64> {
     let mut random = Random::new(seed);
     let mut means: Vec<f64> = (0..RESAMPLES).map(|_| resampled_mean(items, &mut random)).collect();
     means.sort_unstable_by(f64::total_cmp);
     means
 }
 
-fn resampled_mean(items: &[Cluster], random: &mut Random) -> f64 {
+fn resampled_mean(items: &[RunCluster], random: &mut Random) -> f64 {
     let n = items.len() as u64;
     let (mut sum, mut runs) = (0.0, 0_u64);
     let mut draw = |half: u64| {

@@ -1,7 +1,7 @@
 //! Simulations: do intervals of 95 % hold the truth in 95 % of samples, and do tests err in 5 %?
 
 use lemon_num::Random;
-use lemon_num::stats::{Cluster, difference_interval, mean_interval, permutation, wilson};
+use lemon_num::stats::{RunCluster, difference_interval, mean_interval, permutation, wilson};
 
 /// In how many of the samples the interval holds the truth.
 fn coverage(samples: u32, truth: f64, mut interval: impl FnMut() -> [f64; 2]) -> f64 {
@@ -39,7 +39,7 @@ fn wilson_covers() {
 }
 
 /// An item whose runs are all alike with the probability `alike`, and independent of each other otherwise.
-fn item(random: &mut Random, alike: f64, runs: usize, mut run: impl FnMut(&mut Random) -> f64) -> Cluster {
+fn item(random: &mut Random, alike: f64, runs: usize, mut run: impl FnMut(&mut Random) -> f64) -> RunCluster {
     if random.uniform() < alike {
         return [run(random)].into_iter().cycle().take(runs).collect();
     }
@@ -60,7 +60,7 @@ fn the_bootstrap_covers_shares() {
     ] {
         coverages.push(coverage(400, p, || {
             let right = |random: &mut Random| f64::from(u8::from(random.uniform() < p));
-            let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, alike, runs, right)).collect();
+            let items: Vec<RunCluster> = (0..n).map(|_| item(&mut random, alike, runs, right)).collect();
             mean_interval(&items, Some([0.0, 1.0]), random.next_u64())
         }));
     }
@@ -86,7 +86,7 @@ fn the_bootstrap_covers_differences() {
                 let other = if random.uniform() < 0.5 { luck } else { random.uniform() };
                 f64::from(u8::from(luck < a)) - f64::from(u8::from(other < b))
             };
-            let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, alike, runs, difference)).collect();
+            let items: Vec<RunCluster> = (0..n).map(|_| item(&mut random, alike, runs, difference)).collect();
             difference_interval(&items, Some([-1.0, 1.0]), random.next_u64())
         }));
     }
@@ -104,7 +104,7 @@ fn the_bootstrap_covers_tokens() {
                 let size = if random.uniform() < long { 10_000.0 } else { 1_000.0 };
                 size * (0.5 + random.uniform())
             };
-            let items: Vec<Cluster> = (0..n).map(|_| item(&mut random, 0.7, runs, tokens)).collect();
+            let items: Vec<RunCluster> = (0..n).map(|_| item(&mut random, 0.7, runs, tokens)).collect();
             mean_interval(&items, None, random.next_u64())
         }));
     }

@@ -1,7 +1,7 @@
 //! Single functions: published examples, and what always holds.
 
 use lemon_num::stats::{
-    Cluster, difference_interval, holm, mcnemar_exact, mean, mean_interval, permutation, sign_test, wilson,
+    RunCluster, difference_interval, holm, mcnemar_exact, mean, mean_interval, permutation, sign_test, wilson,
 };
 use proptest::prelude::*;
 
@@ -137,7 +137,7 @@ fn holm_as_published() {
 #[test]
 fn no_spread_is_not_certainty() {
     let share = Some([0.0, 1.0]);
-    let items = |value: f64, count: usize| vec![Cluster { sum: 3.0 * value, runs: 3 }; count];
+    let items = |value: f64, count: usize| vec![RunCluster { sum: 3.0 * value, runs: 3 }; count];
     let check = |got: [f64; 2], expected: [f64; 2]| {
         assert!(close(got[0], expected[0]) && close(got[1], expected[1]), "{got:?} is not {expected:?}");
     };
@@ -148,14 +148,14 @@ fn no_spread_is_not_certainty() {
     check(difference_interval(&items(0.0, 20), Some([-1.0, 1.0]), 1), [-unseen, unseen]);
     check(mean_interval(&items(250.0, 20), None, 1), [250.0, 250.0]);
     check(mean_interval(&[], share, 1), [0.0, 1.0]);
-    check(mean_interval(&[Cluster::default()], share, 1), [0.0, 1.0]);
+    check(mean_interval(&[RunCluster::default()], share, 1), [0.0, 1.0]);
     check(mean_interval(&[], None, 1), [0.0, 0.0]);
 }
 
 #[test]
 fn an_interval_is_about_two_standard_errors_wide() {
     // 400 items, half of them at 0 and half at 10, each run thrice: the standard error is 0.25.
-    let items: Vec<Cluster> = (0..400).map(|i| [f64::from(i % 2) * 10.0; 3].into_iter().collect()).collect();
+    let items: Vec<RunCluster> = (0..400).map(|i| [f64::from(i % 2) * 10.0; 3].into_iter().collect()).collect();
     for interval in [mean_interval, difference_interval] {
         let [low, high] = interval(&items, None, 7);
         assert!((low - 4.51).abs() < 0.04 && (high - 5.49).abs() < 0.04, "{low} to {high}");
@@ -165,9 +165,9 @@ fn an_interval_is_about_two_standard_errors_wide() {
 }
 
 /// Items with up to four runs, each right or wrong.
-fn items() -> impl Strategy<Value = Vec<Cluster>> {
+fn items() -> impl Strategy<Value = Vec<RunCluster>> {
     let item = (1..=4_u32).prop_flat_map(|runs| (0..=runs, Just(runs)));
-    prop::collection::vec(item.prop_map(|(right, runs)| Cluster { sum: f64::from(right), runs }), 1..60)
+    prop::collection::vec(item.prop_map(|(right, runs)| RunCluster { sum: f64::from(right), runs }), 1..60)
 }
 
 proptest! {
@@ -207,7 +207,7 @@ proptest! {
     /// Which of two methods is called `a` does not matter.
     #[test]
     fn differences_are_mirrored(items in items(), seed: u64) {
-        let turned: Vec<Cluster> = items.iter().map(|item| Cluster { sum: -item.sum, ..*item }).collect();
+        let turned: Vec<RunCluster> = items.iter().map(|item| RunCluster { sum: -item.sum, ..*item }).collect();
         let [low, high] = difference_interval(&items, Some([-1.0, 1.0]), seed);
         let [turned_low, turned_high] = difference_interval(&turned, Some([-1.0, 1.0]), seed);
         prop_assert!(close(low, -turned_high) && close(high, -turned_low));
@@ -237,7 +237,7 @@ proptest! {
     /// Nothing panics, whatever it is given.
     #[test]
     fn strange_numbers_do_no_harm(sums in prop::collection::vec(any::<f64>(), 0..12), runs: u32, seed: u64) {
-        let items: Vec<Cluster> = sums.iter().map(|sum| Cluster { sum: *sum, runs }).collect();
+        let items: Vec<RunCluster> = sums.iter().map(|sum| RunCluster { sum: *sum, runs }).collect();
         mean_interval(&items, None, seed);
         difference_interval(&items, Some([-1.0, 1.0]), seed);
         permutation(&sums, seed);

@@ -7,7 +7,7 @@ use lemon_exec::orchestrator::{RoundResult, WriteContext};
 use lemon_spec::edit::{self, Change, Family};
 use lemon_spec::{AnswerRule, Field, Next, Plan, Share, render, validate_round};
 use lemon_trace::AgentStatus;
-use lemon_world::Fit;
+use lemon_world::SkillFit;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -251,10 +251,10 @@ fn duties_name_what_the_task_needs_and_what_it_does_not() {
     for question in QUESTIONS {
         let features = crate::features::featurize(question, None);
         let skills = scene::Skills::of(&features);
-        let needed = if features.skills.is_empty() { Fit::Neutral } else { Fit::Helps };
+        let needed = if features.skills.is_empty() { SkillFit::Neutral } else { SkillFit::Helps };
         assert_eq!(skills.duty(0), None);
         assert_eq!(lemon_world::fit(&features.skills, &skills.duty(1).unwrap()), needed, "{question}");
-        assert_eq!(lemon_world::fit(&features.skills, &skills.duty(2).unwrap()), Fit::Misses, "{question}");
+        assert_eq!(lemon_world::fit(&features.skills, &skills.duty(2).unwrap()), SkillFit::Misses, "{question}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two kinds of things in one place. Things happen to both; a question is about one, or about both.
 
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::situation::{WORDED, written};
 use crate::template::render;
 use crate::wording::capitalised;
@@ -60,7 +60,7 @@ struct Story {
     start: [i64; 2],
     now: [i64; 2],
     /// What happened to each kind.
-    steps: [Vec<Step>; 2],
+    steps: [Vec<ProblemStep>; 2],
     facts: Vec<String>,
     /// Which parts it is made of.
     parts: String,
@@ -102,7 +102,7 @@ impl Story {
         let (op, most) = if joins { (Op::Add, self.high) } else { (Op::Subtract, self.now[kind] - 1) };
         // One would need the singular.
         let n = (most >= 2).then(|| random.within(2, most))?;
-        let step = Step::new(self.now[kind], op, n).filter(|step| step.result >= 2)?;
+        let step = ProblemStep::new(self.now[kind], op, n).filter(|step| step.result >= 2)?;
         let number = random.below(texts.len());
         let told = render(texts.get(number)?, random, |key, _| match key {
             "n" => written(n, self.worded),
@@ -115,22 +115,22 @@ impl Story {
         Some(())
     }
 
-    fn ask(&self, ask: usize, kind: usize) -> Option<(Vec<Step>, String)> {
+    fn ask(&self, ask: usize, kind: usize) -> Option<(Vec<ProblemStep>, String)> {
         let Scene { place, kinds: [first, second], .. } = self.scene;
         let (this, other) = (self.scene.kinds[kind], self.scene.kinds[1 - kind]);
-        let all = |last: Step| self.steps.iter().flatten().copied().chain([last]).collect();
+        let all = |last: ProblemStep| self.steps.iter().flatten().copied().chain([last]).collect();
         Some(match ask {
             0 => (self.steps[kind].clone(), format!("How many {this} are {place} now?")),
             1 => {
-                let last = Step::new(self.now[0], Op::Add, self.now[1])?;
+                let last = ProblemStep::new(self.now[0], Op::Add, self.now[1])?;
                 (all(last), format!("How many {first} and {second} are there now in all?"))
             }
             2 => {
-                let last = Step::new(self.now[kind], Op::Subtract, self.now[1 - kind])?;
+                let last = ProblemStep::new(self.now[kind], Op::Subtract, self.now[1 - kind])?;
                 (all(last), format!("How many more {this} than {other} are {place} now?"))
             }
             _ => {
-                let last = Step::new(self.start[0], Op::Add, self.start[1])?;
+                let last = ProblemStep::new(self.start[0], Op::Add, self.start[1])?;
                 (vec![last], format!("How many {first} and {second} were there at first?"))
             }
         })

@@ -1,7 +1,7 @@
 //! Things with prices, and a buyer.
 
 use crate::person::Person;
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::story::theme::{THEMES, Theme};
 use crate::template::render;
 use crate::wording;
@@ -53,23 +53,27 @@ impl Shop {
         }
     }
 
-    fn ask(&self, ask: usize) -> Option<(Vec<Step>, &'static str)> {
-        let [first, second] = [0, 1].map(|index| Step::new(self.counts[index], Op::Multiply, self.prices[index]));
+    fn ask(&self, ask: usize) -> Option<(Vec<ProblemStep>, &'static str)> {
+        let [first, second] =
+            [0, 1].map(|index| ProblemStep::new(self.counts[index], Op::Multiply, self.prices[index]));
         let (first, second) = (first?, second?);
-        let all = Step::new(first.result, Op::Add, second.result)?;
+        let all = ProblemStep::new(first.result, Op::Add, second.result)?;
         Some(match ask {
             0 => (vec![first], "How much do the {as} cost?"),
             1 => (vec![second], "How much do the {bs} cost?"),
             2 => (vec![first, second, all], "How much does {P} [spend|pay] [in all|altogether|in total]?"),
             3 => {
-                let change = Step::new(self.paid(), Op::Subtract, all.result)?;
+                let change = ProblemStep::new(self.paid(), Op::Subtract, all.result)?;
                 (vec![first, second, all, change], "{P} pays with ${w}. How much change does {he} get?")
             }
             4 => {
-                let more = Step::new(self.prices[0], Op::Subtract, self.prices[2])?;
+                let more = ProblemStep::new(self.prices[0], Op::Subtract, self.prices[2])?;
                 (vec![more], "How much more does one {a} cost than one {c}?")
             }
-            _ => (vec![Step::new(self.counts[0], Op::Add, self.counts[1])?], "How many things does {P} [take|get]?"),
+            _ => (
+                vec![ProblemStep::new(self.counts[0], Op::Add, self.counts[1])?],
+                "How many things does {P} [take|get]?",
+            ),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::sum;
 use crate::person::Person;
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::situation::{WORDED, written};
 use crate::story::theme::THEMES;
 use lemon_num::Random;
@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// A question about these rows and columns. `None` where it makes no sense.
-    fn ask(&self, ask: usize, [r, q]: [usize; 2], [c, d]: [usize; 2]) -> Option<(Vec<Step>, String)> {
+    fn ask(&self, ask: usize, [r, q]: [usize; 2], [c, d]: [usize; 2]) -> Option<(Vec<ProblemStep>, String)> {
         let (who, verb) = (self.who(r), self.verb.1);
         let on_day = if self.by_day { format!(" on {}", self.day(r)) } else { String::new() };
         let than = if self.by_day {
@@ -110,7 +110,7 @@ impl Table {
                 Some((sum(&column)?, format!("How many {kind} did {who} {verb} in all?")))
             }
             2 | 3 if c != d => {
-                let step = Step::new(*row.get(c)?, Op::Subtract, *row.get(d)?)?;
+                let step = ProblemStep::new(*row.get(c)?, Op::Subtract, *row.get(d)?)?;
                 let compared = if ask == 2 {
                     format!("more {kind} than {other_kind}")
                 } else {
@@ -119,12 +119,12 @@ impl Table {
                 Some((vec![step], format!("How many {compared} did {who} {verb}{on_day}?")))
             }
             4 if r != q => {
-                let step = Step::new(*row.get(c)?, Op::Subtract, *other_row.get(c)?)?;
+                let step = ProblemStep::new(*row.get(c)?, Op::Subtract, *other_row.get(c)?)?;
                 Some((vec![step], format!("How many more {kind} did {who} {verb} {than}?")))
             }
             5 if r != q && self.columns == 2 => {
                 let (mut steps, other) = (sum(row)?, sum(other_row)?);
-                let last = Step::new(steps.last()?.result, Op::Subtract, other.last()?.result)?;
+                let last = ProblemStep::new(steps.last()?.result, Op::Subtract, other.last()?.result)?;
                 steps.extend(other.into_iter().chain([last]));
                 Some((steps, format!("Taking everything together, how many more things did {who} {verb} {than}?")))
             }

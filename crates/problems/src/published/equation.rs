@@ -2,13 +2,13 @@
 
 use crate::expression::{Expression, Fault, expression};
 use crate::problem::Op;
-use crate::situation::{Operand, Rule};
+use crate::situation::{Operand, StepRule};
 
 /// Appends the steps of an expression of whole numbers; what each number is, `operand` says. Returns what stands for the result.
 pub(super) fn append(
     text: &str,
-    rules: &mut Vec<Rule>,
-    operand: &mut impl FnMut(i64, &[Rule]) -> Option<Operand>,
+    rules: &mut Vec<StepRule>,
+    operand: &mut impl FnMut(i64, &[StepRule]) -> Option<Operand>,
 ) -> Option<Operand> {
     let parsed: Result<Expression, Fault> = expression(text);
     walk(&parsed.ok()?, rules, operand)
@@ -16,22 +16,22 @@ pub(super) fn append(
 
 fn walk(
     expression: &Expression,
-    rules: &mut Vec<Rule>,
-    operand: &mut impl FnMut(i64, &[Rule]) -> Option<Operand>,
+    rules: &mut Vec<StepRule>,
+    operand: &mut impl FnMut(i64, &[StepRule]) -> Option<Operand>,
 ) -> Option<Operand> {
     match expression {
         Expression::Value(value) => operand(*value, rules),
         Expression::Name(_) => None,
         Expression::Apply(left, op, right) => {
             let (left, right) = (walk(left, rules, operand)?, walk(right, rules, operand)?);
-            rules.push(Rule { left, op: Op::of(*op)?, right });
+            rules.push(StepRule { left, op: Op::of(*op)?, right });
             Some(Operand::Result(rules.len() - 1))
         }
     }
 }
 
 /// The rules that the last one needs, renumbered.
-pub(super) fn needed(rules: &[Rule]) -> Vec<Rule> {
+pub(super) fn needed(rules: &[StepRule]) -> Vec<StepRule> {
     let mut wanted = vec![false; rules.len()];
     if let Some(last) = wanted.last_mut() {
         *last = true;
@@ -52,5 +52,5 @@ pub(super) fn needed(rules: &[Rule]) -> Vec<Rule> {
         other => other,
     };
     let kept = rules.iter().zip(&wanted).filter(|(_, wanted)| **wanted);
-    kept.map(|(rule, _)| Rule { left: renumbered(rule.left), right: renumbered(rule.right), ..*rule }).collect()
+    kept.map(|(rule, _)| StepRule { left: renumbered(rule.left), right: renumbered(rule.right), ..*rule }).collect()
 }

@@ -3,7 +3,7 @@
 use super::template::{MOST_STEPS, Piece, Slot, Template, slot_name};
 use super::{DataError, Record, equation, json, text};
 use crate::problem::LARGEST;
-use crate::situation::{Operand, Rule, calculate};
+use crate::situation::{Operand, StepRule, calculate};
 use crate::wording;
 use serde::Deserialize;
 use std::path::Path;
@@ -27,12 +27,12 @@ fn template(question: &str, answer: &str) -> Option<Template> {
     let (pieces, mut slots) = split(question)?;
     let values: Vec<i64> = slots.iter().map(|slot| slot.value).collect();
     let number = |name: char| values.get((name as usize).checked_sub('a' as usize)?).copied();
-    let mut rules: Vec<Rule> = Vec::new();
+    let mut rules: Vec<StepRule> = Vec::new();
     let mut ambiguous = false;
     for mark in worked.split("<<").skip(1) {
         let (calculation, result) = mark.split_once(">>")?.0.rsplit_once('=')?;
         let result: i64 = result.trim().parse().ok()?;
-        let mut operand = |value: i64, rules: &[Rule]| {
+        let mut operand = |value: i64, rules: &[StepRule]| {
             let results = calculate(rules, &number)?;
             let earlier: Vec<usize> = (0..results.len()).filter(|index| results[*index].result == value).collect();
             let slot = slots.iter().position(|slot| slot.value == value);
@@ -157,7 +157,7 @@ mod tests {
         let text = "Kofi bakes 31 rolls, eats six and packs the rest three times. How many is that?";
         let made = template(text, answer).unwrap().problem(&mut crate::seeded(1)).unwrap();
         assert_ne!(made.question, text);
-        assert!(made.steps.iter().all(Step::holds), "{made:?}");
+        assert!(made.steps.iter().all(ProblemStep::holds), "{made:?}");
         check("He pays 5% of 40.", "<<40/20=2>>2\n#### 2", None);
         check("He pays 1/2 of 40.", "<<40/2=20>>20\n#### 20", None);
         check("He pays 2.5 of 40.", "<<40-2.5=37.5>>\n#### 37", None);
@@ -173,7 +173,7 @@ mod tests {
         );
     }
 
-    use crate::problem::Step;
+    use crate::problem::ProblemStep;
 
     proptest! {
         #[test]

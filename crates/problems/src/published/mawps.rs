@@ -3,7 +3,7 @@
 use super::template::{Piece, Slot, Template, slot_name};
 use super::{DataError, Record, equation};
 use crate::problem::{LARGEST, Op};
-use crate::situation::{Operand, Rule};
+use crate::situation::{Operand, StepRule};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -53,14 +53,14 @@ fn template(row: &Row, numbers: &[&str]) -> Option<Template> {
 }
 
 /// Reads `- number0 * number1 number2`.
-fn prefix<'a>(tokens: &mut impl Iterator<Item = &'a str>, rules: &mut Vec<Rule>, depth: usize) -> Option<Operand> {
+fn prefix<'a>(tokens: &mut impl Iterator<Item = &'a str>, rules: &mut Vec<StepRule>, depth: usize) -> Option<Operand> {
     if depth > 16 {
         return None;
     }
     let token = tokens.next()?;
     if let Some(op) = token.chars().next().filter(|_| token.len() == 1).and_then(Op::of) {
         let (left, right) = (prefix(tokens, rules, depth + 1)?, prefix(tokens, rules, depth + 1)?);
-        rules.push(Rule { left, op, right });
+        rules.push(StepRule { left, op, right });
         return Some(Operand::Result(rules.len() - 1));
     }
     match token.strip_prefix("number") {

@@ -1,7 +1,7 @@
 //! A published problem with holes for its numbers.
 
-use crate::problem::{Problem, Step};
-use crate::situation::{Rule, calculate, written};
+use crate::problem::{Problem, ProblemStep};
+use crate::situation::{StepRule, calculate, written};
 use lemon_num::Random;
 
 /// Most steps a template may have.
@@ -13,7 +13,7 @@ pub struct Template {
     name: String,
     pieces: Vec<Piece>,
     slots: Vec<Slot>,
-    rules: Vec<Rule>,
+    rules: Vec<StepRule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) struct Slot {
 
 impl Template {
     /// `None` unless the calculation comes out with the numbers as they were, and gives the answer.
-    pub(super) fn new(pieces: Vec<Piece>, slots: Vec<Slot>, rules: Vec<Rule>, answer: i64) -> Option<Self> {
+    pub(super) fn new(pieces: Vec<Piece>, slots: Vec<Slot>, rules: Vec<StepRule>, answer: i64) -> Option<Self> {
         let template = Template { name: String::new(), pieces, slots, rules };
         let steps = template.steps(&template.values())?;
         let fits = steps.len() <= MOST_STEPS && steps.last()?.result == answer;
@@ -75,7 +75,7 @@ impl Template {
         self.slots.iter().map(|slot| slot.value).collect()
     }
 
-    fn steps(&self, values: &[i64]) -> Option<Vec<Step>> {
+    fn steps(&self, values: &[i64]) -> Option<Vec<ProblemStep>> {
         calculate(&self.rules, &|name| values.get(index(name)?).copied())
     }
 

@@ -1,6 +1,6 @@
 //! What stories ask.
 
-use crate::problem::{Op, Step};
+use crate::problem::{Op, ProblemStep};
 
 /// What is asked of a finished story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,20 +96,20 @@ impl Ask {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effect {
     /// How the amount is found, where it is not told.
-    pub before: Option<Step>,
+    pub before: Option<ProblemStep>,
     pub op: Op,
     pub amount: i64,
 }
 
 impl Effect {
     /// The step that undoes it.
-    pub fn undone(&self, after: i64) -> Option<Step> {
+    pub fn undone(&self, after: i64) -> Option<ProblemStep> {
         let op = match self.op {
             Op::Add => Op::Subtract,
             Op::Subtract => Op::Add,
             Op::Multiply => Op::Divide,
             Op::Divide => Op::Multiply,
         };
-        Step::new(after, op, self.amount)
+        ProblemStep::new(after, op, self.amount)
     }
 }

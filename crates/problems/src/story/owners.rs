@@ -2,7 +2,7 @@
 
 use super::theme::THEMES;
 use crate::person::Person;
-use crate::problem::{Draft, Op, Step};
+use crate::problem::{Draft, Op, ProblemStep};
 use crate::situation::{WORDED, written};
 use crate::template::render;
 use lemon_num::Random;
@@ -62,7 +62,7 @@ struct Scene {
     values: Vec<i64>,
     done: Vec<bool>,
     facts: Vec<String>,
-    steps: Vec<Step>,
+    steps: Vec<ProblemStep>,
     parts: String,
 }
 
@@ -106,7 +106,7 @@ impl Scene {
         let (op, fixed, texts) = RELATIONS.get(kind)?;
         let n =
             fixed.unwrap_or_else(|| random.within(2, if matches!(op, Op::Multiply | Op::Divide) { 6 } else { high }));
-        let value = Step::new(self.values[to], *op, n).filter(|step| step.result >= 2)?.result;
+        let value = ProblemStep::new(self.values[to], *op, n).filter(|step| step.result >= 2)?.result;
         let number = random.below(texts.len());
         let text = *texts.get(number)?;
         // `That` is what the sentence before tells.
@@ -144,14 +144,14 @@ impl Scene {
             3 if self.values[x] > self.values[y] => {
                 self.find(x)?;
                 self.find(y)?;
-                self.steps.push(Step::new(self.values[x], Op::Subtract, self.values[y])?);
+                self.steps.push(ProblemStep::new(self.values[x], Op::Subtract, self.values[y])?);
                 let text =
                     ["How many more {t} {does} {X} {have} than {Y}?", "How many fewer {t} {does} {Y} {have} than {X}?"];
                 Some(self.tell(random.pick(&text)?, x, y, 0, random))
             }
             4 => {
                 let sum = self.add_up(&(0..self.count).collect::<Vec<_>>())?;
-                self.steps.push(Step::new(sum, Op::Divide, self.count as i64)?);
+                self.steps.push(ProblemStep::new(sum, Op::Divide, self.count as i64)?);
                 let text = "They [put all the {t} together|collect everything] and share [equally|fairly]. How many {t} does each get?";
                 let told = self.tell(text, 0, 0, 0, random);
                 let (fact, question) = told.split_once(". ")?;
@@ -162,7 +162,7 @@ impl Scene {
                 // Only the receiver is asked for: what the giver had is a spare number.
                 self.find(y)?;
                 let n = random.within(2, self.values[x] - 1);
-                self.steps.push(Step::new(self.values[y], Op::Add, n)?);
+                self.steps.push(ProblemStep::new(self.values[y], Op::Add, n)?);
                 let fact = self.tell("{X} gives {n} of [{X.his}|the] {t} to {Y}.", x, y, n, random);
                 self.facts.push(fact);
                 Some(self.tell("How many {t} does {Y} have then?", x, y, 0, random))
@@ -175,7 +175,7 @@ impl Scene {
     fn find(&mut self, person: usize) -> Option<()> {
         if let Some((to, op, n)) = self.relations[person].filter(|_| !self.done[person]) {
             self.find(to)?;
-            self.steps.push(Step::new(self.values[to], op, n)?);
+            self.steps.push(ProblemStep::new(self.values[to], op, n)?);
             self.done[person] = true;
         }
         Some(())
@@ -189,7 +189,7 @@ impl Scene {
             sum = Some(match sum {
                 None => value,
                 Some(so_far) => {
-                    let step = Step::new(so_far, Op::Add, value)?;
+                    let step = ProblemStep::new(so_far, Op::Add, value)?;
                     self.steps.push(step);
                     step.result
                 }

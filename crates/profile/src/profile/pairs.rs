@@ -4,7 +4,7 @@ use super::ProfileWork;
 use crate::budget::{Cost, TokenBudget};
 use crate::counterfactual::{Counterfactual, Counterfactuals, Measurement, cost_of};
 use futures::stream::{self, StreamExt};
-use lemon_credit::choose::Candidate;
+use lemon_credit::choose::CounterfactualOption;
 use lemon_rollout::{Outcome, Rollout, RolloutError, Score, UnknownReason};
 use lemon_spec::edit::{Change, Edit, Edited, apply, edits};
 use lemon_spec::{Language, Plan};
@@ -74,7 +74,7 @@ pub(super) async fn bases(
 }
 
 /// Every edit on every base run, with what it will cost: the agents it can reach.
-pub(super) fn candidates(plan: &Plan, edits: &[(Edit, Edited)], bases: &[Base]) -> Vec<Candidate> {
+pub(super) fn candidates(plan: &Plan, edits: &[(Edit, Edited)], bases: &[Base]) -> Vec<CounterfactualOption> {
     let mut candidates = Vec::new();
     for (edit, (what, _)) in edits.iter().enumerate() {
         let reached = reached(plan, what);
@@ -82,7 +82,7 @@ pub(super) fn candidates(plan: &Plan, edits: &[(Edit, Edited)], bases: &[Base]) 
             let summary = &base.run.summary;
             let tokens = |id: &String| summary.agent(id).map_or(0, lemon_trace::AgentSummary::tokens);
             let cost = reached.iter().map(tokens).sum();
-            candidates.push(Candidate { edit, family: what.family, task, cost });
+            candidates.push(CounterfactualOption { edit, family: what.family, task, cost });
         }
     }
     candidates
@@ -107,7 +107,7 @@ pub(super) async fn pair(
     runs: &Counterfactuals<'_>,
     bases: &[Base],
     edits: &[(Edit, Edited)],
-    candidate: &Candidate,
+    candidate: &CounterfactualOption,
     budget: &TokenBudget,
     cancel: &CancellationToken,
 ) -> Result<Option<Measurement>, RolloutError> {

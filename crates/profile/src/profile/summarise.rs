@@ -4,7 +4,7 @@ use super::pairs::{Base, Pair};
 use super::{Baseline, CascadeRow, Effect, Profile, Reuse};
 use crate::counterfactual::{Counterfactual, nominal_tokens};
 use lemon_credit::advice::{AdviceSettings, Finding, advice};
-use lemon_credit::cascade::{CascadeSummary, Split};
+use lemon_credit::cascade::{CascadeSummary, EffectSplit};
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_credit::unit::{target_of, unit_of};
 use lemon_num::stats::wilson;
@@ -21,7 +21,7 @@ pub(super) fn summarise(edits: &[(Edit, Edited)], bases: &[Base], pairs: &[Pair]
     let mut reuse = Reuse { tokens: spent, ..Reuse::default() };
     for Pair { edit, found, .. } in pairs {
         let split =
-            found.direct.map(|direct| Split { total: found.success, direct, downstream: found.success - direct });
+            found.direct.map(|direct| EffectSplit { total: found.success, direct, downstream: found.success - direct });
         if let Some((edit, _)) = edits.get(*edit) {
             cascades.push(edit.family, &found.cascade, split.as_ref());
         }

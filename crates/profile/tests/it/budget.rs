@@ -2,8 +2,8 @@
 
 use crate::common::{WORD_PROBLEMS, counterfactuals, plan, profile_of, simulated, work};
 use async_trait::async_trait;
-use lemon_credit::advice::Verdict;
-use lemon_credit::choose::Policy;
+use lemon_credit::advice::Recommendation;
+use lemon_credit::choose::ChoiceRule;
 use lemon_exec::Worker;
 use lemon_exec::worker::{AskError, Reply, Request};
 use lemon_profile::{Profile, ProfileWork};
@@ -22,13 +22,13 @@ agents:
 answer: {from: [one, two, check], by: vote}
 ";
 
-fn spending(env: &RolloutEnv, budget: Option<u64>, width: usize, policy: Policy) -> Profile {
+fn spending(env: &RolloutEnv, budget: Option<u64>, width: usize, policy: ChoiceRule) -> Profile {
     let plan = plan(TEAM);
     let work = ProfileWork { budget: budget.into(), width, policy, ..work(&plan, &WORD_PROBLEMS[..6], &[3, 4]) };
     profile_of(&counterfactuals(env), &work)
 }
 
-const POLICIES: [Policy; 2] = [Policy::Information { floor: 0.05 }, Policy::Contrast { floor: 0.05 }];
+const POLICIES: [ChoiceRule; 2] = [ChoiceRule::Information { floor: 0.05 }, ChoiceRule::Contrast { floor: 0.05 }];
 
 /// What everything costs in tokens, and what the last run needs on top to be allowed to begin.
 const EVERYTHING: u64 = 1_000_000;
@@ -51,7 +51,7 @@ proptest! {
             let measured = effect.n > 0;
             let present = [effect.effect, effect.tokens, effect.cost, effect.zeros].map(|value| value.is_some());
             prop_assert_eq!(present, [measured; 4], "{}", effect.change);
-            prop_assert_eq!(effect.verdict == Verdict::NotMeasured, !measured, "{}", effect.advice);
+            prop_assert_eq!(effect.verdict == Recommendation::NotMeasured, !measured, "{}", effect.advice);
             prop_assert!(measured || (effect.spent == 0 && effect.interval.is_none()));
         }
         prop_assert!(!found.complete || found.effects.iter().all(|effect| effect.n == 12));
@@ -61,7 +61,7 @@ proptest! {
 #[test]
 fn both_policies_measure_the_same_once_the_budget_allows_everything() {
     let env = simulated(Preset::Teams, Luck::Kept);
-    let unlimited = spending(&env, None, 8, Policy::default());
+    let unlimited = spending(&env, None, 8, ChoiceRule::default());
     assert!(unlimited.complete);
     for policy in POLICIES {
         let enough = spending(&env, Some(EVERYTHING), 8, policy);
@@ -88,9 +88,9 @@ fn estimates(profile: &Profile) -> Value {
 #[test]
 fn the_same_seeds_give_the_same_profile_whatever_the_width() {
     let env = simulated(Preset::Teams, Luck::Fresh);
-    let first = spending(&env, None, 1, Policy::default());
+    let first = spending(&env, None, 1, ChoiceRule::default());
     for width in [7, 64] {
-        let other = spending(&env, None, width, Policy::default());
+        let other = spending(&env, None, width, ChoiceRule::default());
         assert_eq!(estimates(&other), estimates(&first), "{width} at a time");
     }
     for (policy, budget) in [(POLICIES[0], None), (POLICIES[0], Some(60_000)), (POLICIES[1], Some(60_000))] {
@@ -116,14 +116,14 @@ impl Worker for FakeSlow {
 #[test]
 fn a_budget_goes_as_far_with_many_at_once_as_with_one() {
     let mut env = simulated(Preset::Teams, Luck::Kept);
-    let everything = spending(&env, None, 1, Policy::default());
+    let everything = spending(&env, None, 1, ChoiceRule::default());
     env.backend.worker = Arc::new(FakeSlow(env.backend.worker));
     let reviewed = TEAM.to_owned() + "next: review";
     let promised = counterfactuals(&env).most(&WORD_PROBLEMS[0], &plan(&reviewed)).tokens;
     assert!(promised * 16 > everything.reuse.tokens, "too little to stand in each other's way");
     let budget = everything.reuse.tokens + 2 * promised;
     for width in [1, 16] {
-        let found = spending(&env, Some(budget), width, Policy::default());
+        let found = spending(&env, Some(budget), width, ChoiceRule::default());
         assert!(found.complete && found.reuse.tokens <= budget, "{width} at a time");
         assert_eq!(found.baseline.runs, 12);
         assert_eq!(estimates(&found)["effects"], estimates(&everything)["effects"]);

@@ -1,7 +1,7 @@
 //! What the tests share: environments without a store, and the tasks of the sample.
 
 use async_trait::async_trait;
-use lemon_credit::choose::Policy;
+use lemon_credit::choose::ChoiceRule;
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_exec::{Backend, Settings};
 use lemon_profile::{Counterfactuals, Effect, Profile, ProfileWork, profile};
@@ -56,7 +56,7 @@ pub fn plan(text: &str) -> Plan {
 
 /// Everything, without a budget.
 pub fn work<'a>(plan: &'a Plan, cases: &'a [Case], seeds: &'a [u64]) -> ProfileWork<'a> {
-    ProfileWork { plan, cases, seeds, width: 16, budget: None.into(), policy: Policy::default() }
+    ProfileWork { plan, cases, seeds, width: 16, budget: None.into(), policy: ChoiceRule::default() }
 }
 
 pub fn profile_of(counterfactuals: &Counterfactuals<'_>, work: &ProfileWork<'_>) -> Profile {

@@ -1,7 +1,7 @@
 //! Teams of which it is known what is wrong with them: the profile names it.
 
 use crate::common::{counterfactuals, effect, env, own_cases, plan, profile_of, work};
-use lemon_credit::advice::Verdict;
+use lemon_credit::advice::Recommendation;
 use lemon_profile::Profile;
 use lemon_rollout::Case;
 use lemon_spec::edit::Change;
@@ -35,7 +35,7 @@ fn profiled(team: &str, preset: Preset) -> Profile {
 }
 
 #[track_caller]
-fn check(profile: &Profile, change: Change, expected: Verdict) {
+fn check(profile: &Profile, change: Change, expected: Recommendation) {
     let found = effect(profile, &change);
     println!("{}", found.advice);
     assert_eq!(found.verdict, expected, "{}", found.advice);
@@ -65,16 +65,16 @@ fn the_profile_names_what_is_useless_what_carries_and_what_is_too_strong_or_weak
     let id = str::to_owned;
     for preset in Preset::ALL {
         let carried = profiled(CARRIED, preset);
-        check(&carried, Change::RemoveAgent { agent: id("idle") }, Verdict::Remove);
-        check(&carried, Change::RemoveAgent { agent: id("weak") }, Verdict::Remove);
-        check(&carried, Change::DeleteReference { agent: id("report"), parent: id("weak") }, Verdict::Remove);
-        check(&carried, Change::WithholdMessage { from: id("weak"), to: id("report") }, Verdict::Remove);
-        check(&carried, Change::LowerCapacity { agent: id("report") }, Verdict::Lower);
-        check(&carried, Change::RemoveAgent { agent: id("strong") }, Verdict::Keep);
-        check(&carried, Change::DeleteReference { agent: id("report"), parent: id("strong") }, Verdict::Keep);
-        check(&carried, Change::LowerCapacity { agent: id("strong") }, Verdict::Keep);
+        check(&carried, Change::RemoveAgent { agent: id("idle") }, Recommendation::Remove);
+        check(&carried, Change::RemoveAgent { agent: id("weak") }, Recommendation::Remove);
+        check(&carried, Change::DeleteReference { agent: id("report"), parent: id("weak") }, Recommendation::Remove);
+        check(&carried, Change::WithholdMessage { from: id("weak"), to: id("report") }, Recommendation::Remove);
+        check(&carried, Change::LowerCapacity { agent: id("report") }, Recommendation::Lower);
+        check(&carried, Change::RemoveAgent { agent: id("strong") }, Recommendation::Keep);
+        check(&carried, Change::DeleteReference { agent: id("report"), parent: id("strong") }, Recommendation::Keep);
+        check(&carried, Change::LowerCapacity { agent: id("strong") }, Recommendation::Keep);
         let too_weak = profiled(TOO_WEAK, preset);
-        check(&too_weak, Change::RaiseCapacity { agent: id("solve") }, Verdict::Raise);
-        check(&too_weak, Change::RaiseCapacity { agent: id("report") }, Verdict::Keep);
+        check(&too_weak, Change::RaiseCapacity { agent: id("solve") }, Recommendation::Raise);
+        check(&too_weak, Change::RaiseCapacity { agent: id("report") }, Recommendation::Keep);
     }
 }

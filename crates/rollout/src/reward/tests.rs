@@ -1,5 +1,5 @@
 use super::*;
-use crate::story::{Part, begin, decide, failure, part, push, round, stop, tell};
+use crate::story::{StoryPart, begin, decide, failure, part, push, round, stop, tell};
 use lemon_trace::{EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace, sample};
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn success_is_graded_or_plainly_absent() {
     check(&run, &grades(Some(true), &[]), Channel::Success, Some(1.0));
     check(&run, &grades(Some(false), &[]), Channel::Team, Some(0.0));
     check(&run, &grades(None, &[]), Channel::Success, None);
-    let no_answer = tell(&[Part { answer: None, ..part("a", "solver", &[], "") }], &["a"]);
+    let no_answer = tell(&[StoryPart { answer: None, ..part("a", "solver", &[], "") }], &["a"]);
     check(&no_answer, &grades(None, &[]), Channel::Success, Some(0.0));
     check(&begin(), &grades(None, &[]), Channel::Success, None);
     let mut cancelled = begin();
@@ -42,9 +42,9 @@ fn success_is_graded_or_plainly_absent() {
 
 #[test]
 fn efficiency_weighs_tokens_by_level() {
-    let team = [part("a", "solver", &[], "1"), Part { level: 2, ..part("b", "solver", &[], "1") }];
+    let team = [part("a", "solver", &[], "1"), StoryPart { level: 2, ..part("b", "solver", &[], "1") }];
     check(&tell(&team, &["b"]), &Grades::default(), Channel::Efficiency, Some((-550.0_f64 / 5000.0).exp()));
-    let strongest = [Part { level: 9, ..part("b", "solver", &[], "1") }];
+    let strongest = [StoryPart { level: 9, ..part("b", "solver", &[], "1") }];
     check(&tell(&strongest, &["b"]), &Grades::default(), Channel::Efficiency, Some((-450.0_f64 / 5000.0).exp()));
     let mut unfinished = tell(&team, &["b"]);
     unfinished.events.pop();
@@ -160,7 +160,7 @@ fn a_role_holds_if_the_critic_ends_right_and_the_planners_readers_do() {
 fn a_clean_process_has_no_failure_retry_or_waste() {
     let idle = [part("a", "solver", &[], "1"), part("idle", "solver", &[], "1"), part("b", "solver", &["a"], "1")];
     check(&tell(&idle, &["b"]), &Grades::default(), Channel::Process, Some(2.0 / 3.0));
-    let failed = [Part { answer: None, ..part("a", "solver", &[], "") }, part("b", "solver", &[], "1")];
+    let failed = [StoryPart { answer: None, ..part("a", "solver", &[], "") }, part("b", "solver", &[], "1")];
     check(&tell(&failed, &["b"]), &Grades::default(), Channel::Process, Some(0.5));
     let mut retried = solve_and_check("1", "1");
     for event in &mut retried.events {

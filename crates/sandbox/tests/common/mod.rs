@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use lemon_sandbox::{FailureKind, Limits, Policy, Program, Sandbox, SandboxError, Verdict};
+use lemon_sandbox::{Containment, ProgramFailure, Sandbox, SandboxError, SandboxLimits, SandboxVerdict, TestedProgram};
 
 /// The sandbox, or nothing where the machine cannot isolate; then the tests say so and check nothing.
 pub fn sandbox() -> Option<&'static Sandbox> {
     static SANDBOX: OnceLock<Option<Sandbox>> = OnceLock::new();
     SANDBOX
-        .get_or_init(|| match Sandbox::new(Policy::Isolated) {
+        .get_or_init(|| match Sandbox::new(Containment::Isolated) {
             Ok(sandbox) => Some(sandbox),
             Err(error @ (SandboxError::Unavailable { .. } | SandboxError::Python { .. })) => {
                 // A machine that is meant to isolate must not skip silently.
@@ -27,13 +27,13 @@ pub fn sandbox() -> Option<&'static Sandbox> {
 }
 
 /// Short limits, for programs that run into them.
-pub fn limits() -> Limits {
-    Limits { wall: Duration::from_secs(20), cpu_s: 2, memory_bytes: 256 << 20, ..Limits::default() }
+pub fn limits() -> SandboxLimits {
+    SandboxLimits { wall: Duration::from_secs(20), cpu_s: 2, memory_bytes: 256 << 20, ..SandboxLimits::default() }
 }
 
 /// A program with a function `f` that should double its argument.
-pub fn doubling(code: &str) -> Program {
-    Program {
+pub fn doubling(code: &str) -> TestedProgram {
+    TestedProgram {
         prompt_and_code: code.into(),
         test: "def check(candidate):\n    assert True\n    assert candidate(1) == 2\n    assert candidate(21) == 42\n"
             .into(),
@@ -51,7 +51,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Runs a program while nothing else runs, and sees that nothing is left of it.
-pub fn run(program: &Program, limits: &Limits) -> Option<Verdict> {
+pub fn run(program: &TestedProgram, limits: &SandboxLimits) -> Option<SandboxVerdict> {
     let sandbox = sandbox()?;
     let _alone = alone();
     let verdict = sandbox.run_python(program, limits).unwrap();
@@ -60,7 +60,7 @@ pub fn run(program: &Program, limits: &Limits) -> Option<Verdict> {
 }
 
 /// Runs `code` and compares how it fails, or None for a pass.
-pub fn check(code: &str, expected: Option<FailureKind>) {
+pub fn check(code: &str, expected: Option<ProgramFailure>) {
     if let Some(verdict) = run(&doubling(code), &limits()) {
         assert_eq!(verdict.failure(), expected, "{code}\n{verdict:?}");
     }
@@ -74,7 +74,7 @@ pub fn check_fails(code: &str) {
 }
 
 /// As `check`, for a body that tries something before it returns the right answer.
-pub fn check_before_answer(body: &str, expected: Option<FailureKind>) {
+pub fn check_before_answer(body: &str, expected: Option<ProgramFailure>) {
     let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
     check(&format!("import os, sys\ndef f(x):\n{body}    return 2 * x\n"), expected);
 }

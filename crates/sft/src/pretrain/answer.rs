@@ -9,7 +9,7 @@ pub(super) const MOST_TOKENS: usize = 128;
 
 /// The reply of a worker.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Reply {
+pub struct WorkerReply {
     /// The text.
     pub text: String,
     /// Its tokens, the one that ends it included. None: the prompt was too long to be read.
@@ -26,8 +26,8 @@ pub fn answer(
     prompts: &[String],
     temperature: f32,
     seed: u64,
-) -> Result<Vec<Reply>, PolicyError> {
-    let mut replies = vec![Reply::default(); prompts.len()];
+) -> Result<Vec<WorkerReply>, PolicyError> {
+    let mut replies = vec![WorkerReply::default(); prompts.len()];
     let settings = SampleSettings { temperature, top_p: 1.0, most_tokens: MOST_TOKENS };
     let readable = readable(policy, prompts);
     for some in readable.chunks(AT_ONCE) {
@@ -37,7 +37,7 @@ pub fn answer(
         };
         let requests: Vec<Request> = some.iter().map(request).collect();
         for ((number, _), sample) in some.iter().zip(policy.sample(&requests, &settings)?) {
-            replies[*number] = Reply { text: sample.text, tokens: sample.tokens }; // A number of `prompts`.
+            replies[*number] = WorkerReply { text: sample.text, tokens: sample.tokens }; // A number of `prompts`.
         }
     }
     Ok(replies)
@@ -47,7 +47,11 @@ pub fn answer(
 ///
 /// # Errors
 /// The device fails.
-pub fn confidence(policy: &LanguagePolicy, prompts: &[String], replies: &[Reply]) -> Result<Vec<f64>, PolicyError> {
+pub fn confidence(
+    policy: &LanguagePolicy,
+    prompts: &[String],
+    replies: &[WorkerReply],
+) -> Result<Vec<f64>, PolicyError> {
     let mut sure = vec![f64::NEG_INFINITY; prompts.len()];
     let readable = readable(policy, prompts);
     let known = |(number, prompt): &(usize, Vec<u32>)| {

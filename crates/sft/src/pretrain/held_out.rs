@@ -1,20 +1,21 @@
 //! Held-out evaluation of a worker: problems of situations that it was not trained on.
 
 use super::answer::answer;
-use super::lesson_stream::{Sources, Tokens};
+use super::lesson_stream::{LessonTokens, Sources};
 use lemon_model::{LanguagePolicy, Policy, PolicyError, Sequence, Tokenizer};
-use lemon_problems::{Form, Lesson, Part, Problem, Weights, prompt, read_answer};
+use lemon_problems::{Lesson, LessonForm, Problem, ProblemPart, SourceWeights, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 
 /// The seed of the problems: all runs are evaluated on the same ones.
 pub(super) const SEED: u64 = 0xe7a3;
 /// Half are published ones, where there are any: they are closer to what users write. Bare arithmetic is left out.
-pub(super) const WEIGHTS: Weights = Weights { situations: 50, stories: 26, facts: 14, drills: 0, published: 90 };
+pub(super) const WEIGHTS: SourceWeights =
+    SourceWeights { situations: 50, stories: 26, facts: 14, drills: 0, published: 90 };
 
-/// Problems of [`Part::Dev`], always the same.
+/// Problems of [`ProblemPart::Dev`], always the same.
 pub struct HeldOutProblems {
     problems: Vec<Problem>,
-    lessons: Vec<Tokens>,
+    lessons: Vec<LessonTokens>,
 }
 
 /// The evaluation of a worker.
@@ -36,9 +37,9 @@ pub struct PretrainEval {
 impl HeldOutProblems {
     /// So many problems.
     pub fn new(sources: &Sources, count: usize, tokenizer: &Tokenizer) -> Self {
-        let mut generator = sources.generator(SEED, Part::Dev).with_weights(WEIGHTS);
+        let mut generator = sources.generator(SEED, ProblemPart::Dev).with_weights(WEIGHTS);
         let problems: Vec<Problem> = (0..count.max(1)).map(|_| generator.problem()).collect();
-        let lesson = |problem| Tokens::new(&Lesson::from_replies(problem, Form::Solve, &[]), 0, tokenizer);
+        let lesson = |problem| LessonTokens::new(&Lesson::from_replies(problem, LessonForm::Solve, &[]), 0, tokenizer);
         HeldOutProblems { lessons: problems.iter().map(lesson).collect(), problems }
     }
 
@@ -47,7 +48,7 @@ impl HeldOutProblems {
         &self.problems
     }
 
-    pub(super) fn lessons(&self) -> &[Tokens] {
+    pub(super) fn lessons(&self) -> &[LessonTokens] {
         &self.lessons
     }
 
@@ -58,12 +59,13 @@ impl HeldOutProblems {
     pub fn evaluate(&self, policy: &LanguagePolicy) -> Result<PretrainEval, PolicyError> {
         let most = policy.config().positions;
         let short = self.lessons.iter().filter(|lesson| lesson.tokens.len() <= most);
-        let sequences: Vec<Sequence> = short.map(Tokens::sequence).collect();
+        let sequences: Vec<Sequence> = short.map(LessonTokens::sequence).collect();
         let scores = policy.score(&sequences, 1.0)?;
         let count = scores.iter().map(Vec::len).sum::<usize>();
         let loss = -scores.iter().flatten().map(|score| f64::from(*score)).sum::<f64>() / count.max(1) as f64;
 
-        let prompts: Vec<String> = self.problems.iter().map(|it| prompt(Form::Solve, &it.question, &[])).collect();
+        let prompts: Vec<String> =
+            self.problems.iter().map(|it| prompt(LessonForm::Solve, &it.question, &[])).collect();
         let replies = answer(policy, &prompts, 0.0, 0)?;
         let right = self.problems.iter().zip(&replies).map(|(problem, reply)| {
             (problem.situation.starts_with("published:"), read_answer(&reply.text) == Some(problem.answer))

@@ -1,12 +1,12 @@
 //! Lessons by number: lesson number *n* follows from the settings and *n*, whichever thread generates it.
 
-use super::replies::Replies;
+use super::replies::PeerReplies;
 use super::size::CONTEXT;
 use lemon_model::{Example, Objective, Sequence, Tokenizer};
 use lemon_num::Random;
 use lemon_problems::{
-    DataError, Form, Generator, Leaks, Lesson, Mix, Noise, Part, Published, Template, read_published, seeded,
-    test_questions,
+    DataError, Generator, Leaks, Lesson, LessonForm, Mix, Noise, ProblemPart, Published, Template, read_published,
+    seeded, test_questions,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct LessonStream {
     seed: u64,
     train: Generator,
     /// With replies of peers: the problems they were asked, and all others of that part.
-    review: Option<(Generator, Arc<Replies>)>,
+    review: Option<(Generator, Arc<PeerReplies>)>,
     mix: Mix,
     noise: Noise,
     tokenizer: Tokenizer,
@@ -56,7 +56,7 @@ impl Sources {
     }
 
     /// Makes problems of a part.
-    pub fn generator(&self, seed: u64, part: Part) -> Generator {
+    pub fn generator(&self, seed: u64, part: ProblemPart) -> Generator {
         let generator = Generator::new(seed, part).with_published(&self.templates);
         match &self.leaks {
             None => generator,
@@ -78,7 +78,7 @@ pub struct Made {
 
 /// A lesson as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tokens {
+pub struct LessonTokens {
     /// The prompt, the reply and the token that ends it.
     pub tokens: Vec<u32>,
     /// Of these, the prompt.
@@ -88,13 +88,13 @@ pub struct Tokens {
 }
 
 impl LessonStream {
-    /// Lessons on problems to train with; with `replies`, on those of [`Part::Review`] too.
-    pub fn new(seed: u64, sources: &Sources, replies: Option<Arc<Replies>>, tokenizer: &Tokenizer) -> Self {
+    /// Lessons on problems to train with; with `replies`, on those of [`ProblemPart::Review`] too.
+    pub fn new(seed: u64, sources: &Sources, replies: Option<Arc<PeerReplies>>, tokenizer: &Tokenizer) -> Self {
         let review = replies.filter(|replies| !replies.is_empty());
         LessonStream {
             seed,
-            train: sources.generator(seed, Part::Train),
-            review: review.map(|replies| (sources.generator(seed, Part::Review), replies)),
+            train: sources.generator(seed, ProblemPart::Train),
+            review: review.map(|replies| (sources.generator(seed, ProblemPart::Review), replies)),
             mix: Mix::default(),
             noise: Noise::default(),
             tokenizer: tokenizer.clone(),
@@ -112,7 +112,9 @@ impl LessonStream {
         std::iter::repeat_with(move || {
             let form = self.mix.draw(&mut random);
             let (lesson, situation) = match &mut review {
-                Some((_, replies)) if matches!(form, Form::Check | Form::Choose) && random.chance(REAL_SHARE) => {
+                Some((_, replies))
+                    if matches!(form, LessonForm::Check | LessonForm::Choose) && random.chance(REAL_SHARE) =>
+                {
                     replies.lesson(form, self.noise, &mut random)
                 }
                 Some((generator, _)) if random.chance(REVIEW_SHARE) => self.made(generator, form, &mut random),
@@ -126,27 +128,27 @@ impl LessonStream {
         })
     }
 
-    fn made(&self, generator: &mut Generator, form: Form, random: &mut Random) -> (Lesson, String) {
+    fn made(&self, generator: &mut Generator, form: LessonForm, random: &mut Random) -> (Lesson, String) {
         let mut problem = generator.problem();
         problem.question = self.noise.apply(&problem.question, random);
         (Lesson::new(&problem, form, random), problem.situation)
     }
 
     /// The lessons of a block as tokens, those that the model can read.
-    pub fn block(&self, block: u64) -> Vec<Tokens> {
-        let tokens = self.lessons(block).map(|made| Tokens::new(&made.lesson, made.dropped, &self.tokenizer));
+    pub fn block(&self, block: u64) -> Vec<LessonTokens> {
+        let tokens = self.lessons(block).map(|made| LessonTokens::new(&made.lesson, made.dropped, &self.tokenizer));
         tokens.filter(|lesson| lesson.tokens.len() <= CONTEXT).take(BLOCK).collect()
     }
 }
 
-impl Tokens {
+impl LessonTokens {
     /// A lesson as tokens. Prompt and reply are cut into tokens each by itself, as they are when the model works.
     pub fn new(lesson: &Lesson, dropped: u64, tokenizer: &Tokenizer) -> Self {
         let mut tokens = tokenizer.encode_plain(&lesson.prompt);
         let prompt = tokens.len();
         tokens.extend(tokenizer.encode_plain(&lesson.reply));
         tokens.push(tokenizer.end());
-        Tokens { tokens, prompt, dropped }
+        LessonTokens { tokens, prompt, dropped }
     }
 
     /// What all its tokens count for together.

@@ -1,6 +1,6 @@
 //! Blocks of lessons that several threads generate ahead of time and one thread takes in order.
 
-use super::lesson_stream::{BLOCK, LessonStream, Tokens};
+use super::lesson_stream::{BLOCK, LessonStream, LessonTokens};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,11 +11,11 @@ const READY: usize = 4;
 /// The lessons of a stream from some number on. With n threads, each generates every n-th block and sends it through a queue of its
 /// own. This keeps the order, and bounds the number of blocks in memory.
 pub struct Prefetcher {
-    queues: Vec<Receiver<Vec<Tokens>>>,
+    queues: Vec<Receiver<Vec<LessonTokens>>>,
     /// The queue that has the next block.
     next: usize,
     /// Lessons of the block that was taken last.
-    taken: VecDeque<Tokens>,
+    taken: VecDeque<LessonTokens>,
 }
 
 impl Prefetcher {
@@ -45,10 +45,10 @@ impl Prefetcher {
 }
 
 impl Iterator for Prefetcher {
-    type Item = Tokens;
+    type Item = LessonTokens;
 
     /// `None` only if a thread died.
-    fn next(&mut self) -> Option<Tokens> {
+    fn next(&mut self) -> Option<LessonTokens> {
         while self.taken.is_empty() {
             self.taken = self.queues.get(self.next)?.recv().ok()?.into();
             self.next = (self.next + 1) % self.queues.len();

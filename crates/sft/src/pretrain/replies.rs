@@ -6,7 +6,7 @@ use super::lesson_stream::Sources;
 use lemon_model::LanguagePolicy;
 use lemon_num::Random;
 use lemon_policy::checkpoint::{KeepError, replace, to_json};
-use lemon_problems::{Form, Lesson, Noise, Part, Problem, prompt, read_answer};
+use lemon_problems::{Lesson, LessonForm, Noise, Problem, ProblemPart, prompt, read_answer};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -21,9 +21,9 @@ const MOST_READ: usize = 5;
 /// seldom about that.
 const HOPELESS_SHARE: f64 = 0.25;
 
-/// Problems of [`Part::Review`], with what workers answered who had not learned from that part.
+/// Problems of [`ProblemPart::Review`], with what workers answered who had not learned from that part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replies {
+pub struct PeerReplies {
     answered: Vec<Answered>,
 }
 
@@ -42,7 +42,7 @@ struct Line {
     replies: Vec<String>,
 }
 
-impl Replies {
+impl PeerReplies {
     /// Reads what a file keeps, or has the workers answer so many problems and keeps that.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Replies {
         count: usize,
         workers: impl IntoIterator<Item = Result<LanguagePolicy, PretrainError>>,
     ) -> Result<Self, PretrainError> {
-        let mut generator = sources.generator(SEED, Part::Review);
+        let mut generator = sources.generator(SEED, ProblemPart::Review);
         let problems: Vec<Problem> = (0..count).map(|_| generator.problem()).collect();
         let lines = match std::fs::read_to_string(file) {
             Ok(text) => read(&text, &problems).map_err(|fact| KeepError::OtherRun {
@@ -78,7 +78,7 @@ impl Replies {
                 replies
             }
         };
-        Ok(Replies::new(problems.into_iter().zip(lines)))
+        Ok(PeerReplies::new(problems.into_iter().zip(lines)))
     }
 
     /// Problems with replies that are known.
@@ -87,7 +87,7 @@ impl Replies {
             let solved = replies.iter().any(|reply| read_answer(reply) == Some(problem.answer));
             Answered { problem, replies, solved }
         });
-        Replies { answered: answered.collect() }
+        PeerReplies { answered: answered.collect() }
     }
 
     /// Whether there are none.
@@ -106,15 +106,15 @@ impl Replies {
     }
 
     /// A lesson on one of them, and its situation: one reply to check, or two to five to choose among.
-    pub(super) fn lesson(&self, form: Form, noise: Noise, random: &mut Random) -> (Lesson, String) {
+    pub(super) fn lesson(&self, form: LessonForm, noise: Noise, random: &mut Random) -> (Lesson, String) {
         // There is one at least: a course takes no others. Most are taken at the first draw.
         let mut drawn = &self.answered[random.below(self.answered.len())];
-        while form == Form::Choose && !drawn.solved && !random.chance(HOPELESS_SHARE) {
+        while form == LessonForm::Choose && !drawn.solved && !random.chance(HOPELESS_SHARE) {
             drawn = &self.answered[random.below(self.answered.len())];
         }
         let mut replies: Vec<&str> = drawn.replies.iter().map(String::as_str).collect();
         random.shuffle(&mut replies);
-        replies.truncate(if form == Form::Choose { 2 + random.below(MOST_READ - 1) } else { 1 });
+        replies.truncate(if form == LessonForm::Choose { 2 + random.below(MOST_READ - 1) } else { 1 });
         let problem = Problem { question: noise.apply(&drawn.problem.question, random), ..drawn.problem.clone() };
         (Lesson::from_replies(&problem, form, &replies), problem.situation)
     }
@@ -139,7 +139,8 @@ fn draw(
     problems: &[Problem],
     workers: impl IntoIterator<Item = Result<LanguagePolicy, PretrainError>>,
 ) -> Result<Vec<Vec<String>>, PretrainError> {
-    let prompts: Vec<String> = problems.iter().map(|problem| prompt(Form::Solve, &problem.question, &[])).collect();
+    let prompts: Vec<String> =
+        problems.iter().map(|problem| prompt(LessonForm::Solve, &problem.question, &[])).collect();
     let mut all = vec![Vec::new(); problems.len()];
     for worker in workers {
         let worker = worker?;

@@ -1,9 +1,9 @@
 //! Scores of workers on published test questions: alone, checking each other, and choosing among the replies of all.
 
-use super::answer::{Reply, answer, confidence};
+use super::answer::{WorkerReply, answer, confidence};
 use lemon_model::{LanguagePolicy, PolicyError};
-use lemon_num::stats::{Cluster, mean, mean_interval};
-use lemon_problems::{Form, clusters, prompt, read_answer};
+use lemon_num::stats::{RunCluster, mean, mean_interval};
+use lemon_problems::{LessonForm, clusters, prompt, read_answer};
 use lemon_task::{Key, SetName, Source, TaskError, load};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// A question with its answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct ScoreQuestion {
     /// The text.
     pub text: String,
     /// The answer. `None`: it is no whole number, which these workers never say.
@@ -22,14 +22,14 @@ pub struct Question {
 ///
 /// # Errors
 /// They cannot be read.
-pub fn questions(source: &Source, set: SetName, limit: usize) -> Result<Vec<Question>, TaskError> {
+pub fn questions(source: &Source, set: SetName, limit: usize) -> Result<Vec<ScoreQuestion>, TaskError> {
     let items = load(source, set, "test")?.items;
     let question = |item: &lemon_task::Item| {
         let answer = match item.key() {
             Key::Number(number) => number.parse::<f64>().ok().filter(|it| it.fract() == 0.0).map(|it| it as i64),
             _ => None,
         };
-        Question { text: item.task.question.clone(), answer }
+        ScoreQuestion { text: item.task.question.clone(), answer }
     };
     Ok(items.iter().take(limit).map(question).collect())
 }
@@ -98,17 +98,21 @@ pub struct Rate {
 ///
 /// # Errors
 /// The device fails.
-pub fn score(workers: &[(String, LanguagePolicy)], set: &str, questions: &[Question]) -> Result<SetScore, PolicyError> {
+pub fn score(
+    workers: &[(String, LanguagePolicy)],
+    set: &str,
+    questions: &[ScoreQuestion],
+) -> Result<SetScore, PolicyError> {
     let paper = Paper::new(questions);
     let solved =
-        workers.iter().map(|(_, worker)| paper.ask(worker, Form::Solve, &[])).collect::<Result<Vec<_>, _>>()?;
+        workers.iter().map(|(_, worker)| paper.ask(worker, LessonForm::Solve, &[])).collect::<Result<Vec<_>, _>>()?;
     let any = (0..questions.len()).map(|at| solved.iter().any(|answers| answers.right[at])).collect::<Vec<_>>();
     let mut scores = Vec::new();
     for (number, (name, worker)) in workers.iter().enumerate() {
         let own = &solved[number]; // One for each worker.
         let others = workers.iter().zip(&solved).enumerate().filter(|(other, _)| *other != number);
         let checks = others.map(|(_, ((of, _), given))| {
-            let checked = paper.ask(worker, Form::Check, &[given])?;
+            let checked = paper.ask(worker, LessonForm::Check, &[given])?;
             let count = |before: bool, after: bool| {
                 given.right.iter().zip(&checked.right).filter(|it| *it == (&before, &after)).count()
             };
@@ -121,9 +125,9 @@ pub fn score(workers: &[(String, LanguagePolicy)], set: &str, questions: &[Quest
             name: name.clone(),
             solve: paper.rate(&own.right),
             tokens: own.replies.iter().map(|it| it.tokens.len()).sum::<usize>() as f64 / questions.len().max(1) as f64,
-            brief: paper.rate(&paper.ask(worker, Form::Brief, &[])?.right),
+            brief: paper.rate(&paper.ask(worker, LessonForm::Brief, &[])?.right),
             checks,
-            choose: paper.rate(&paper.ask(worker, Form::Choose, &solved.iter().collect::<Vec<_>>())?.right),
+            choose: paper.rate(&paper.ask(worker, LessonForm::Choose, &solved.iter().collect::<Vec<_>>())?.right),
             by_confidence: by_confidence(&confidence(worker, &own.prompts, &own.replies)?, &own.right),
         });
     }
@@ -133,25 +137,25 @@ pub fn score(workers: &[(String, LanguagePolicy)], set: &str, questions: &[Quest
 
 /// Questions, and their clusters of similar ones.
 struct Paper<'q> {
-    questions: &'q [Question],
+    questions: &'q [ScoreQuestion],
     clusters: Vec<usize>,
 }
 
 /// The replies of a worker to all of them.
 struct Answers {
     prompts: Vec<String>,
-    replies: Vec<Reply>,
+    replies: Vec<WorkerReply>,
     right: Vec<bool>,
 }
 
 impl<'q> Paper<'q> {
-    fn new(questions: &'q [Question]) -> Self {
+    fn new(questions: &'q [ScoreQuestion]) -> Self {
         let texts: Vec<&str> = questions.iter().map(|question| question.text.as_str()).collect();
         Paper { questions, clusters: clusters(&texts) }
     }
 
     /// Asks all questions, together with what others said to each.
-    fn ask(&self, worker: &LanguagePolicy, form: Form, read: &[&Answers]) -> Result<Answers, PolicyError> {
+    fn ask(&self, worker: &LanguagePolicy, form: LessonForm, read: &[&Answers]) -> Result<Answers, PolicyError> {
         let prompts = self.questions.iter().enumerate().map(|(at, question)| {
             // Every worker answered every question.
             let readings: Vec<&str> = read.iter().map(|answers| answers.replies[at].text.as_str()).collect();
@@ -159,7 +163,7 @@ impl<'q> Paper<'q> {
         });
         let prompts: Vec<String> = prompts.collect();
         let replies = answer(worker, &prompts, 0.0, 0)?;
-        let is_right = |(question, reply): (&Question, &Reply)| {
+        let is_right = |(question, reply): (&ScoreQuestion, &WorkerReply)| {
             question.answer.is_some() && read_answer(&reply.text) == question.answer
         };
         let right = self.questions.iter().zip(&replies).map(is_right).collect();
@@ -167,13 +171,13 @@ impl<'q> Paper<'q> {
     }
 
     fn rate(&self, right: &[bool]) -> Rate {
-        let mut by_cluster: BTreeMap<usize, Cluster> = BTreeMap::new();
+        let mut by_cluster: BTreeMap<usize, RunCluster> = BTreeMap::new();
         for (cluster, right) in self.clusters.iter().zip(right) {
             let cluster = by_cluster.entry(*cluster).or_default();
             cluster.sum += f64::from(u8::from(*right));
             cluster.runs += 1;
         }
-        let clusters: Vec<Cluster> = by_cluster.into_values().collect();
+        let clusters: Vec<RunCluster> = by_cluster.into_values().collect();
         Rate { share: mean(&clusters), interval: mean_interval(&clusters, Some([0.0, 1.0]), 0) }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lesson_stream::Sources;
 use lemon_model::{ModelConfig, PolicyError, Tokenizer};
-use lemon_problems::{Lessons, Mix, Noise, Part};
+use lemon_problems::{Lessons, Mix, Noise, ProblemPart};
 use serde::{Deserialize, Serialize};
 
 /// A worker's size.
@@ -27,7 +27,7 @@ const TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'u
 /// The seed of the texts the vocabulary is made from; with another, no two sizes would understand each other.
 const SEED: u64 = 1;
 /// Lessons of each part that it is made from.
-const LESSONS: [(Part, usize); 2] = [(Part::Train, 16_000), (Part::Review, 4_000)];
+const LESSONS: [(ProblemPart, usize); 2] = [(ProblemPart::Train, 16_000), (ProblemPart::Review, 4_000)];
 
 impl Size {
     /// Its shape, for a vocabulary.

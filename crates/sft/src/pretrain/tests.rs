@@ -1,8 +1,8 @@
-use super::score::{Question, markdown, score};
+use super::score::{ScoreQuestion, markdown, score};
 use super::*;
 use lemon_model::tokenizer::{Message, Role};
 use lemon_model::{DeviceChoice, Learning, ModelConfig, Tokenizer};
-use lemon_problems::{Form, Generator, Leaks, Noise, Part, Problem, prompt, read_published};
+use lemon_problems::{Generator, Leaks, LessonForm, Noise, Problem, ProblemPart, prompt, read_published};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ fn parrot(says: &str) -> LanguagePolicy {
     let tokens: Vec<u32> = VOCABULARY.encode_plain(says).into_iter().chain([VOCABULARY.end()]).collect();
     let lessons = stream(9).block(0);
     for step in 0..60 {
-        let example = |lesson: &Tokens| {
+        let example = |lesson: &LessonTokens| {
             let prompt = lesson.tokens[..lesson.prompt].to_vec();
             let weights = vec![0.02; tokens.len()];
             let sequence = lemon_model::Sequence { prompt, tokens: tokens.clone(), grammar: None };
@@ -64,7 +64,7 @@ fn sizes_are_what_they_say() {
 #[test]
 fn lessons_follow_from_their_numbers() {
     let stream = Arc::new(stream(3));
-    let taken = |first: u64, threads: usize, count: usize| -> Vec<Tokens> {
+    let taken = |first: u64, threads: usize, count: usize| -> Vec<LessonTokens> {
         Prefetcher::new(stream.clone(), first, threads).unwrap().take(count).collect()
     };
     let all = taken(0, 1, 1_200);
@@ -79,7 +79,7 @@ fn lessons_follow_from_their_numbers() {
 
 #[test]
 fn a_lesson_becomes_an_example() {
-    let tokens = Tokens { tokens: vec![5, 6, 7, 8, 9], prompt: 3, dropped: 0 };
+    let tokens = LessonTokens { tokens: vec![5, 6, 7, 8, 9], prompt: 3, dropped: 0 };
     assert!((tokens.weight() - 2.2).abs() < 1e-6);
     let example = tokens.example(2.0);
     assert_eq!((example.sequence.prompt, example.sequence.tokens), (vec![5], vec![6, 7, 8, 9]));
@@ -149,41 +149,41 @@ fn the_rate_rises_and_falls() {
 }
 
 /// Problems of the part for checkers, each with these replies.
-fn replies(count: usize, texts: &[&str]) -> Replies {
-    let mut generator = Generator::new(2, Part::Review);
-    Replies::new((0..count).map(|_| (generator.problem(), texts.iter().map(|it| (*it).to_owned()).collect())))
+fn replies(count: usize, texts: &[&str]) -> PeerReplies {
+    let mut generator = Generator::new(2, ProblemPart::Review);
+    PeerReplies::new((0..count).map(|_| (generator.problem(), texts.iter().map(|it| (*it).to_owned()).collect())))
 }
 
 #[test]
 fn what_is_for_checkers_is_never_taught_before() {
     let parts = |stream: &LessonStream| {
-        let mut counts: HashMap<Part, usize> = HashMap::new();
+        let mut counts: HashMap<ProblemPart, usize> = HashMap::new();
         for made in (0..8).flat_map(|block| stream.lessons(block).take(BLOCK)) {
-            *counts.entry(Part::of(&made.situation)).or_default() += 1;
+            *counts.entry(ProblemPart::of(&made.situation)).or_default() += 1;
         }
         counts
     };
-    assert_eq!(parts(&stream(1)), HashMap::from([(Part::Train, 8 * BLOCK)]));
+    assert_eq!(parts(&stream(1)), HashMap::from([(ProblemPart::Train, 8 * BLOCK)]));
     let replies = Arc::new(replies(20, &["#### 1"]));
     let second = parts(&LessonStream::new(1, &Sources::default(), Some(replies), &VOCABULARY));
-    let share = 100 * second[&Part::Review] / (8 * BLOCK);
-    assert!((22..40).contains(&share) && !second.contains_key(&Part::Dev), "{second:?}");
+    let share = 100 * second[&ProblemPart::Review] / (8 * BLOCK);
+    assert!((22..40).contains(&share) && !second.contains_key(&ProblemPart::Dev), "{second:?}");
 }
 
 #[test]
 fn checks_and_choices_are_of_real_replies() {
     let said = ["#### 123456", "#### 123457", "one two three"];
     let stream = LessonStream::new(1, &Sources::default(), Some(Arc::new(replies(50, &said))), &VOCABULARY);
-    let mut real = HashMap::from([(Form::Check, (0, 0)), (Form::Choose, (0, 0))]);
+    let mut real = HashMap::from([(LessonForm::Check, (0, 0)), (LessonForm::Choose, (0, 0))]);
     for made in stream.lessons(0).take(4_000) {
         let Some((real, all)) = real.get_mut(&made.lesson.form) else { continue };
         let read: Vec<&str> = made.lesson.prompt.lines().filter_map(|line| line.strip_prefix("read: ")).collect();
         *all += 1;
         if read.iter().all(|reading| said.contains(reading)) {
             *real += 1;
-            let expected = if made.lesson.form == Form::Check { 1..=1 } else { 2..=3 };
+            let expected = if made.lesson.form == LessonForm::Check { 1..=1 } else { 2..=3 };
             assert!(expected.contains(&read.len()), "{read:?}");
-            assert_eq!(Part::of(&made.situation), Part::Review);
+            assert_eq!(ProblemPart::of(&made.situation), ProblemPart::Review);
         }
     }
     for (form, (real, all)) in real {
@@ -194,17 +194,17 @@ fn checks_and_choices_are_of_real_replies() {
 
 #[test]
 fn choices_that_nobody_solved_are_rare() {
-    let mut generator = Generator::new(2, Part::Review);
+    let mut generator = Generator::new(2, ProblemPart::Review);
     let problems: Vec<Problem> = (0..40).map(|_| generator.problem()).collect();
     let hopeless = |at: usize| at.is_multiple_of(2);
     let answered = problems.into_iter().enumerate().map(|(at, problem)| {
         let right = problem.solution();
         (problem, vec!["hopeless".to_owned(), if hopeless(at) { "hopeless".to_owned() } else { right }])
     });
-    let replies = Replies::new(answered);
+    let replies = PeerReplies::new(answered);
     assert_eq!(replies.shares(), (0.5, 0.25));
     let mut random = lemon_problems::seeded(1);
-    let chosen = (0..2_000).map(|_| replies.lesson(Form::Choose, Noise::default(), &mut random).0);
+    let chosen = (0..2_000).map(|_| replies.lesson(LessonForm::Choose, Noise::default(), &mut random).0);
     let without = chosen.filter(|lesson| lesson.prompt.matches("hopeless").count() == 2).count();
     // One in four of one half, against the other half.
     assert!((330..470).contains(&without), "{without}");
@@ -215,7 +215,7 @@ fn replies_are_drawn_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run/replies.jsonl");
     let obtain = |count: usize, workers: Vec<LanguagePolicy>| {
-        Replies::obtain(&file, &Sources::default(), count, workers.into_iter().map(Ok))
+        PeerReplies::obtain(&file, &Sources::default(), count, workers.into_iter().map(Ok))
     };
     let drawn = obtain(5, vec![parrot("#### 7"), policy()]).unwrap();
     assert_eq!(obtain(5, Vec::new()).unwrap(), drawn);
@@ -230,7 +230,7 @@ fn replies_are_drawn_once() {
 #[test]
 fn no_test_question_is_taught() {
     // The tests are problems like those that would be taught, and one of the published ones.
-    let mut generator = Generator::new(77, Part::Train);
+    let mut generator = Generator::new(77, ProblemPart::Train);
     let mut tests: Vec<String> = (0..60).map(|_| generator.problem().question).collect();
     tests.push("Petra has 8 kites and loses 2. How many kites has she left?".to_owned());
     let leaks = Arc::new(Leaks::of(&tests));
@@ -265,13 +265,13 @@ fn no_test_question_is_taught() {
 
 #[test]
 fn scores_count_what_is_right() {
-    let question = |number: usize, answer| Question {
+    let question = |number: usize, answer| ScoreQuestion {
         text: format!("Ana had {number} pens and {} caps. How many things had she?", number + 2),
         answer,
     };
     let questions =
         [question(3, Some(7)), question(4, Some(9)), question(5, None), question(6, Some(7)), question(7, Some(7))];
-    let long = Question { text: "many words ".repeat(400), answer: Some(7) };
+    let long = ScoreQuestion { text: "many words ".repeat(400), answer: Some(7) };
     let questions = [&questions[..], &[long]].concat();
     let workers = [("seven".to_owned(), parrot("#### 7")), ("nine".to_owned(), parrot("2 + 7 = 9\n#### 9"))];
     let scores = score(&workers, "pens", &questions).unwrap();
@@ -301,10 +301,10 @@ fn the_surest_are_counted_apart() {
 fn an_exam_counts_what_is_right() {
     let held_out = HeldOutProblems::new(&Sources::default(), 40, &VOCABULARY);
     let eval = held_out.evaluate(&parrot("#### 7")).unwrap();
-    let mut generator = Generator::new(held_out::SEED, Part::Dev).with_weights(held_out::WEIGHTS);
+    let mut generator = Generator::new(held_out::SEED, ProblemPart::Dev).with_weights(held_out::WEIGHTS);
     let sevens = (0..40).filter(|_| generator.problem().answer == 7).count();
     assert_eq!((eval.right, eval.own, eval.published), (sevens as f64 / 40.0, eval.right, None));
     assert!(eval.loss > 1.0 && eval.tokens > 2.0, "{eval:?}");
-    let said = prompt(Form::Solve, "How many?", &[]);
+    let said = prompt(LessonForm::Solve, "How many?", &[]);
     assert_eq!(answer(&parrot("#### 7"), &[said], 0.0, 0).unwrap()[0].text, "#### 7");
 }

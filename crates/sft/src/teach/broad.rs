@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// The settings of this teacher.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct BroadSettings {
     /// Teams for each task.
     pub per_task: u32,
     /// The share of teams of up to six in which some plan, and others solve with a plan or without and vote.
@@ -39,9 +39,9 @@ pub struct Settings {
     pub runs: u32,
 }
 
-impl Default for Settings {
+impl Default for BroadSettings {
     fn default() -> Self {
-        Settings { per_task: 2, advised: 0.0, voting: 0.0, review: 0.3, second_rounds: true, runs: 0 }
+        BroadSettings { per_task: 2, advised: 0.0, voting: 0.0, review: 0.3, second_rounds: true, runs: 0 }
     }
 }
 
@@ -51,7 +51,7 @@ impl Default for Settings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &BroadSettings) -> Result<Vec<Pair>, EvalError> {
     let teams = |case| (0..settings.per_task).map(move |number| (case, number));
     let works: Vec<(&Case, u32)> = context.cases.iter().flat_map(teams).collect();
     let all = stream::iter(works).map(|(case, number)| pairs(context, settings, case, number)).buffered(WIDTH);
@@ -65,7 +65,7 @@ pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Ve
 /// The pair of one team, and of its second round.
 async fn pairs(
     context: &TeachContext<'_>,
-    settings: &Settings,
+    settings: &BroadSettings,
     case: &Case,
     number: u32,
 ) -> Result<Vec<Pair>, EvalError> {
@@ -113,7 +113,7 @@ async fn both_rounds(context: &TeachContext<'_>, way: &Staged, case: &Case) -> R
 fn team(
     question: &str,
     features: &TaskFeatures,
-    settings: &Settings,
+    settings: &BroadSettings,
     language: &Language,
     seed: u64,
 ) -> (Spec, Further) {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// How to ask.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct EndpointTeacherSettings {
     /// The level of the writer's backend that is asked.
     pub level: usize,
     /// Whether to ask for output that obeys the JSON Schema.
@@ -33,15 +33,23 @@ pub struct Settings {
     pub retry: Retry,
 }
 
-impl Default for Settings {
+impl Default for EndpointTeacherSettings {
     fn default() -> Self {
-        Settings { level: 0, structured: false, asks: 1, repair: true, runs: 2, width: 8, retry: Retry::default() }
+        EndpointTeacherSettings {
+            level: 0,
+            structured: false,
+            asks: 1,
+            repair: true,
+            runs: 2,
+            width: 8,
+            retry: Retry::default(),
+        }
     }
 }
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Asked {
+pub struct EndpointLessons {
     /// The pairs, in the order of the tasks.
     pub pairs: Vec<Pair>,
     /// Texts that were no teams, by what was wrong with them; one text counts once for each kind of fault.
@@ -58,17 +66,22 @@ pub struct Asked {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, writer: &Backend, settings: &Settings) -> Result<Asked, EvalError> {
+pub async fn teach(
+    context: &TeachContext<'_>,
+    writer: &Backend,
+    settings: &EndpointTeacherSettings,
+) -> Result<EndpointLessons, EvalError> {
     let asks = |case| (0..settings.asks).map(move |ask| Asking { context, writer, settings, case, ask });
     let works: Vec<Asking<'_>> = context.cases.iter().flat_map(asks).collect();
-    let all: Vec<Asked> = stream::iter(works).map(Asking::pair).buffered(settings.width.max(1)).try_collect().await?;
-    let mut asked = all.into_iter().fold(Asked::default(), Asked::with);
+    let all: Vec<EndpointLessons> =
+        stream::iter(works).map(Asking::pair).buffered(settings.width.max(1)).try_collect().await?;
+    let mut asked = all.into_iter().fold(EndpointLessons::default(), EndpointLessons::with);
     asked.pairs = dedupe(asked.pairs);
     Ok(asked)
 }
 
-impl Asked {
-    fn with(mut self, other: Asked) -> Asked {
+impl EndpointLessons {
+    fn with(mut self, other: EndpointLessons) -> EndpointLessons {
         self.pairs.extend(other.pairs);
         for (code, count) in other.refused {
             *self.refused.entry(code).or_default() += count;
@@ -92,14 +105,14 @@ impl Asked {
 struct Asking<'a> {
     context: &'a TeachContext<'a>,
     writer: &'a Backend,
-    settings: &'a Settings,
+    settings: &'a EndpointTeacherSettings,
     case: &'a Case,
     ask: u32,
 }
 
 impl Asking<'_> {
-    async fn pair(self) -> Result<Asked, EvalError> {
-        let mut asked = Asked::default();
+    async fn pair(self) -> Result<EndpointLessons, EvalError> {
+        let mut asked = EndpointLessons::default();
         let Some(spec) = self.team(&mut asked).await else { return Ok(asked) };
         let pair = self.context.pair(self.case, spec, Teacher::Endpoint, self.settings.runs).await?;
         asked.pairs.extend(pair);
@@ -107,7 +120,7 @@ impl Asking<'_> {
     }
 
     /// A valid team in our own writing, after one repair at most.
-    async fn team(&self, asked: &mut Asked) -> Option<String> {
+    async fn team(&self, asked: &mut EndpointLessons) -> Option<String> {
         let language = &self.context.trials.language;
         let orchestrator = Prompted {
             level: self.settings.level,
@@ -149,7 +162,7 @@ impl Asking<'_> {
     }
 
     /// The text of a draft; `None`: the call failed.
-    async fn text(&self, draft: Draft, occasion: &str, asked: &mut Asked) -> Option<String> {
+    async fn text(&self, draft: Draft, occasion: &str, asked: &mut EndpointLessons) -> Option<String> {
         let Draft::Ask { level, messages, schema } = draft else { return None };
         let known = self.writer.levels.get(level);
         let (case, ask) = (&self.case.item.task, self.ask.to_string());

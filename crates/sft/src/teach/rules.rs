@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// How to teach by rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct RulesSettings {
     /// Wordings for each task, at most two of which come to pairs if they differ.
     pub wordings: u32,
     /// Runs for each pair; 0: nothing is run or measured.
@@ -45,9 +45,9 @@ pub struct Settings {
     pub aim: Aim,
 }
 
-impl Default for Settings {
+impl Default for RulesSettings {
     fn default() -> Self {
-        Settings { wordings: 1, runs: 2, second_round_every: 5, subjects: true, aim: Aim::Thrift }
+        RulesSettings { wordings: 1, runs: 2, second_round_every: 5, subjects: true, aim: Aim::Thrift }
     }
 }
 
@@ -56,7 +56,7 @@ impl Default for Settings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &RulesSettings) -> Result<Vec<Pair>, EvalError> {
     let one = |(at, case)| pairs(context, settings, at, case);
     let all = stream::iter(context.cases.iter().enumerate()).map(one).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
@@ -66,7 +66,7 @@ pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Ve
 /// The pairs for one task.
 async fn pairs(
     context: &TeachContext<'_>,
-    settings: &Settings,
+    settings: &RulesSettings,
     at: usize,
     case: &Case,
 ) -> Result<Vec<Pair>, EvalError> {

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// The settings of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct TeamSearchSettings {
     /// A team that replaces the search, with marks for duties or without. Only its division into two rounds may be searched.
     pub team: Option<Spec>,
     /// What a team is chosen for.
@@ -55,9 +55,9 @@ pub struct Settings {
     pub subjects: bool,
 }
 
-impl Default for Settings {
+impl Default for TeamSearchSettings {
     fn default() -> Self {
-        Settings {
+        TeamSearchSettings {
             team: None,
             pooling: Pooling::Cluster,
             teams: 90,
@@ -164,7 +164,7 @@ impl Orchestrator for BestTeams {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Pair>, EvalError> {
     let language = &context.trials.language;
     let seed = draw(context.seed, &["wording", "0"]);
     let (best_teams, own) = match settings.pooling {
@@ -223,7 +223,7 @@ async fn pairs_of_both_rounds(
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find(context: &TeachContext<'_>, settings: &Settings) -> Result<BestTeams, EvalError> {
+pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<BestTeams, EvalError> {
     let mut clusters: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
     for case in context.cases {
         let cluster = Cluster::of(&featurize(&case.item.task.question, None));
@@ -285,7 +285,7 @@ fn last_of<'m, 'c>(clusters: &'m mut BTreeMap<Cluster, Vec<&'c Case>>, cluster: 
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find_each(context: &TeachContext<'_>, settings: &Settings) -> Result<Vec<Found>, EvalError> {
+pub async fn find_each(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Found>, EvalError> {
     let mut each = Vec::with_capacity(context.cases.len());
     for (at, case) in context.cases.iter().enumerate() {
         let features = featurize(&case.item.task.question, None);

@@ -2,7 +2,7 @@
 
 use lemon_sft::trial::Trials;
 use lemon_task::{Item, SetName, compose};
-use lemon_world::{Family, LEVELS, Preset, SKILLS, World, needs};
+use lemon_world::{LEVELS, Preset, SKILLS, TaskFamily, World, needs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn every_item_has_a_place_in_a_world() {
 #[test]
 fn every_skill_is_needed_by_some_item() {
     let items = composed(600);
-    let skills = |item: &Item| needs(Family::of(item), &item.task.question, item.task.subject.as_deref());
+    let skills = |item: &Item| needs(TaskFamily::of(item), &item.task.question, item.task.subject.as_deref());
     let needed: BTreeSet<&str> = items.iter().flat_map(skills).map(|skill| skill.name).collect();
     assert_eq!(needed, SKILLS.iter().map(|skill| skill.name).collect());
 }

@@ -33,7 +33,7 @@ fn varints() {
 /// What the first version of this file wrote, which spelled out every byte: files are continued by later versions.
 #[test]
 fn bytes_stay_as_they_are() {
-    let at = |step| Metrics { step, ..Metrics::default() };
+    let at = |step| StepMetrics { step, ..StepMetrics::default() };
     let written: String =
         file(&[first_look(), at(300), at(u64::MAX)]).iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = "\
@@ -77,7 +77,8 @@ fn all_scalars_are_found_again() {
 #[test]
 fn what_does_not_fit_a_number_is_left_out() {
     let check = |value, expected| {
-        let metrics = Metrics { entropy: value, rollouts: Means { runs: 1, ..Means::default() }, ..Metrics::default() };
+        let metrics =
+            StepMetrics { entropy: value, rollouts: Means { runs: 1, ..Means::default() }, ..StepMetrics::default() };
         let found = scalars(&metrics).into_iter().find(|(tag, _)| tag == "policy/entropy").map(|(_, value)| value);
         assert_eq!(found, expected, "{value}");
     };
@@ -91,7 +92,7 @@ fn what_does_not_fit_a_number_is_left_out() {
 fn a_file_is_continued_or_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
-    let check = |metrics: &[Metrics]| {
+    let check = |metrics: &[StepMetrics]| {
         Board::write(folder.path(), metrics).unwrap();
         assert_eq!(fs::read(&path).unwrap(), file(metrics));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
@@ -112,8 +113,8 @@ fn a_file_is_continued_or_replaced() {
 proptest! {
     #[test]
     fn what_is_written_can_be_read(steps in prop::collection::vec((any::<u64>(), any::<f64>()), 0..20)) {
-        let metrics: Vec<Metrics> =
-            steps.iter().map(|(at, entropy)| Metrics { entropy: *entropy, ..step(*at) }).collect();
+        let metrics: Vec<StepMetrics> =
+            steps.iter().map(|(at, entropy)| StepMetrics { entropy: *entropy, ..step(*at) }).collect();
         let read = read(&file(&metrics));
         prop_assert_eq!(read.len(), metrics.len());
         for (event, metrics) in read.iter().zip(&metrics) {
@@ -123,13 +124,13 @@ proptest! {
     }
 }
 
-fn first_look() -> Metrics {
-    Metrics { look: Some(Means { runs: 4, reward: 0.25, ..Means::default() }), ..Metrics::default() }
+fn first_look() -> StepMetrics {
+    StepMetrics { look: Some(Means { runs: 4, reward: 0.25, ..Means::default() }), ..StepMetrics::default() }
 }
 
-fn step(step: u64) -> Metrics {
+fn step(step: u64) -> StepMetrics {
     let duty = FamilyReport { bought: 3, contrast: Some(0.125), ..FamilyReport::default() };
-    Metrics {
+    StepMetrics {
         step,
         rollouts: Means { runs: 8, reward: 0.5, tokens: 900.0, ..Means::default() },
         rollout_tokens: 3000,
@@ -138,7 +139,7 @@ fn step(step: u64) -> Metrics {
         entropy: 2.0,
         gradient_norm: f64::NAN,
         families: BTreeMap::from([(Family::Duty, duty)]),
-        ..Metrics::default()
+        ..StepMetrics::default()
     }
 }
 

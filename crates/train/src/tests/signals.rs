@@ -195,7 +195,8 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
     let advantages = |place: recipe::Place, family: Family| {
         let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == family).unwrap();
         let edited = apply(&plan, &edit, &language).unwrap();
-        let credit = CreditSettings { place, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
+        let credit =
+            CreditSettings { place, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
         let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
         let group = vec![episode(&encoder, &table, text, 1.0)];
         let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
@@ -225,7 +226,8 @@ fn a_difference_may_take_the_place_of_the_group() {
     // What the level gets, and what all others do, for a team that is 0.25 better than its group.
     let advantages = |instead: bool, delta: f64| {
         let edited = apply(&plan, &edit, &language).unwrap();
-        let credit = CreditSettings { instead, form: Form::Sampled, by_variance: false, ..CreditSettings::default() };
+        let credit =
+            CreditSettings { instead, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
         let contrast = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
         let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
         let ends = group[0].rounds[0].sample.ends.clone();

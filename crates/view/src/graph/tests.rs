@@ -1,17 +1,17 @@
 use super::*;
 use proptest::prelude::*;
 
-fn alone((from, to): (usize, usize)) -> Edge {
-    Edge { from, to, bundle: None }
+fn alone((from, to): (usize, usize)) -> LayoutEdge {
+    LayoutEdge { from, to, bundle: None }
 }
 
-fn bundled((from, to): (usize, usize)) -> Edge {
-    Edge { from, to, bundle: Some(["above", "below"][to % 2]) }
+fn bundled((from, to): (usize, usize)) -> LayoutEdge {
+    LayoutEdge { from, to, bundle: Some(["above", "below"][to % 2]) }
 }
 
 /// Lays out a graph by its longest paths.
 fn by_paths(heights: &[f64], edges: &[(usize, usize)]) -> Layout {
-    let edges: Vec<Edge> = edges.iter().copied().map(alone).collect();
+    let edges: Vec<LayoutEdge> = edges.iter().copied().map(alone).collect();
     layout(heights, &longest_paths(heights.len(), &edges), &edges, 8.0)
 }
 
@@ -53,11 +53,11 @@ proptest! {
         let (heights, depths): (Vec<f64>, Vec<usize>) = boxes.into_iter().unzip();
         let exists = |place: usize| place < depths.len();
         let forward = |(from, to): &(usize, usize)| exists(*from) && exists(*to) && depths[*from] < depths[*to];
-        let edges: Vec<Edge> = ends.into_iter().filter(forward).map(bundled).collect();
+        let edges: Vec<LayoutEdge> = ends.into_iter().filter(forward).map(bundled).collect();
         let layout = layout(&heights, &columns(&depths), &edges, 14.0);
         let spans = layout.boxes.iter().zip(&heights).map(|((column, top), height)| (*column, *top, top + height));
         let mut lanes: BTreeMap<(usize, &str, usize), f64> = BTreeMap::new();
-        for (Edge { from, to, bundle }, path) in edges.iter().zip(&layout.lanes) {
+        for (LayoutEdge { from, to, bundle }, path) in edges.iter().zip(&layout.lanes) {
             let layers = (layout.boxes[*from].0 + 1)..layout.boxes[*to].0;
             prop_assert_eq!(layers.len(), path.len());
             for (layer, middle) in layers.zip(path) {
@@ -73,7 +73,7 @@ proptest! {
                 prop_assert!(column != other || *bottom <= its_top + 1e-6 || *its_bottom <= top + 1e-6);
             }
         }
-        for Edge { from, to, .. } in edges {
+        for LayoutEdge { from, to, .. } in edges {
             prop_assert!(layout.boxes[from].0 < layout.boxes[to].0);
         }
     }

@@ -1,6 +1,6 @@
 //! What was measured of the run after its end, for its page: reward channels, and a bar for every part of the team.
 
-use lemon_trace::credit::{Credit, Part};
+use lemon_trace::credit::{Credit, CreditPart};
 use lemon_trace::text;
 
 pub(super) struct CreditSection {
@@ -44,7 +44,7 @@ fn rewards(credit: &Credit) -> Vec<(String, String)> {
 }
 
 impl PartRow {
-    fn new(part: &Part, most: f64) -> PartRow {
+    fn new(part: &CreditPart, most: f64) -> PartRow {
         PartRow {
             unit: part.unit.replace('_', " "),
             target: text::line(part.target, 60),
@@ -60,7 +60,7 @@ impl PartRow {
 }
 
 /// A bar from the middle: to the right what adds, to the left what takes; as long as the largest at most.
-fn bar(part: &Part, most: f64) -> Option<(String, String)> {
+fn bar(part: &CreditPart, most: f64) -> Option<(String, String)> {
     let effect = part.worth.effect()?;
     let width = if most > 0.0 { 50.0 * (effect.abs() / most).clamp(0.0, 1.0) } else { 0.0 };
     let left = if effect < 0.0 { 50.0 - width } else { 50.0 };

@@ -4,7 +4,7 @@
 mod card;
 mod legend;
 
-use crate::graph::{Edge, Layout, layout, longest_paths};
+use crate::graph::{Layout, LayoutEdge, layout, longest_paths};
 use crate::markup::Markup;
 use crate::svg::{Anchor, Path, TEAM_STYLE, document, element, fixed, group, line, style, text};
 use card::{AnswerCard, Card};
@@ -158,8 +158,8 @@ impl<'a> Round<'a> {
         // How much of its layer a card takes.
         let extent = |card: &Card| if direction == Direction::Across { card.height() } else { CARD_WIDTH };
         let extents: Vec<f64> = cards.iter().map(extent).collect();
-        let edge = |arrow: &Arrow| Edge { from: arrow.from, to: arrow.to, bundle: None };
-        let edges: Vec<Edge> = arrows.iter().map(edge).collect();
+        let edge = |arrow: &Arrow| LayoutEdge { from: arrow.from, to: arrow.to, bundle: None };
+        let edges: Vec<LayoutEdge> = arrows.iter().map(edge).collect();
         let layers = longest_paths(extents.len(), &edges);
         let most_tokens = messages.values().map(|passage| passage.tokens()).max().unwrap_or(0).max(1);
         Round { layout: layout(&extents, &layers, &edges, GAP), cards, arrows, most_tokens, direction }

@@ -24,7 +24,7 @@ pub struct Transport {
 }
 
 /// An answer, and what the hub itself said on the way to it.
-pub struct Answer {
+pub struct HubAnswer {
     response: Response,
     /// The checksum that the hub's headers name, as it stands there. It is not to be trusted.
     pub etag: Option<String>,
@@ -33,25 +33,25 @@ pub struct Answer {
 }
 
 /// Why an attempt came to nothing.
-pub struct Failure {
+pub struct HubFailure {
     pub fact: String,
     pub hint: Option<String>,
     /// Whether another attempt may do better.
     pub passing: bool,
 }
 
-impl Failure {
+impl HubFailure {
     pub fn lasting(fact: impl Into<String>) -> Self {
-        Failure { fact: fact.into(), hint: None, passing: false }
+        HubFailure { fact: fact.into(), hint: None, passing: false }
     }
 
     pub fn passing(fact: impl Into<String>) -> Self {
-        Failure { passing: true, ..Failure::lasting(fact) }
+        HubFailure { passing: true, ..HubFailure::lasting(fact) }
     }
 
     /// The hub broke its own protocol.
     pub fn senseless(fact: &str) -> Self {
-        Failure::lasting(format!("the hub sent an answer that makes no sense: {fact}"))
+        HubFailure::lasting(format!("the hub sent an answer that makes no sense: {fact}"))
     }
 }
 
@@ -96,11 +96,11 @@ impl Transport {
     ///
     /// # Errors
     /// The hub cannot be reached, or leads astray. A status is no error.
-    pub fn get(&self, address: Url, range: Option<(u64, Option<u64>)>) -> Result<Answer, Failure> {
+    pub fn get(&self, address: Url, range: Option<(u64, Option<u64>)>) -> Result<HubAnswer, HubFailure> {
         self.runtime.block_on(self.follow(address, range))
     }
 
-    async fn follow(&self, mut address: Url, range: Option<(u64, Option<u64>)>) -> Result<Answer, Failure> {
+    async fn follow(&self, mut address: Url, range: Option<(u64, Option<u64>)>) -> Result<HubAnswer, HubFailure> {
         let home = self.hub.origin();
         let (mut at_home, mut etag, mut linked, mut commit) = (address.origin() == home, None, None, None);
         for _ in 0..=MOST_REDIRECTS {
@@ -112,17 +112,17 @@ impl Transport {
                 commit = commit.or_else(|| header("x-repo-commit"));
             }
             let Some(next) = redirect(&response)? else {
-                return Ok(Answer { response, etag: linked.or(etag), commit });
+                return Ok(HubAnswer { response, etag: linked.or(etag), commit });
             };
             if address.scheme() == "https" && next.scheme() != "https" {
                 let host = next.host_str().unwrap_or_default();
-                return Err(Failure::lasting(format!("the hub sends us on to {host} without encryption")));
+                return Err(HubFailure::lasting(format!("the hub sends us on to {host} without encryption")));
             }
             // Once away it stays away: the server that sends us back may have chosen the path.
             at_home &= next.origin() == home;
             address = next;
         }
-        Err(Failure::lasting("the hub sends us from one address to the next"))
+        Err(HubFailure::lasting("the hub sends us from one address to the next"))
     }
 
     async fn send(
@@ -130,12 +130,12 @@ impl Transport {
         address: Url,
         token: Option<&HeaderValue>,
         range: Option<(u64, Option<u64>)>,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, HubFailure> {
         let unreachable = |error: reqwest::Error| {
             let why = http_error(&error);
             // A certificate that is refused now is refused in a moment, too.
             let passing = !error.is_builder() && !why.contains("certificate");
-            Failure { passing, ..Failure::lasting(format!("the hub cannot be reached: {why}")) }
+            HubFailure { passing, ..HubFailure::lasting(format!("the hub cannot be reached: {why}")) }
         };
         let mut request = self.client.get(address).build().map_err(unreachable)?;
         if let Some(token) = token {
@@ -155,18 +155,18 @@ impl Transport {
     ///
     /// # Errors
     /// It breaks off, or is too long for one.
-    pub fn list(&self, mut answer: Answer) -> Result<Vec<u8>, Failure> {
+    pub fn list(&self, mut answer: HubAnswer) -> Result<Vec<u8>, HubFailure> {
         let mut body = Vec::new();
         let received = self.receive(&mut answer, |piece| {
             if body.len() + piece.len() > MOST_LISTED {
-                return Err(Failure::lasting(format!("the list of files is longer than {MOST_LISTED} bytes")));
+                return Err(HubFailure::lasting(format!("the list of files is longer than {MOST_LISTED} bytes")));
             }
             body.extend_from_slice(piece);
             Ok(())
         });
         match received {
             Err(failure) if failure.passing => {
-                Err(Failure { fact: format!("the list of files broke off: {}", failure.fact), ..failure })
+                Err(HubFailure { fact: format!("the list of files broke off: {}", failure.fact), ..failure })
             }
             other => other.map(|()| body),
         }
@@ -178,10 +178,10 @@ impl Transport {
     /// It breaks off, the hub is silent for too long, or `take` fails.
     pub fn receive(
         &self,
-        answer: &mut Answer,
-        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let broken = |error| Failure::passing(http_error(&error));
+        answer: &mut HubAnswer,
+        mut take: impl FnMut(&[u8]) -> Result<(), HubFailure>,
+    ) -> Result<(), HubFailure> {
+        let broken = |error| HubFailure::passing(http_error(&error));
         self.runtime.block_on(async {
             while let Some(piece) = in_time(answer.response.chunk()).await?.map_err(broken)? {
                 take(&piece)?;
@@ -191,7 +191,7 @@ impl Transport {
     }
 }
 
-impl Answer {
+impl HubAnswer {
     /// The status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
@@ -221,7 +221,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// Where an answer sends us.
-fn redirect(response: &Response) -> Result<Option<Url>, Failure> {
+fn redirect(response: &Response) -> Result<Option<Url>, HubFailure> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -229,11 +229,11 @@ fn redirect(response: &Response) -> Result<Option<Url>, Failure> {
     let next = location.and_then(|location| response.url().join(&location).ok());
     match next.filter(|next| matches!(next.scheme(), "http" | "https")) {
         Some(next) => Ok(Some(next)),
-        None => Err(Failure::senseless("a redirect without an address")),
+        None => Err(HubFailure::senseless("a redirect without an address")),
     }
 }
 
-async fn in_time<T>(step: impl Future<Output = T>) -> Result<T, Failure> {
-    let silent = |_| Failure::passing(format!("the hub was silent for {} s", SILENCE.as_secs()));
+async fn in_time<T>(step: impl Future<Output = T>) -> Result<T, HubFailure> {
+    let silent = |_| HubFailure::passing(format!("the hub was silent for {} s", SILENCE.as_secs()));
     tokio::time::timeout(SILENCE, step).await.map_err(silent)
 }

@@ -4,6 +4,7 @@ use super::model::{Card, LocalError, LocalModel, PromptForm};
 use crate::error::WorkersError;
 use crate::models;
 use lemon_exec::worker::{AskError, Identity};
+use lemon_model::{ModelConfig, ModelFiles};
 use lemon_trace::FailureKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -70,6 +71,10 @@ impl From<LocalModel> for LazyModel {
 /// # Errors
 /// A file is missing or malformed.
 pub(crate) fn check(folder: &Path) -> Result<PromptForm, LocalError> {
+    if ModelFiles::Disk(folder).gguf().is_some() {
+        ModelConfig::load(ModelFiles::Disk(folder))?;
+        return Ok(PromptForm::Chat);
+    }
     let unusable = |name: &str, fact: String| LocalError::File { path: folder.join(name), fact };
     if let Some(missing) = models::missing(folder) {
         return Err(unusable(&missing, "is missing".to_owned()));

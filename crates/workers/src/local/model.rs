@@ -2,12 +2,17 @@
 
 use crate::local::calibration::Calibration;
 use lemon_engine::{Engine, EngineSettings};
-use lemon_model::{Packed, PolicyError};
+use lemon_model::{ModelFiles, Packed, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes at the beginning of a GGUF file that tell it from others: more than any vocabulary takes.
+const GGUF_HEAD: u64 = 16 << 20;
 
 /// A model that serves one capacity or several; cheap to clone.
 #[derive(Clone)]
@@ -102,16 +107,29 @@ impl Card {
 }
 
 impl LocalModel {
-    /// Loads a model from a folder as on the Hugging Face hub; its name is the folder's.
+    /// Loads a model from a GGUF file, or from a folder as on the Hugging Face hub; its name is that of the file or folder.
     ///
     /// # Errors
     /// A file is missing or malformed.
     pub fn load(folder: &Path, settings: EngineSettings) -> Result<LocalModel, LocalError> {
+        if ModelFiles::Disk(folder).gguf().is_some() {
+            return LocalModel::load_gguf(folder, settings);
+        }
         let card = Card::read(folder)?;
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |it| it.to_string_lossy().into());
         // A file that is not there has no say in replies; `Engine::load` reports those it needs and cannot read.
         let files = fingerprint(|name| std::fs::read(folder.join(name)).ok().map(Cow::Owned));
         Ok(LocalModel::new(name, Engine::load(folder, settings)?, card.prompt).with(&card, files))
+    }
+
+    fn load_gguf(path: &Path, settings: EngineSettings) -> Result<LocalModel, LocalError> {
+        let name = path.file_stem().map_or_else(|| path.display().to_string(), |it| it.to_string_lossy().into());
+        let unreadable = |error: std::io::Error| LocalError::File { path: path.to_owned(), fact: error.to_string() };
+        // Vocabulary and template stand before the weights.
+        let mut head = Vec::new();
+        File::open(path).and_then(|file| file.take(GGUF_HEAD).read_to_end(&mut head)).map_err(unreadable)?;
+        let files = fingerprint(|_| Some(Cow::Borrowed(&head)));
+        Ok(LocalModel::new(name, Engine::load(path, settings)?, PromptForm::Chat).with(&Card::default(), files))
     }
 
     /// Loads a model whose files are part of the program.

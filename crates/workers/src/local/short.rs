@@ -1,7 +1,7 @@
 //! What an agent of a team is told, in the short form that small models of our own were taught.
 
 use lemon_exec::worker::AgentPrompt;
-use lemon_problems::{Form, in_other_words, prompt};
+use lemon_problems::{LessonForm, in_other_words, prompt};
 use std::borrow::Cow;
 
 /// What such models solve, said of anything else.
@@ -78,22 +78,22 @@ fn marked(reading: &str) -> String {
 }
 
 /// What is wanted, by the base role, what there is to read, and what the duty asks for.
-fn form(brief: &AgentPrompt, readings: &[String]) -> Form {
+fn form(brief: &AgentPrompt, readings: &[String]) -> LessonForm {
     let answers = readings.iter().filter(|reading| reading.contains("####")).count();
     match (brief.base.as_str(), answers) {
         ("planner" | "decomposer", _) => plan_or_numbers(&brief.duty),
-        ("critic" | "verifier" | "tester" | "judge" | "summariser", 1) => Form::Check,
+        ("critic" | "verifier" | "tester" | "judge" | "summariser", 1) => LessonForm::Check,
         // An agent that reads several answers decides between them, whatever its role is.
-        (_, 2..) => Form::Choose,
-        (_, 1) if mentions(&brief.duty, &["check", "verify", "correct", "recompute", "review"]) => Form::Check,
-        _ if brief.asks_for_answer_alone() => Form::Brief,
-        _ if !readings.is_empty() && mentions(&brief.duty, &["next step", "one step"]) => Form::Step,
-        _ => Form::Solve,
+        (_, 2..) => LessonForm::Choose,
+        (_, 1) if mentions(&brief.duty, &["check", "verify", "correct", "recompute", "review"]) => LessonForm::Check,
+        _ if brief.asks_for_answer_alone() => LessonForm::Brief,
+        _ if !readings.is_empty() && mentions(&brief.duty, &["next step", "one step"]) => LessonForm::Step,
+        _ => LessonForm::Solve,
     }
 }
 
-fn plan_or_numbers(duty: &str) -> Form {
-    if mentions(duty, &["numbers", "quantities", "extract"]) { Form::Extract } else { Form::Plan }
+fn plan_or_numbers(duty: &str) -> LessonForm {
+    if mentions(duty, &["numbers", "quantities", "extract"]) { LessonForm::Extract } else { LessonForm::Plan }
 }
 
 fn mentions(duty: &str, words: &[&str]) -> bool {

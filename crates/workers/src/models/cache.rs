@@ -40,13 +40,13 @@ impl Cache {
 
 /// A commit: forty hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit(String);
+pub struct CommitId(String);
 
-impl Commit {
+impl CommitId {
     /// Reads one; `None` for everything else.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        digits.then(|| Commit(text.to_ascii_lowercase()))
+        digits.then(|| CommitId(text.to_ascii_lowercase()))
     }
 
     /// The digits.
@@ -55,7 +55,7 @@ impl Commit {
     }
 }
 
-impl fmt::Display for Commit {
+impl fmt::Display for CommitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -74,7 +74,7 @@ impl Repository {
     }
 
     /// Where the files of a commit are.
-    pub fn snapshot(&self, commit: &Commit) -> PathBuf {
+    pub fn snapshot(&self, commit: &CommitId) -> PathBuf {
         self.folder.join("snapshots").join(commit.digits())
     }
 
@@ -82,7 +82,7 @@ impl Repository {
     ///
     /// # Errors
     /// They cannot be made, or one of them is a link or a file.
-    pub fn make_room(&self, commit: &Commit) -> io::Result<()> {
+    pub fn make_room(&self, commit: &CommitId) -> io::Result<()> {
         self.make(&["blobs"])?;
         self.make(&["snapshots", commit.digits()]).map(drop)
     }
@@ -91,7 +91,7 @@ impl Repository {
     ///
     /// # Errors
     /// The file cannot be written, or `revision` is no path of plain names.
-    pub fn refer(&self, revision: &str, commit: &Commit) -> io::Result<()> {
+    pub fn refer(&self, revision: &str, commit: &CommitId) -> io::Result<()> {
         let parts: Vec<&str> = std::iter::once("refs").chain(revision.split('/')).collect();
         let (Some((name, folders)), true) = (parts.split_last(), parts.iter().all(|part| is_plain(part))) else {
             return Err(io::Error::new(ErrorKind::InvalidInput, format!("{revision:?} is no name of a revision")));
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn commits() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(Commit::parse(text).as_ref().map(Commit::digits), expected, "{text}");
+            assert_eq!(CommitId::parse(text).as_ref().map(CommitId::digits), expected, "{text}");
         };
         let digits = "0123456789abcdef0123456789abcdef01234567";
         check(digits, Some(digits));
@@ -177,7 +177,7 @@ mod tests {
     fn a_revision_is_written_inside_the_cache_only() {
         let home = tempfile::tempdir().unwrap();
         let repository = Cache { path: home.path().join("hub") }.repository("a/b");
-        let commit = Commit::parse(&"a".repeat(40)).unwrap();
+        let commit = CommitId::parse(&"a".repeat(40)).unwrap();
         repository.refer("refs/pr/1", &commit).unwrap();
         let written = home.path().join("hub/models--a--b/refs/refs/pr/1");
         assert_eq!(fs::read_to_string(written).unwrap(), "a".repeat(40));
@@ -191,7 +191,7 @@ mod tests {
     fn no_folder_of_a_repository_leads_elsewhere() {
         let home = tempfile::tempdir().unwrap();
         let repository = Cache { path: home.path().join("hub") }.repository("a/b");
-        let (commit, outside) = (Commit::parse(&"a".repeat(40)).unwrap(), home.path().join("outside"));
+        let (commit, outside) = (CommitId::parse(&"a".repeat(40)).unwrap(), home.path().join("outside"));
         for link in ["blobs", "snapshots", "refs"] {
             fs::create_dir_all(home.path().join("hub/models--a--b")).unwrap();
             fs::create_dir_all(&outside).unwrap();

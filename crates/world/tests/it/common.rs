@@ -3,7 +3,7 @@
 use lemon_exec::Worker;
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, Reply, Request};
 use lemon_task::{Item, Key, SetName, Source, grade, load, splits};
-use lemon_world::{Family, FamilyFit, Fitted, LEVELS, Preset, World, needs};
+use lemon_world::{FamilyFit, Fitted, LEVELS, Preset, TaskFamily, World, needs};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -50,7 +50,7 @@ impl Default for Asked {
 
 impl Asked {
     pub fn request(&self, item: &Item) -> Request {
-        let made_for = if Family::of(item) == Family::Coding { "programmer" } else { "solver" };
+        let made_for = if TaskFamily::of(item) == TaskFamily::Coding { "programmer" } else { "solver" };
         let brief = AgentPrompt {
             question: item.task.question.as_str().into(),
             base: if self.base.is_empty() { made_for } else { self.base }.to_owned(),
@@ -114,7 +114,7 @@ pub fn argued(answer: &str) -> String {
 }
 
 pub fn is_code(item: &Item) -> bool {
-    Family::of(item) == Family::Coding
+    TaskFamily::of(item) == TaskFamily::Coding
 }
 
 /// The right answer of an item that is no program, and a wrong one.
@@ -132,7 +132,7 @@ pub fn right_and_wrong(item: &Item) -> (String, String) {
 
 /// The first skill an item needs, by name.
 pub fn need(item: &Item) -> Option<&'static str> {
-    needs(Family::of(item), &item.task.question, item.task.subject.as_deref()).first().map(|skill| skill.name)
+    needs(TaskFamily::of(item), &item.task.question, item.task.subject.as_deref()).first().map(|skill| skill.name)
 }
 
 pub fn shipped(preset: Preset) -> World {

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lemon_task::Item;
-use lemon_world::{Choices, Family, LEVELS, Preset};
+use lemon_world::{Choices, LEVELS, Preset, TaskFamily};
 
 const SEEDS: u64 = 40;
 
@@ -36,7 +36,7 @@ fn check_shift(what: &str, shift: impl Fn(&Choices) -> f64, how: impl Fn(&Item) 
 
 /// A skill of another kind of task, which no item here needs.
 fn beside_the_point(item: &Item) -> &'static str {
-    if Family::of(item) == Family::Reckoning { "philosophy" } else { "percentages" }
+    if TaskFamily::of(item) == TaskFamily::Reckoning { "philosophy" } else { "percentages" }
 }
 
 fn with_duty(duty: impl Into<String>) -> Option<Asked> {
@@ -102,7 +102,7 @@ fn a_role_made_for_another_kind_of_task_costs() {
 #[test]
 fn an_answer_without_working_costs_on_word_problems_alone() {
     let duty = "Give the answer alone.";
-    let reckoning = |item: &Item| Family::of(item) == Family::Reckoning;
+    let reckoning = |item: &Item| TaskFamily::of(item) == TaskFamily::Reckoning;
     check_shift("without working", |c| -c.without_working, |item| with_duty(duty).filter(|_| reckoning(item)));
     check_shift("without working, elsewhere", |_| 0.0, |item| with_duty(duty).filter(|_| !reckoning(item)));
 }

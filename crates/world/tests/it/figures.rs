@@ -1,9 +1,9 @@
 //! The figures that come with the project.
 
 use crate::common::*;
-use lemon_world::{Choices, Family, Fitted, LEVELS, Preset, SKILLS};
+use lemon_world::{Choices, Fitted, LEVELS, Preset, SKILLS, TaskFamily};
 
-const FAMILIES: [Family; 3] = [Family::Reckoning, Family::Knowing, Family::Coding];
+const FAMILIES: [TaskFamily; 3] = [TaskFamily::Reckoning, TaskFamily::Knowing, TaskFamily::Coding];
 
 #[test]
 fn there_are_three_levels_each_better_than_the_one_before() {
@@ -37,7 +37,7 @@ fn figures_are_within_reason() {
             assert!(level.characters > 100.0, "{level:?}");
             let is_field = |name: &String| SKILLS.iter().any(|skill| skill.name == name && skill.family == family);
             assert!(level.fields.keys().all(is_field), "{level:?}");
-            assert_eq!(level.fields.is_empty(), family != Family::Knowing);
+            assert_eq!(level.fields.is_empty(), family != TaskFamily::Knowing);
         }
         let d = &fit.difficulty;
         let count = lemon_world::features("").len();

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lemon_task::Item;
-use lemon_world::{Family, LEVELS, Preset};
+use lemon_world::{LEVELS, Preset, TaskFamily};
 
 const SEEDS: u64 = 40;
 
@@ -46,8 +46,8 @@ fn mean_solo<'a>(preset: Preset, level: usize, items: impl Iterator<Item = &'a I
 #[test]
 fn a_higher_level_is_right_more_often() {
     for preset in Preset::ALL {
-        for family in [Family::Reckoning, Family::Knowing, Family::Coding] {
-            let of_level = |level| mean_solo(preset, level, ITEMS.iter().filter(|item| Family::of(item) == family));
+        for family in [TaskFamily::Reckoning, TaskFamily::Knowing, TaskFamily::Coding] {
+            let of_level = |level| mean_solo(preset, level, ITEMS.iter().filter(|item| TaskFamily::of(item) == family));
             let [small, medium, large] = [0, 1, 2].map(of_level);
             assert!(small <= medium && medium <= large, "{preset:?} {family:?}: {small} {medium} {large}");
         }

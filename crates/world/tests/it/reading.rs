@@ -3,7 +3,7 @@
 use crate::common::*;
 use lemon_exec::Worker;
 use lemon_task::Item;
-use lemon_world::{Family, Fitted, Preset, World};
+use lemon_world::{Fitted, Preset, TaskFamily, World};
 
 const SEEDS: u64 = 20;
 
@@ -48,7 +48,7 @@ fn an_agent_revises_as_the_debaters_on_record_did() {
     let cases: [(usize, usize); 5] = [(1, 0), (0, 1), (2, 1), (1, 2), (0, 3)];
     for (rights, wrongs) in cases {
         let how = |item: &Item| {
-            let fit = Fitted::shipped().family(Family::of(item));
+            let fit = Fitted::shipped().family(TaskFamily::of(item));
             let read = (rights + wrongs) as f64;
             let support = (rights as f64 - wrongs as f64) / (read + 1.0);
             let heard = |own| logistic(fit.revision.log_odds(own, support, logit(fit.levels[0].accuracy)));
@@ -65,7 +65,7 @@ fn an_agent_revises_as_the_debaters_on_record_did() {
 fn bare_answers_weigh_less_than_argued_ones() {
     let share = |own: f64, text: fn(&Item) -> String| {
         let how = |item: &Item| Some((Asked { readings: vec![text(item)], ..Asked::default() }, 0.5));
-        let items = short_items().filter(|item| Family::of(item) == Family::Reckoning);
+        let items = short_items().filter(|item| TaskFamily::of(item) == TaskFamily::Reckoning);
         tally(&flat(Preset::Calibrated, own), items, 160, how)
     };
     // It shows most where the reader's own attempt says the contrary.

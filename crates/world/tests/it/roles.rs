@@ -3,7 +3,7 @@
 use crate::common::*;
 use lemon_exec::answer::extract;
 use lemon_task::{Item, grade};
-use lemon_world::{Family, Fit, Preset, World, fit, needs};
+use lemon_world::{Preset, SkillFit, TaskFamily, World, fit, needs};
 
 fn decides(base: &'static str, readings: Vec<String>) -> Asked {
     Asked { base, readings, ..Asked::default() }
@@ -68,7 +68,7 @@ fn a_summariser_takes_what_most_propose_and_of_equals_the_earliest() {
         check_summary(&world, item, [right, wrong, right], right);
         check_summary(&world, item, [right, wrong, wrong], wrong);
     }
-    let item = short_items().find(|item| Family::of(item) == Family::Reckoning && !has_handicap(item)).unwrap();
+    let item = short_items().find(|item| TaskFamily::of(item) == TaskFamily::Reckoning && !has_handicap(item)).unwrap();
     check_summary(&world, item, ["100001", "100002", "100003"], "100001");
     check_summary(&world, item, ["100003", "100002", "100001"], "100003");
 }
@@ -90,14 +90,14 @@ fn a_plan_names_a_skill_and_carries_no_answer() {
     for odds in [100.0, -100.0] {
         let world = flat(Preset::Calibrated, odds);
         for (seed, item) in (0..).zip(&*ITEMS) {
-            let needs = needs(Family::of(item), &item.task.question, item.task.subject.as_deref());
+            let needs = needs(TaskFamily::of(item), &item.task.question, item.task.subject.as_deref());
             for base in ["planner", "decomposer"] {
                 let plan = Asked { seed, base, ..Asked::default() }.of(&world, item).text;
                 assert_eq!(extract(&plan), None, "{plan}");
                 let expected = match (odds > 0.0, needs.is_empty()) {
-                    (true, false) => Fit::Helps,
-                    (true, true) => Fit::Neutral,
-                    (false, _) => Fit::Misses,
+                    (true, false) => SkillFit::Helps,
+                    (true, true) => SkillFit::Neutral,
+                    (false, _) => SkillFit::Misses,
                 };
                 assert_eq!(fit(&needs, &plan), expected, "{plan}");
             }

@@ -5,7 +5,7 @@ use lemon_exec::answer::extract;
 use lemon_exec::worker::{FailedCost, Usage};
 use lemon_task::{Item, Key, Program, SetName, Verdict, grade, load_jsonl};
 use lemon_trace::FailureKind;
-use lemon_world::{Family, Fitted, LEVELS, Preset, World};
+use lemon_world::{Fitted, LEVELS, Preset, TaskFamily, World};
 use proptest::prelude::*;
 
 /// A world whose agents are always right, or never, and write at full length.
@@ -104,8 +104,8 @@ fn a_program_without_a_published_solution_is_left_out() {
 }
 
 /// The mean length of replies, by family and level.
-fn mean_length(world: &World, family: Family, level: usize) -> f64 {
-    let items = || ITEMS.iter().filter(|item| Family::of(item) == family);
+fn mean_length(world: &World, family: TaskFamily, level: usize) -> f64 {
+    let items = || ITEMS.iter().filter(|item| TaskFamily::of(item) == family);
     let lengths: Vec<usize> = items()
         .flat_map(|item| (0..60).map(move |seed| (seed, item)))
         .map(|(seed, item)| Asked { seed, level, ..Asked::default() }.of(world, item).text.len())
@@ -116,11 +116,11 @@ fn mean_length(world: &World, family: Family, level: usize) -> f64 {
 #[test]
 fn replies_are_as_long_as_those_on_record() {
     let world = World::new(Preset::Calibrated, &*ITEMS);
-    for family in [Family::Reckoning, Family::Knowing, Family::Coding] {
+    for family in [TaskFamily::Reckoning, TaskFamily::Knowing, TaskFamily::Coding] {
         for (level, figures) in Fitted::shipped().family(family).levels.iter().enumerate() {
             let ratio = mean_length(&world, family, level) / figures.characters;
             // Programs are as long as they are, which no draw can shorten.
-            let bounds = if family == Family::Coding { 0.97..1.1 } else { 0.97..1.03 };
+            let bounds = if family == TaskFamily::Coding { 0.97..1.1 } else { 0.97..1.03 };
             assert!(bounds.contains(&ratio), "{family:?} {}: {ratio:.3} of the record", LEVELS[level]);
         }
     }

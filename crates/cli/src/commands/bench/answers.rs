@@ -1,6 +1,6 @@
 //! `lemon bench answers`: what `lemon run` answers, beside one plain call to the same model, question by question.
 
-use super::questions::{self, Question};
+use super::questions::{self, CheckedQuestion};
 use crate::args::{AnswersArgs, Cli};
 use crate::commands::eval::fault;
 use crate::commands::grade::sandbox;
@@ -91,7 +91,7 @@ pub fn answers(cli: &Cli, args: &AnswersArgs) -> Result<u8, Fault> {
     runtime()?.block_on(compare(&config, args, asked))
 }
 
-async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<Question>) -> Result<u8, Fault> {
+async fn compare(config: &Config, args: &AnswersArgs, asked: Vec<CheckedQuestion>) -> Result<u8, Fault> {
     let texts: Vec<&str> = asked.iter().map(|question| question.text.as_str()).collect();
     let resolved = Resolved::new(config, None, &texts, tell(false)).await?;
     // A fresh store of its own: what was asked before must not make a method look cheap.
@@ -137,7 +137,7 @@ impl Bench {
     fn new(
         resolved: &Resolved,
         args: &AnswersArgs,
-        asked: &[Question],
+        asked: &[CheckedQuestion],
         folder: &std::path::Path,
     ) -> Result<Self, Fault> {
         let language = resolved.language.clone();
@@ -152,7 +152,7 @@ impl Bench {
         for name in args.methods.iter().filter(|name| *name != PLAIN) {
             methods.push((name.clone(), writer(resolved, name)?));
         }
-        let needs_sandbox = asked.iter().any(Question::needs_sandbox);
+        let needs_sandbox = asked.iter().any(CheckedQuestion::needs_sandbox);
         let make = || needs_sandbox.then(|| sandbox(args.unsafe_no_sandbox)).transpose();
         let mut env = RolloutEnv::new(backend, language, settings, Grader::new(make()?));
         env.store = Some(Arc::new(Store::open(&folder.join("bench.db"), Sync::Normal)?));
@@ -167,7 +167,7 @@ impl Bench {
     }
 
     /// All methods on one question, one after the other. `None`: not all could be asked.
-    async fn question(&self, question: Question, cancel: &CancellationToken) -> Result<Option<Row>, Fault> {
+    async fn question(&self, question: CheckedQuestion, cancel: &CancellationToken) -> Result<Option<Row>, Fault> {
         let mut outcomes = Vec::new();
         for (name, writer) in &self.methods {
             let Some(outcome) = self.run(&question, name, writer, cancel).await? else { return Ok(None) };
@@ -178,7 +178,7 @@ impl Bench {
 
     async fn run(
         &self,
-        question: &Question,
+        question: &CheckedQuestion,
         name: &str,
         writer: &Writer,
         cancel: &CancellationToken,

@@ -5,7 +5,7 @@ use crate::commands::grade::refusal;
 use crate::fault::{Fault, read_file};
 use lemon_eval::Grader;
 use lemon_exec::Form;
-use lemon_sandbox::{Limits, Program, Sandbox};
+use lemon_sandbox::{Sandbox, SandboxLimits, TestedProgram};
 use lemon_task::{Item, SetName, Source, load};
 use regex::Regex;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// A question and how its answer is checked.
-pub struct Question {
+pub struct CheckedQuestion {
     /// Its name.
     pub id: String,
     /// The set or file it is of.
@@ -64,7 +64,7 @@ struct Line {
 ///
 /// # Errors
 /// The file cannot be read, or a line is no question.
-pub fn of_file(path: &Path) -> Result<Vec<Question>, Fault> {
+pub fn of_file(path: &Path) -> Result<Vec<CheckedQuestion>, Fault> {
     let name = path.file_stem().map_or_else(|| "questions".into(), |stem| stem.to_string_lossy().into_owned());
     let text = read_file(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -78,7 +78,13 @@ pub fn of_file(path: &Path) -> Result<Vec<Question>, Fault> {
             compile(pattern)
                 .map_err(|fault| Fault::new(format!("{}, line {}: {}", path.display(), at + 1, fault.fact)))?;
         }
-        Ok(Question { form: Form::of(&question), id, set: name.clone(), text: question, check: Check::Open(check) })
+        Ok(CheckedQuestion {
+            form: Form::of(&question),
+            id,
+            set: name.clone(),
+            text: question,
+            check: Check::Open(check),
+        })
     };
     lines.map(question).collect()
 }
@@ -87,14 +93,19 @@ pub fn of_file(path: &Path) -> Result<Vec<Question>, Fault> {
 ///
 /// # Errors
 /// There is no such set, or it cannot be read.
-pub fn of_set(name: &str, data: Option<&Path>, split: &str, limit: Option<usize>) -> Result<Vec<Question>, Fault> {
+pub fn of_set(
+    name: &str,
+    data: Option<&Path>,
+    split: &str,
+    limit: Option<usize>,
+) -> Result<Vec<CheckedQuestion>, Fault> {
     let set: SetName = name.parse().map_err(Fault::new)?;
     let source = data.map_or(Source::Sample, |folder| Source::Folder(folder.to_owned()));
     let items = load(&source, set, split).map_err(Fault::new)?.items;
     let (all, wanted) = (items.len(), limit.unwrap_or(items.len()).max(1));
     let chosen =
         items.into_iter().enumerate().filter(|(at, _)| at * wanted / all != (at + 1) * wanted / all || wanted >= all);
-    let question = |(_, item): (usize, Item)| Question {
+    let question = |(_, item): (usize, Item)| CheckedQuestion {
         id: item.task.id.clone(),
         set: name.to_owned(),
         text: item.task.question.clone(),
@@ -104,7 +115,7 @@ pub fn of_set(name: &str, data: Option<&Path>, split: &str, limit: Option<usize>
     Ok(chosen.map(question).collect())
 }
 
-impl Question {
+impl CheckedQuestion {
     /// Whether code has to be run to check it.
     pub fn needs_sandbox(&self) -> bool {
         match &self.check {
@@ -194,8 +205,8 @@ fn holds(sandbox: &Sandbox, reply: &str, entry: &str, tests: &[String]) -> Resul
     let mut test = format!("def check(candidate):\n    {entry} = candidate\n");
     tests.iter().for_each(|expression| test.push_str(&format!("    assert {expression}\n")));
     let program =
-        Program { prompt_and_code: code_in(reply), test, entry_point: entry.to_owned(), prompt: String::new() };
-    Ok(sandbox.run_python(&program, &Limits::default()).map_err(refusal)?.passed())
+        TestedProgram { prompt_and_code: code_in(reply), test, entry_point: entry.to_owned(), prompt: String::new() };
+    Ok(sandbox.run_python(&program, &SandboxLimits::default()).map_err(refusal)?.passed())
 }
 
 /// The fenced blocks of Python in a reply, or all of it.

@@ -1,6 +1,6 @@
 //! A profile and an improvement in words.
 
-use lemon_profile::{CascadeRow, Effect, Improvement, Profile, Step};
+use lemon_profile::{CascadeRow, Effect, ImproveStep, Improvement, Profile};
 use lemon_spec::edit::Family;
 use std::path::Path;
 
@@ -168,7 +168,7 @@ pub fn improvement(found: &Improvement, path: &Path) -> String {
     text
 }
 
-fn told(word: &str, step: &Step) -> String {
+fn told(word: &str, step: &ImproveStep) -> String {
     let held = match (step.held_out_change, step.held_out_interval) {
         (Some(change), Some(interval)) => format!("; up to here, held out: {}", points(change, interval)),
         _ => String::new(),

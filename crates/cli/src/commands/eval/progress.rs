@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon_eval::Row;
 use std::cell::Cell;
 
-pub struct Progress {
+pub struct EvalProgress {
     bar: Option<ProgressBar>,
     lines: bool,
     all: usize,
@@ -12,7 +12,7 @@ pub struct Progress {
     right: Cell<usize>,
 }
 
-impl Progress {
+impl EvalProgress {
     pub fn start(quiet: bool, eval_id: &str, all: usize) -> Self {
         let attended = console::Term::stderr().features().is_attended();
         if !quiet {
@@ -25,7 +25,7 @@ impl Progress {
             bar.enable_steady_tick(std::time::Duration::from_millis(200));
             bar
         });
-        Progress { bar, lines: !quiet && !attended, all, done: Cell::new(0), right: Cell::new(0) }
+        EvalProgress { bar, lines: !quiet && !attended, all, done: Cell::new(0), right: Cell::new(0) }
     }
 
     /// Says something, above the bar where there is one.

@@ -1,9 +1,9 @@
 //! What an evaluation was asked for: from the command line, or from the record of one that is resumed.
 
-use crate::args::{CreditArgs, EvalArgs, OnMiss, Scope, WorkerKind, WorldName};
+use crate::args::{CreditArgs, EvalArgs, OnMissArg, Scope, WorkerKind, WorldName};
 use crate::fault::{Fault, read_file};
 use crate::tell;
-use lemon_eval::{Case, Method, Source as Writer};
+use lemon_eval::{Case, Method, TeamSource as Writer};
 use lemon_exec::store::Store;
 use lemon_exec::unix_ms;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const MOST_WARNINGS: usize = 10;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Request {
+pub struct EvalRequest {
     sets: Vec<String>,
     split: String,
     data: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Request {
     pub clusters: bool,
 }
 
-impl Request {
+impl EvalRequest {
     pub fn new(args: &EvalArgs) -> Result<Self, Fault> {
         if args.sets.is_empty() {
             return Err(Fault::new("there is no task set").hint("name one: lemon eval --set gsm8k"));
@@ -64,7 +64,7 @@ impl Request {
         if seeds.len() < given {
             return Err(Fault::new("a seed is given twice").hint("each seed runs every item once; name it once"));
         }
-        Ok(Request {
+        Ok(EvalRequest {
             sets: args.sets.clone(),
             split: args.split.clone(),
             data: args.data.clone(),
@@ -72,8 +72,8 @@ impl Request {
             capacity: args.capacity.clone(),
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
-            simulate_misses: args.on_miss == OnMiss::Sim,
-            skip_misses: args.on_miss == OnMiss::Skip && args.workers == WorkerKind::RECORDED,
+            simulate_misses: args.on_miss == OnMissArg::Sim,
+            skip_misses: args.on_miss == OnMissArg::Skip && args.workers == WorkerKind::RECORDED,
             spec: args.spec.as_deref().map(crate::commands::read_input).transpose()?,
             policy: args.policy.clone(),
             limit: args.limit,
@@ -88,7 +88,7 @@ impl Request {
 
     /// The same for one team on one set, as `lemon credit` asks it.
     pub fn for_team(args: &CreditArgs, set: &str, split: &str, limit: Option<usize>) -> Self {
-        Request {
+        EvalRequest {
             sets: vec![set.to_owned()],
             split: split.to_owned(),
             data: args.data.clone(),

@@ -4,7 +4,7 @@ use super::{Known, Team, usd};
 use crate::args::RunArgs;
 use crate::fault::Fault;
 use crate::{one_line, println, to_json};
-use lemon_exec::{Budget, CallForecast, Fit};
+use lemon_exec::{Budget, BudgetFit, CallForecast};
 use lemon_workers::Capacity;
 use serde_json::{Value, json};
 
@@ -53,12 +53,12 @@ pub fn unwritten(args: &RunArgs, known: &Known<'_>, capacity: &str, first: &Call
 }
 
 fn team_json(known: &Known<'_>, team: &Team) -> Value {
-    let agent = |(call, fit): (&CallForecast, &Fit)| {
+    let agent = |(call, fit): (&CallForecast, &BudgetFit)| {
         let row = row(known, team, call);
         let (fits, reply) = match fit {
-            Fit::Whole => ("whole", call.tokens_out),
-            Fit::Cut(tokens) => ("cut", *tokens),
-            Fit::NotStarted(_) => ("not_started", 0),
+            BudgetFit::Whole => ("whole", call.tokens_out),
+            BudgetFit::Cut(tokens) => ("cut", *tokens),
+            BudgetFit::NotStarted(_) => ("not_started", 0),
         };
         json!({
             "id": call.agent, "base": row.base, "role": row.role, "capacity": row.capacity, "model": row.model,
@@ -80,7 +80,7 @@ fn team_json(known: &Known<'_>, team: &Team) -> Value {
         "usd": usd(known.levels, forecast.calls.iter()),
         "more_rounds": more_rounds,
         "budget": known.settings.budget,
-        "within_budget": fits.iter().all(|fit| *fit == Fit::Whole),
+        "within_budget": fits.iter().all(|fit| *fit == BudgetFit::Whole),
         "spent_on_writing": spent,
         "run_id": run_id,
     })
@@ -174,10 +174,12 @@ fn budget(known: &Known<'_>, team: &Team) -> String {
         return "budget: none\n".to_owned();
     }
     let limits = limits.join(", ");
-    let cut = |(call, fit): (&CallForecast, &Fit)| match fit {
-        Fit::Whole => None,
-        Fit::Cut(tokens) => Some(format!("  {}: its reply is cut at {tokens} tokens", call.agent)),
-        Fit::NotStarted(limit) => Some(format!("  {}: does not start, for want of {}", call.agent, limit.as_str())),
+    let cut = |(call, fit): (&CallForecast, &BudgetFit)| match fit {
+        BudgetFit::Whole => None,
+        BudgetFit::Cut(tokens) => Some(format!("  {}: its reply is cut at {tokens} tokens", call.agent)),
+        BudgetFit::NotStarted(limit) => {
+            Some(format!("  {}: does not start, for want of {}", call.agent, limit.as_str()))
+        }
     };
     let cuts: Vec<String> = team.forecast.calls.iter().zip(&team.fits).filter_map(cut).collect();
     match cuts.is_empty() {

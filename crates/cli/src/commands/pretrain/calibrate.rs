@@ -5,7 +5,7 @@ use crate::args::pretrain::CalibrateArgs;
 use crate::fault::Fault;
 use crate::{println, to_json};
 use lemon_engine::{Completion, CompletionRequest, EngineSettings};
-use lemon_problems::{Doubts, Form, Problem, doubts, prompt, read_answer};
+use lemon_problems::{Doubts, LessonForm, Problem, doubts, prompt, read_answer};
 use lemon_sft::pretrain::HeldOutProblems;
 use lemon_workers::{CARD, Calibration, Card, LocalModel};
 use serde_json::json;
@@ -20,12 +20,12 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<u8, Fault> {
     let model = LocalModel::load(&args.model, EngineSettings::default()).map_err(Fault::new)?;
     let exam = HeldOutProblems::new(&sources, args.problems, model.engine.tokenizer());
     let problems = exam.problems();
-    let bare = |form: Form| problems.iter().map(|problem| prompt(form, &problem.question, &[])).collect();
-    let plans = replies(&model, bare(Form::Plan))?;
+    let bare = |form: LessonForm| problems.iter().map(|problem| prompt(form, &problem.question, &[])).collect();
+    let plans = replies(&model, bare(LessonForm::Plan))?;
     let planned =
-        problems.iter().zip(&plans).map(|(it, plan)| prompt(Form::Solve, &it.question, &[plan.text.as_str()]));
+        problems.iter().zip(&plans).map(|(it, plan)| prompt(LessonForm::Solve, &it.question, &[plan.text.as_str()]));
     // In a team it solves by itself, or by another agent's plan: it is asked both ways.
-    let (alone, by_plan) = (replies(&model, bare(Form::Solve))?, replies(&model, planned.collect())?);
+    let (alone, by_plan) = (replies(&model, bare(LessonForm::Solve))?, replies(&model, planned.collect())?);
     let solved: Vec<(f64, Doubts, bool)> =
         [alone, by_plan].iter().flat_map(|all| problems.iter().zip(all).map(judged)).collect();
     let calibration = Calibration::fit(&solved);

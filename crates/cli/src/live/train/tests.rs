@@ -65,10 +65,11 @@ fn outcomes() {
 
 #[test]
 fn policies() {
-    let check = |metrics: Metrics, expected: &str| assert_eq!(policy_line(&metrics), expected);
-    let metrics = Metrics { entropy: 1.5, kl_old: 0.0021, clipped: 0.012, gradient_norm: 0.52, ..Metrics::default() };
+    let check = |metrics: StepMetrics, expected: &str| assert_eq!(policy_line(&metrics), expected);
+    let metrics =
+        StepMetrics { entropy: 1.5, kl_old: 0.0021, clipped: 0.012, gradient_norm: 0.52, ..StepMetrics::default() };
     check(metrics.clone(), "entropy 1.500 · KL 0.002 · 1.2 % clipped · gradient 0.520");
-    let measured = Metrics { kl_reference: 0.02, gradient_norm: f64::NAN, ..metrics };
+    let measured = StepMetrics { kl_reference: 0.02, gradient_norm: f64::NAN, ..metrics };
     check(measured, "entropy 1.500 · KL 0.002, 0.020 from the start · 1.2 % clipped · gradient –");
 }
 
@@ -103,13 +104,13 @@ fn times() {
 
 #[test]
 fn a_line_is_said_of_each_look() {
-    let check = |metrics: Metrics, expected: Option<&str>| assert_eq!(plain_line(&metrics).as_deref(), expected);
+    let check = |metrics: StepMetrics, expected: Option<&str>| assert_eq!(plain_line(&metrics).as_deref(), expected);
     let look = "reward 0.512 · 71.2 % right · 1,234 tokens · 98.0 % valid · 3.2 agents · 12.5 % review";
-    let first = Metrics { look: Some(means()), ..Metrics::default() };
+    let first = StepMetrics { look: Some(means()), ..StepMetrics::default() };
     check(first.clone(), Some(&format!("held out, step 0: {look}")));
-    let later = Metrics { step: 20, worker_tokens: 98_765, ..first };
+    let later = StepMetrics { step: 20, worker_tokens: 98_765, ..first };
     check(later.clone(), Some(&format!("held out, step 20: {look} · 98,765 worker tokens spent")));
-    check(Metrics { look: None, ..later }, None);
+    check(StepMetrics { look: None, ..later }, None);
 }
 
 #[test]
@@ -118,9 +119,12 @@ fn the_view_remembers_what_a_step_does_not_say() {
     let stop = FamilyReport { free: 1, ..FamilyReport::default() };
     let families = BTreeMap::from([(Family::Stop, stop)]);
     let timing = Timing { step: 1, running: 2.0, ..Timing::default() };
-    view.step(&Metrics { look: Some(means()), ..Metrics::default() }, &Timing::default());
-    view.step(&Metrics { step: 1, rollouts: means(), families: families.clone(), ..Metrics::default() }, &timing);
-    view.step(&Metrics { step: 2, rollouts: means(), skipped: true, ..Metrics::default() }, &timing);
+    view.step(&StepMetrics { look: Some(means()), ..StepMetrics::default() }, &Timing::default());
+    view.step(
+        &StepMetrics { step: 1, rollouts: means(), families: families.clone(), ..StepMetrics::default() },
+        &timing,
+    );
+    view.step(&StepMetrics { step: 2, rollouts: means(), skipped: true, ..StepMetrics::default() }, &timing);
     view.finish();
     assert_eq!((view.rewards.len(), view.seconds.make_contiguous()), (2, &mut [2.0, 2.0][..]));
     assert_eq!((view.time.running, view.families, view.look), (4.0, families, Some((0, means()))));

@@ -9,7 +9,7 @@ use lemon_policy::LanguagePromptEncoder;
 use lemon_spec::{Agent, AnswerRule, Shape, Share, validate, validate_round};
 use lemon_task::{SetName, compose};
 use lemon_trace::AgentStatus;
-use lemon_world::{Fit, fit};
+use lemon_world::{SkillFit, fit};
 use std::collections::BTreeMap;
 
 /// A policy could have written every one of them.
@@ -41,7 +41,7 @@ fn check_share<T>(of: &[T], holds: impl Fn(&T) -> bool, least: f64, most: f64) {
 #[tokio::test]
 async fn every_pair_is_valid_and_writable_and_all_kinds_of_teams_occur() {
     let fixture = Fixture::new(&SetName::PUBLIC, 60);
-    let pairs = teach(&fixture.context(5), &Settings::default()).await.unwrap();
+    let pairs = teach(&fixture.context(5), &BroadSettings::default()).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, Shape::default().agents);
     let (first, second): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.round == 1);
@@ -97,7 +97,7 @@ fn check_second_rounds(pairs: &[Pair]) {
 #[tokio::test]
 async fn pairs_are_the_same_for_a_seed_and_measured_where_that_is_asked() {
     let fixture = Fixture::new(&[SetName::Gsm8k, SetName::Mmlu], 15);
-    let settings = Settings { runs: 1, per_task: 3, ..Settings::default() };
+    let settings = BroadSettings { runs: 1, per_task: 3, ..BroadSettings::default() };
     let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     assert!(pairs.iter().all(|pair| pair.reward.is_some() && pair.runs == 1 && pair.teacher == Teacher::Broad));
     assert_eq!(teach(&fixture.context(5), &settings).await.unwrap(), pairs);
@@ -111,24 +111,24 @@ async fn pairs_are_the_same_for_a_seed_and_measured_where_that_is_asked() {
 #[tokio::test]
 async fn rounds_are_written_as_the_settings_say_and_a_cancelled_lesson_ends() {
     let fixture = Fixture::new(&[SetName::Svamp], 20);
-    let count = async |settings: Settings| {
+    let count = async |settings: BroadSettings| {
         let pairs = teach(&fixture.context(1), &settings).await.unwrap();
         let review = pairs.iter().filter(|pair| pair.spec.ends_with("next: review\n")).count();
         (pairs.len(), review, pairs.iter().filter(|pair| pair.round == 2).count())
     };
-    let once = Settings { per_task: 1, ..Settings::default() };
-    assert_eq!(count(Settings { review: 0.0, ..once }).await, (20, 0, 0));
-    assert_eq!(count(Settings { review: 1.0, ..once }).await, (40, 20, 20));
-    assert_eq!(count(Settings { review: 1.0, second_rounds: false, ..once }).await, (20, 20, 0));
-    assert_eq!(count(Settings { per_task: 0, ..once }).await, (0, 0, 0));
+    let once = BroadSettings { per_task: 1, ..BroadSettings::default() };
+    assert_eq!(count(BroadSettings { review: 0.0, ..once }).await, (20, 0, 0));
+    assert_eq!(count(BroadSettings { review: 1.0, ..once }).await, (40, 20, 20));
+    assert_eq!(count(BroadSettings { review: 1.0, second_rounds: false, ..once }).await, (20, 20, 0));
+    assert_eq!(count(BroadSettings { per_task: 0, ..once }).await, (0, 0, 0));
     fixture.cancel.cancel();
-    assert_eq!(count(Settings { review: 1.0, ..once }).await, (0, 0, 0));
+    assert_eq!(count(BroadSettings { review: 1.0, ..once }).await, (0, 0, 0));
 }
 
 #[tokio::test]
 async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
     let fixture = Fixture::new(&[SetName::Gsm8k], 60);
-    let settings = Settings { advised: 1.0, review: 0.0, ..Settings::default() };
+    let settings = BroadSettings { advised: 1.0, review: 0.0, ..BroadSettings::default() };
     let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, Shape::default().agents);
@@ -150,7 +150,7 @@ async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
 #[tokio::test]
 async fn those_who_vote_read_nobody_and_more_of_them_follow() {
     let fixture = Fixture::new(&[SetName::Gsm8k], 60);
-    let settings = Settings { voting: 1.0, ..Settings::default() };
+    let settings = BroadSettings { voting: 1.0, ..BroadSettings::default() };
     let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     check_writable(&pairs, MANY);
@@ -240,13 +240,13 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut narrow = Language::default();
     narrow.limits.agents = 2;
     fixture.trials.language = Arc::new(narrow.clone());
-    let pairs = teach(&fixture.context(1), &Settings::default()).await.unwrap();
+    let pairs = teach(&fixture.context(1), &BroadSettings::default()).await.unwrap();
     assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair.fault(&narrow).is_none()));
 }
 
 #[test]
 fn what_is_drawn_hangs_on_no_word_of_the_task() {
-    let settings = Settings { advised: 0.4, voting: 0.4, ..Settings::default() };
+    let settings = BroadSettings { advised: 0.4, voting: 0.4, ..BroadSettings::default() };
     let (language, mut shapes) = (Language::default(), BTreeMap::<usize, Vec<Spec>>::new());
     for item in [SetName::Gsm8k, SetName::Mmlu, SetName::Aqua].iter().flat_map(|set| compose(*set, 5, 3)) {
         let question = &item.task.question;
@@ -263,6 +263,6 @@ fn what_is_drawn_hangs_on_no_word_of_the_task() {
 #[test]
 fn general_words_name_no_skill() {
     for words in ROLES.iter().chain(&DUTIES) {
-        assert_eq!(fit(&[], words), Fit::Neutral, "{words}");
+        assert_eq!(fit(&[], words), SkillFit::Neutral, "{words}");
     }
 }

@@ -32,11 +32,14 @@ fn backend(endpoint: &FakeEndpoint) -> Backend {
     }
 }
 
-fn settings() -> Settings {
-    Settings { retry: Retry { attempts: 2, first_wait_s: 0.001, longest_wait_s: 0.01 }, ..Settings::default() }
+fn settings() -> EndpointTeacherSettings {
+    EndpointTeacherSettings {
+        retry: Retry { attempts: 2, first_wait_s: 0.001, longest_wait_s: 0.01 },
+        ..EndpointTeacherSettings::default()
+    }
 }
 
-async fn ask(behaviour: Behaviour, tasks: usize, settings: &Settings) -> (Asked, u64) {
+async fn ask(behaviour: Behaviour, tasks: usize, settings: &EndpointTeacherSettings) -> (EndpointLessons, u64) {
     let fixture = Fixture::new(&[SetName::Gsm8k], tasks);
     let endpoint = FakeEndpoint::start(behaviour).unwrap();
     let asked = teach(&fixture.context(2), &backend(&endpoint), settings).await.unwrap();
@@ -68,7 +71,8 @@ async fn a_text_that_is_no_team_is_mended_once_and_counted() {
 
     let (asked, calls) = ask(Behaviour::text(NO_TEAM), 2, &settings()).await;
     assert_eq!((asked.pairs.len(), asked.texts_refused, calls), (0, 4, 4));
-    let (asked, calls) = ask(Behaviour::text("Sorry, no."), 2, &Settings { repair: false, ..settings() }).await;
+    let (asked, calls) =
+        ask(Behaviour::text("Sorry, no."), 2, &EndpointTeacherSettings { repair: false, ..settings() }).await;
     assert_eq!((asked.pairs.len(), asked.texts_refused, calls), (0, 2, 2));
 }
 
@@ -86,7 +90,8 @@ async fn an_endpoint_that_says_nothing_is_tried_again_and_then_left() {
 
 #[tokio::test]
 async fn the_same_team_for_the_same_task_is_kept_once_and_a_cancelled_lesson_asks_nobody() {
-    let (asked, calls) = ask(Behaviour::text(TEAM), 2, &Settings { asks: 3, runs: 0, ..settings() }).await;
+    let (asked, calls) =
+        ask(Behaviour::text(TEAM), 2, &EndpointTeacherSettings { asks: 3, runs: 0, ..settings() }).await;
     assert_eq!((asked.pairs.len(), calls), (2, 6));
     assert!(asked.pairs.iter().all(|pair| pair.reward.is_none()));
 
@@ -95,7 +100,7 @@ async fn the_same_team_for_the_same_task_is_kept_once_and_a_cancelled_lesson_ask
     fixture.cancel.cancel();
     let asked = teach(&fixture.context(1), &backend(&endpoint), &settings()).await.unwrap();
     assert_eq!((asked.pairs.len(), asked.silent, endpoint.calls()), (0, 2, 0));
-    let missing = Settings { level: 7, ..settings() };
+    let missing = EndpointTeacherSettings { level: 7, ..settings() };
     let fixture = Fixture::new(&[SetName::Gsm8k], 1);
     let asked = teach(&fixture.context(1), &backend(&endpoint), &missing).await.unwrap();
     assert_eq!(asked.failure.map(|failure| failure.kind), Some(FailureKind::Refused));

@@ -153,7 +153,7 @@ fn a_second_round_is_written_only_where_answers_differ() {
 #[tokio::test]
 async fn pairs_are_valid_measured_and_the_same_each_time() {
     let fixture = Fixture::new(&[SetName::Gsm8k, SetName::Aqua, SetName::Mmlu], 40);
-    let settings = Settings { wordings: 2, second_round_every: 2, ..Settings::default() };
+    let settings = RulesSettings { wordings: 2, second_round_every: 2, ..RulesSettings::default() };
     let pairs = teach(&fixture.context(5), &settings).await.unwrap();
     check_pairs(&pairs);
     let (first, second): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| pair.round == 1);
@@ -170,13 +170,13 @@ async fn pairs_are_valid_measured_and_the_same_each_time() {
 #[tokio::test]
 async fn nothing_is_measured_where_nothing_is_run_and_a_cancelled_lesson_ends() {
     let fixture = Fixture::new(&[SetName::HumanEval], 12);
-    let settings = Settings { runs: 0, second_round_every: 0, ..Settings::default() };
+    let settings = RulesSettings { runs: 0, second_round_every: 0, ..RulesSettings::default() };
     let pairs = teach(&fixture.context(1), &settings).await.unwrap();
     check_pairs(&pairs);
     assert_eq!(pairs.len(), 12);
     assert!(pairs.iter().all(|pair| pair.reward.is_none() && pair.runs == 0));
     fixture.cancel.cancel();
-    assert_eq!(teach(&fixture.context(1), &Settings::default()).await.unwrap(), []);
+    assert_eq!(teach(&fixture.context(1), &RulesSettings::default()).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The search for the best team of a pool of tasks.
 
-use super::Settings;
+use super::TeamSearchSettings;
 use super::rounds::Staged;
 use crate::teach::broad::TeamSampler;
 use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
@@ -36,7 +36,7 @@ pub(super) struct Pool<'a> {
     pub cases: Vec<&'a Case>,
     pub kind: TaskKind,
     /// How to search.
-    pub settings: &'a Settings,
+    pub settings: &'a TeamSearchSettings,
     /// What the seeds are made from.
     pub name: String,
     /// Which of how many such searches it is.
@@ -85,7 +85,7 @@ impl Pool<'_> {
     /// Tries so many teams, gives most of them up early, lets others challenge the best, and takes of those that ran to the
     /// end the cheapest that is not clearly worse than the best, in two rounds where that is wanted and pays. `None`: cancelled.
     pub async fn best(&self) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
-        let Settings { teams, runs, challengers, two_rounds, .. } = *self.settings;
+        let TeamSearchSettings { teams, runs, challengers, two_rounds, .. } = *self.settings;
         if let Some(team) = &self.settings.team {
             let mut given = Candidate { team: team.clone(), earned: Vec::new() };
             return match self.measure(&mut given, "final", runs).await? {
@@ -138,7 +138,7 @@ impl Pool<'_> {
         known: &mut HashSet<String>,
         random: &mut Random,
     ) -> Result<bool, EvalError> {
-        let Settings { teams, runs, challengers, .. } = *self.settings;
+        let TeamSearchSettings { teams, runs, challengers, .. } = *self.settings;
         kept.truncate(PARENTS);
         for candidate in kept.iter_mut() {
             if !self.measure(candidate, "halve", runs).await? {
@@ -172,7 +172,7 @@ impl Pool<'_> {
 
     /// The best of so many teams drawn at random, each run so many times on every task. `None`: cancelled.
     pub async fn best_of_few(&self) -> Result<Option<Candidate>, EvalError> {
-        let Settings { teams, runs, .. } = *self.settings;
+        let TeamSearchSettings { teams, runs, .. } = *self.settings;
         let mut random = Random::new(draw(self.context.seed, &["few", &self.name]));
         let mut known = HashSet::new();
         let mut tried = self.seed_teams(&mut known);
@@ -203,7 +203,7 @@ impl Pool<'_> {
         let teams = founders(language, self.kind == TaskKind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
         let mut sampler = TeamSampler::new(draw(self.context.seed, &["drawn", &self.name]));
-        let Settings { drawn, most_agents, .. } = *self.settings;
+        let TeamSearchSettings { drawn, most_agents, .. } = *self.settings;
         let drawn = (0..drawn).map(|_| sampler.voters(self.kind, most_agents, language));
         let variants = drawn.chain(variants);
         variants.filter(|team| self.is_new(team, known)).map(|team| Candidate { team, earned: Vec::new() }).collect()

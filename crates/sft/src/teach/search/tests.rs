@@ -6,8 +6,8 @@ use crate::teach::fixture::{Fixture, check_pairs};
 use lemon_spec::{AnswerRule, validate};
 use lemon_task::{SetName, compose};
 
-fn quick() -> Settings {
-    Settings { teams: 20, runs: 120, lesson_runs: 1, ..Settings::default() }
+fn quick() -> TeamSearchSettings {
+    TeamSearchSettings { teams: 20, runs: 120, lesson_runs: 1, ..TeamSearchSettings::default() }
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn the_pooled_teams_are_few_valid_and_the_same_each_time() {
 #[tokio::test]
 async fn one_team_may_be_found_for_all_among_votes_drawn_at_random() {
     let fixture = Fixture::new(&[SetName::Gsm8k], 60);
-    let settings = Settings { pooling: Pooling::Kind, teams: 8, drawn: 8, ..quick() };
+    let settings = TeamSearchSettings { pooling: Pooling::Kind, teams: 8, drawn: 8, ..quick() };
     let best_teams = find(&fixture.context(3), &settings).await.unwrap();
     let (cluster, found) = best_teams.teams.first_key_value().unwrap();
     assert_eq!((best_teams.teams.len(), cluster.band, found.runs), (1, 0, 120));
@@ -61,7 +61,7 @@ async fn a_given_team_is_taught_as_it_is() {
     let text = "agents:\n  - {id: a1, base: solver, capacity: medium, duty: <reworded>}\n  \
                 - {id: a2, base: solver, capacity: large}\nanswer: {from: [a1, a2], by: vote}\n";
     let team = validate(text, &Language::default()).unwrap().spec().clone();
-    let settings = Settings { team: Some(team.clone()), pooling: Pooling::Kind, two_rounds: true, ..quick() };
+    let settings = TeamSearchSettings { team: Some(team.clone()), pooling: Pooling::Kind, two_rounds: true, ..quick() };
     let found = find(&fixture.context(3), &settings).await.unwrap().teams.into_values().next().unwrap();
     assert_eq!((found.team, found.staged, found.runs), (team, None, 120));
     for pair in teach(&fixture.context(3), &settings).await.unwrap() {
@@ -78,8 +78,14 @@ async fn challengers_only_ever_raise_what_the_best_earns() {
     let (seen, first_teams) = (std::sync::Mutex::new(Vec::new()), 10);
     let tell = |tried: &SearchProgress| seen.lock().unwrap().push(*tried);
     let context = TeachContext { watch: Some(&tell), ..fixture.context(5) };
-    let settings =
-        Settings { pooling: Pooling::Kind, teams: first_teams, challengers: 40, most_agents: 3, runs: 240, ..quick() };
+    let settings = TeamSearchSettings {
+        pooling: Pooling::Kind,
+        teams: first_teams,
+        challengers: 40,
+        most_agents: 3,
+        runs: 240,
+        ..quick()
+    };
     let best_teams = find(&context, &settings).await.unwrap();
     let found = best_teams.teams.first_key_value().unwrap().1;
     assert!(found.team.agents.len() <= 3 && found.runs == 240, "{found:?}");
@@ -95,7 +101,13 @@ async fn challengers_only_ever_raise_what_the_best_earns() {
 #[tokio::test]
 async fn what_one_task_promises_is_too_good_to_be_true() {
     let fixture = Fixture::new(&[SetName::Gsm8k], 40);
-    let settings = Settings { pooling: Pooling::Task, teams: 8, runs: 2, lesson_runs: 4, ..Settings::default() };
+    let settings = TeamSearchSettings {
+        pooling: Pooling::Task,
+        teams: 8,
+        runs: 2,
+        lesson_runs: 4,
+        ..TeamSearchSettings::default()
+    };
     let found = find_each(&fixture.context(3), &settings).await.unwrap();
     let pairs = teach(&fixture.context(3), &settings).await.unwrap();
     check_pairs(&pairs);
@@ -111,7 +123,7 @@ async fn a_cancelled_search_ends_without_pairs() {
     fixture.cancel.cancel();
     assert_eq!(find(&fixture.context(1), &quick()).await.unwrap().teams.len(), 0);
     assert_eq!(teach(&fixture.context(1), &quick()).await.unwrap(), []);
-    let each = Settings { pooling: Pooling::Task, ..quick() };
+    let each = TeamSearchSettings { pooling: Pooling::Task, ..quick() };
     assert_eq!(teach(&fixture.context(1), &each).await.unwrap(), []);
 }
 
@@ -121,7 +133,7 @@ async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
     let fixture = Fixture::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
     let best_teams = find(&fixture.context(1), &quick()).await.unwrap();
     assert!(best_teams.teams.keys().all(|cluster| cluster.kind == TaskKind::Number) && !best_teams.teams.is_empty());
-    for settings in [quick(), Settings { pooling: Pooling::Task, teams: 3, runs: 1, ..quick() }] {
+    for settings in [quick(), TeamSearchSettings { pooling: Pooling::Task, teams: 3, runs: 1, ..quick() }] {
         let pairs = teach(&fixture.context(1), &settings).await.unwrap();
         check_pairs(&pairs);
         assert_eq!(pairs.len(), 60);
@@ -158,7 +170,7 @@ fn bands_go_from_easy_to_hard() {
 async fn a_few_odd_questions_are_left_to_the_rules() {
     let mut fixture = Fixture::new(&[SetName::Gsm8k], 60);
     fixture.cases.extend(Fixture::new(&[SetName::Mmlu], 3).cases);
-    let settings = Settings { pooling: Pooling::Kind, teams: 4, runs: 30, ..quick() };
+    let settings = TeamSearchSettings { pooling: Pooling::Kind, teams: 4, runs: 30, ..quick() };
     let best_teams = find(&fixture.context(3), &settings).await.unwrap();
     assert_eq!(best_teams.teams.keys().map(|cluster| cluster.kind).collect::<Vec<_>>(), [TaskKind::Number]);
     assert_eq!(teach(&fixture.context(3), &settings).await.unwrap().len(), 63);

@@ -2,7 +2,7 @@
 
 use super::*;
 use lemon_spec::{Answer, AnswerRule, Language, Next, Share, render, validate};
-use lemon_world::{Family, Fit, SKILLS, Skill, fit};
+use lemon_world::{SKILLS, Skill, SkillFit, TaskFamily, fit};
 
 fn features(kind: TaskKind, skills: Vec<&'static Skill>) -> TaskFeatures {
     TaskFeatures { kind, difficulty: 0.0, skills }
@@ -23,11 +23,11 @@ fn team(mark: &str, base: &str) -> Spec {
     Spec { agents: vec![agent("a1", &[]), agent("a2", &["a1"])], answer, next: Next::Stop }
 }
 
-fn kinds(family: Family) -> &'static [TaskKind] {
+fn kinds(family: TaskFamily) -> &'static [TaskKind] {
     match family {
-        Family::Reckoning => &[TaskKind::Number, TaskKind::Options],
-        Family::Knowing => &[TaskKind::Knowledge],
-        Family::Coding => &[TaskKind::Program],
+        TaskFamily::Reckoning => &[TaskKind::Number, TaskKind::Options],
+        TaskFamily::Knowing => &[TaskKind::Knowledge],
+        TaskFamily::Coding => &[TaskKind::Program],
     }
 }
 
@@ -49,7 +49,7 @@ fn every_wording_names_the_skill_and_is_valid() {
                     let worded = worded(&team(mark, "solver"), &features(*kind, vec![skill]), "q", seed);
                     assert!(validate(&render(&worded).text, &Language::default()).is_ok());
                     for agent in &worded.agents {
-                        assert_eq!(fit(&[skill], &told(agent)), Fit::Helps, "{agent:?}");
+                        assert_eq!(fit(&[skill], &told(agent)), SkillFit::Helps, "{agent:?}");
                         assert_eq!(is_brief(agent.duty.as_deref().unwrap()), brief, "{agent:?}");
                     }
                 }
@@ -64,7 +64,7 @@ fn where_no_skill_is_seen_none_is_named() {
         for mark in [WORKED, BRIEF, REWORDED] {
             for seed in 0..60 {
                 for agent in worded(&team(mark, "solver"), &features(kind, Vec::new()), "q", seed).agents {
-                    assert_eq!(fit(&[], &told(&agent)), Fit::Neutral, "{agent:?}");
+                    assert_eq!(fit(&[], &told(&agent)), SkillFit::Neutral, "{agent:?}");
                     assert!(agent.role.is_none());
                 }
             }

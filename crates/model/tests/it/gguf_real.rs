@@ -1,0 +1,149 @@
+//! Published models against llama.cpp. The folder with the models is `LEMON_REAL_MODELS`; without it the test says that it
+//! was skipped. `llama_cpp.py` writes the `.reference.json` beside each model that is compared with.
+
+use lemon_model::tokenizer::{Message, Role};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Tokenizer};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// With quantised weights llama.cpp rounds what it multiplies to 8 bits, which this crate does not: the largest margin, in
+/// log-probability, at which another token may be ahead, and how far log-probabilities may differ (rms). A model whose name
+/// ends in `-f32` is computed alike by both.
+fn tolerance(path: &Path) -> (f32, f32) {
+    let is_exact = path.file_stem().is_some_and(|it| it.to_string_lossy().ends_with("-f32"));
+    if is_exact { (0.001, 0.001) } else { (0.5, 0.3) }
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    texts: Vec<Text>,
+    greedy: Vec<Greedy>,
+    chats: Vec<Chat>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+    tokens: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Greedy {
+    prompt: Vec<u32>,
+    written: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    id: u32,
+    /// The likeliest tokens and their log-probabilities.
+    top: Vec<(u32, f32)>,
+}
+
+#[derive(Deserialize)]
+struct Chat {
+    messages: Vec<Message>,
+    prompt: String,
+}
+
+/// The models with a reference.
+fn models() -> Vec<(PathBuf, Reference)> {
+    let Some(folder) = std::env::var_os("LEMON_REAL_MODELS") else {
+        println!("skipped: LEMON_REAL_MODELS is not set");
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|it| it == "gguf"));
+    paths.sort();
+    let reference = |path: PathBuf| {
+        let text = std::fs::read(path.with_extension("reference.json")).ok();
+        if text.is_none() {
+            println!("skipped: {} has no reference", path.display());
+        }
+        text.map(|text| (path, serde_json::from_slice(&text).unwrap()))
+    };
+    paths.into_iter().filter_map(reference).collect()
+}
+
+#[test]
+fn texts_have_llama_cpps_tokens() {
+    for (path, reference) in models() {
+        let tokenizer = Tokenizer::load(&path).unwrap();
+        let mut lines = 0;
+        for Text { text, tokens } in &reference.texts {
+            let found = tokenizer.encode(text);
+            if found != *tokens {
+                let at = found.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+                let around =
+                    |tokens: &[u32]| tokenizer.decode(&tokens[at.saturating_sub(5)..(at + 8).min(tokens.len())]);
+                panic!(
+                    "{}: token {at}: {:?} {:?}, expected {:?} {:?}",
+                    path.display(),
+                    around(&found),
+                    &found[at..(at + 5).min(found.len())],
+                    around(tokens),
+                    &tokens[at..(at + 5).min(tokens.len())]
+                );
+            }
+            lines += text.lines().count();
+        }
+        println!("{}: {lines} lines have the same tokens", path.display());
+    }
+}
+
+#[test]
+fn conversations_are_written_as_llama_cpp_writes_them() {
+    for (path, reference) in models() {
+        let tokenizer = Tokenizer::load(&path).unwrap();
+        for Chat { messages, prompt } in &reference.chats {
+            // A message's special tokens are text here, so the texts are compared and not the tokens.
+            let words = |text: &str| text.replace(['<', '>', '|'], "");
+            let tokens = tokenizer.prompt(messages).unwrap();
+            let special = |token: u32| tokenizer.bytes(token).is_empty();
+            let said: Vec<&str> = messages.iter().map(|it: &Message| it.content.as_str()).collect();
+            assert!(said.iter().all(|said| prompt.contains(said)));
+            let ours: String = tokenizer.decode(&tokens);
+            let expected = prompt.replace("<|im_start|>", "").replace("<|im_end|>", "");
+            assert_eq!(words(&ours).replace("im_end", ""), words(&expected), "{}", path.display());
+            let markers =
+                prompt.matches("<|im_").count() - said.iter().map(|it| it.matches("<|im_").count()).sum::<usize>();
+            assert_eq!(tokens.iter().filter(|token| special(**token)).count(), markers, "{}", path.display());
+        }
+        assert!(tokenizer.prompt(&[Message { role: Role::User, content: String::new() }]).is_ok());
+    }
+}
+
+#[test]
+fn the_likeliest_tokens_are_llama_cpps() {
+    for (path, reference) in models() {
+        // The larger ones take many gigabytes in f32; the engine's test reads those.
+        if std::fs::metadata(&path).unwrap().len() > 700 << 20 {
+            println!("skipped: {} is too large for f32", path.display());
+            continue;
+        }
+        let policy = LanguagePolicy::load(&path, DeviceChoice::Cpu, Learning::Nothing).unwrap();
+        for greedy in &reference.greedy {
+            check_greedy(&path, &policy, greedy);
+        }
+    }
+}
+
+fn check_greedy(path: &Path, policy: &LanguagePolicy, greedy: &Greedy) {
+    let text: Vec<u32> = greedy.prompt.iter().copied().chain(greedy.written.iter().map(|it| it.id)).collect();
+    let logits = policy.logits(&text).unwrap();
+    let (most_margin, most_rms) = tolerance(path);
+    let (mut errors, mut same) = (Vec::new(), 0);
+    for (at, written) in greedy.written.iter().enumerate() {
+        let row = &logits[greedy.prompt.len() - 1 + at];
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let total = most + row.iter().map(|it| (it - most).exp()).sum::<f32>().ln();
+        errors.extend(written.top.iter().map(|(id, logprob)| row[*id as usize] - total - logprob));
+        same += usize::from(row[written.id as usize] == most);
+        let margin = written.top[0].1 - written.top[1].1;
+        let is_close = row[written.id as usize] == most || margin < most_margin;
+        assert!(is_close, "{}: token {at} is another one, its margin was {margin}", path.display());
+    }
+    let rms = (errors.iter().map(|it| it * it).sum::<f32>() / errors.len() as f32).sqrt();
+    println!("{}: {same} of {} alike, log-probabilities differ by {rms} (rms)", path.display(), greedy.written.len());
+    assert!(rms < most_rms, "{}", path.display());
+}
