@@ -5,7 +5,7 @@ use crate::error::Error;
 use lemon_exec::Settings;
 use lemon_model::{DeviceChoice, Precision};
 use lemon_train::build::{AnyPolicy, BuiltPolicy, build_policy, tasks};
-use lemon_train::metrics::Metrics;
+use lemon_train::metrics::StepMetrics;
 use lemon_train::recipe::Recipe;
 use lemon_train::{TrainContext, Trained, train};
 use lemon_workers::bundled;
@@ -24,7 +24,7 @@ impl Lemon {
         &self,
         recipe: &Recipe,
         folder: &Path,
-        mut watch: impl FnMut(&Metrics) -> bool,
+        mut watch: impl FnMut(&StepMetrics) -> bool,
     ) -> Result<Trained, Error> {
         let mut recipe = recipe.clone();
         recipe.tasks.world = self.world.unwrap_or(recipe.tasks.world);

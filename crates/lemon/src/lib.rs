@@ -111,6 +111,8 @@ mod error;
 mod learn;
 mod run;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 pub use async_trait::async_trait;
 pub use builder::{Builder, Lemon};

@@ -2,13 +2,13 @@
 
 use crate::builder::{Lemon, Noise, simulated};
 use crate::error::Error;
-use lemon_credit::choose::Policy;
-use lemon_eval::{Evaluation, Evaluator, Method, MethodRun, SetUp, Source as WrittenBy, Work};
+use lemon_credit::choose::ChoiceRule;
+use lemon_eval::{Evaluation, Evaluator, Method, MethodRun, SetUp, TeamSource, Work};
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::{fresh_id, unix_ms};
 use lemon_profile::{Counterfactuals, Profile, ProfileWork, SpendingLimits};
 use lemon_rollout::{Case, Grader, Rollout, RolloutEnv, RolloutError, RolloutRequest};
-use lemon_sandbox::{Policy as SandboxPolicy, Sandbox};
+use lemon_sandbox::{Containment, Sandbox};
 use lemon_spec::Plan;
 use lemon_task::{SetName, Source, TaskSet, load, load_jsonl};
 use lemon_workers::PolicySource;
@@ -72,7 +72,7 @@ impl Lemon {
             Some(preset) => simulated(&self.resolved.config, preset, items().collect(), noise, |_| {}).await?.backend,
         };
         let sandbox = match Grader::needs_sandbox(items()) {
-            true => Some(Sandbox::new(SandboxPolicy::Isolated)?),
+            true => Some(Sandbox::new(Containment::Isolated)?),
             false => None,
         };
         let (language, settings) = (self.resolved.language.clone(), self.settings.clone());
@@ -92,9 +92,9 @@ impl Lemon {
         let method: Method = name.parse()?;
         let writer = match method.source() {
             None => None,
-            Some(WrittenBy::Prompted) => Some(self.resolved.prompted()?),
-            Some(WrittenBy::Policy) => Some(Arc::new(self.resolved.writer(&PolicySource::default())?) as _),
-            Some(WrittenBy::File | WrittenBy::AgentPrune | WrittenBy::AgentDropout) => {
+            Some(TeamSource::Prompted) => Some(self.resolved.prompted()?),
+            Some(TeamSource::Policy) => Some(Arc::new(self.resolved.writer(&PolicySource::default())?) as _),
+            Some(TeamSource::File | TeamSource::AgentPrune | TeamSource::AgentDropout) => {
                 return Err(RolloutError::NoTeam(method.name()).into());
             }
         };
@@ -162,7 +162,7 @@ impl Lemon {
             seeds: &seeds,
             width: self.width(),
             budget: limits,
-            policy: Policy::Information { floor: 0.02 },
+            policy: ChoiceRule::Information { floor: 0.02 },
         };
         let runs = Counterfactuals { env: &env, reviewer: None };
         Ok(lemon_profile::profile(&runs, &work, &CancellationToken::new(), |_, _| {}).await?)
