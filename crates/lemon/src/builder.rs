@@ -14,9 +14,7 @@ use std::sync::Arc;
 
 /// Runs, evaluates, profiles and trains teams. [`Lemon::builder`] makes one; it can be used for any number of runs.
 pub struct Lemon {
-    pub(crate) resolved: Resolved,
-    pub(crate) backend: Backend,
-    pub(crate) settings: Settings,
+    pub(crate) workers: WorkerSet,
     /// The simulated world, which is made anew for the cases of each call.
     pub(crate) world: Option<Preset>,
     pub(crate) seed: u64,
@@ -70,7 +68,7 @@ impl Lemon {
 
     /// The roles, capacities and limits that specifications are checked against.
     pub fn language(&self) -> &Arc<Language> {
-        &self.resolved.language
+        &self.workers.resolved.language
     }
 
     /// Where runs are kept, if they are.
@@ -83,7 +81,7 @@ impl Lemon {
     /// # Errors
     /// The text is no specification: [`Error::Spec`] holds every fault.
     pub fn validate(&self, text: &str) -> Result<Plan, Error> {
-        Ok(lemon_spec::validate(text, &self.resolved.language)?)
+        Ok(lemon_spec::validate(text, &self.workers.resolved.language)?)
     }
 }
 
@@ -201,26 +199,24 @@ impl Builder {
         let Builder { config, workers, budget, notices, .. } = self;
         let limits = RunLimits { budget, no_reuse: false };
         let mut world = None;
-        let (resolved, backend, settings) = match workers {
+        let workers = match workers {
             Workers::Found => of_models(&config, None, &limits, notices).await?,
             Workers::Kind(kind) => of_models(&config, Some(kind), &limits, notices).await?,
             Workers::Own(worker) => {
                 let resolved = Resolved::new(&config, Some(WorkerKind::OWN), &[], notices).await?;
                 let settings = Settings { reuse: false, ..resolved.settings(&limits)? };
-                (resolved.clone(), own(&resolved, worker), settings)
+                WorkerSet { backend: own(&resolved, worker), resolved, settings }
             }
             Workers::Simulated(preset) => {
                 world = Some(preset);
                 let set = simulated(&config, preset, Vec::new(), Noise::Fresh, notices).await?;
-                (set.resolved, set.backend, Settings { budget, ..set.settings })
+                WorkerSet { settings: Settings { budget, ..set.settings }, ..set }
             }
         };
         let path = self.store.or_else(|| config.store.path.as_ref().map(|path| config.resolve(path)));
         let store = path.map(|path| Store::open(&path, config.store.sync).map(Arc::new)).transpose()?;
         Ok(Lemon {
-            resolved,
-            backend,
-            settings,
+            workers,
             world,
             seed: self.seed.or(config.run.seed).unwrap_or(0),
             repeats: self.repeats,
@@ -237,11 +233,11 @@ async fn of_models(
     kind: Option<WorkerKind>,
     limits: &RunLimits,
     notices: Tell,
-) -> Result<(Resolved, Backend, Settings), WorkersError> {
+) -> Result<WorkerSet, WorkersError> {
     let resolved = Resolved::new(config, kind, &[], notices).await?;
     let (backend, _) = resolved.backend(&WorkerFiles::default())?;
     let settings = resolved.settings(limits)?;
-    Ok((resolved, backend, settings))
+    Ok(WorkerSet { backend, resolved, settings })
 }
 
 /// The capacities of a worker of the user's own, with the limits and prices that the configuration has.

@@ -64,12 +64,12 @@ impl Lemon {
 
     fn spawn(&self, spec: Option<&str>, question: &str) -> Result<Run, Error> {
         let runner = Runner {
-            backend: self.backend.clone(),
-            orchestrator: self.resolved.orchestrator(spec)?,
-            language: self.resolved.language.clone(),
+            backend: self.workers.backend.clone(),
+            orchestrator: self.workers.resolved.orchestrator(spec)?,
+            language: self.workers.resolved.language.clone(),
             store: self.store.clone(),
             reply_cache: None,
-            settings: self.settings.clone(),
+            settings: self.workers.settings.clone(),
             on_delta: None,
         };
         let id = format!("r-{}", fresh_id());
@@ -78,7 +78,7 @@ impl Lemon {
             task_id: id.clone(),
             question: question.to_owned(),
             seed: self.seed,
-            meta: RunMeta { spec: spec.map(str::to_owned), budget: self.settings.budget, ..RunMeta::default() },
+            meta: RunMeta { spec: spec.map(str::to_owned), budget: self.workers.settings.budget, ..RunMeta::default() },
         };
         let (sender, events) = mpsc::unbounded_channel();
         // The receiver may be gone: the trace has the event all the same.

@@ -68,14 +68,16 @@ impl Lemon {
     pub(crate) async fn env_with(&self, cases: &[Case], noise: Noise) -> Result<RolloutEnv, Error> {
         let items = || cases.iter().map(|case| &case.item);
         let backend = match self.world {
-            None => self.backend.clone(),
-            Some(preset) => simulated(&self.resolved.config, preset, items().collect(), noise, |_| {}).await?.backend,
+            None => self.workers.backend.clone(),
+            Some(preset) => {
+                simulated(&self.workers.resolved.config, preset, items().collect(), noise, |_| {}).await?.backend
+            }
         };
         let sandbox = match Grader::needs_sandbox(items()) {
             true => Some(Sandbox::new(Containment::Isolated)?),
             false => None,
         };
-        let (language, settings) = (self.resolved.language.clone(), self.settings.clone());
+        let (language, settings) = (self.workers.resolved.language.clone(), self.workers.settings.clone());
         let mut env = RolloutEnv::new(backend, language, settings, Grader::new(sandbox));
         env.store = self.store.clone();
         env.rewards = self.rewards.clone();
@@ -92,8 +94,8 @@ impl Lemon {
         let method: Method = name.parse()?;
         let writer = match method.source() {
             None => None,
-            Some(TeamSource::Prompted) => Some(self.resolved.prompted()?),
-            Some(TeamSource::Policy) => Some(Arc::new(self.resolved.writer(&PolicySource::default())?) as _),
+            Some(TeamSource::Prompted) => Some(self.workers.resolved.prompted()?),
+            Some(TeamSource::Policy) => Some(Arc::new(self.workers.resolved.writer(&PolicySource::default())?) as _),
             Some(TeamSource::File | TeamSource::AgentPrune | TeamSource::AgentDropout) => {
                 return Err(RolloutError::NoTeam(method.name()).into());
             }
@@ -132,8 +134,6 @@ impl Lemon {
         if let Some(store) = &env.store {
             store.begin_batch(&set_up.eval_id, set_up.started_at_ms, String::new(), Vec::new()).wait().await?;
         }
-        let is_priced = |name: &String| self.resolved.config.capacity(name).is_some_and(|it| it.price.is_some());
-        let priced = env.language.capacities.iter().map(is_priced).collect();
         let work = Arc::new(Work {
             eval_id: set_up.eval_id.clone(),
             cases: Arc::new(cases.to_vec()),
@@ -143,7 +143,7 @@ impl Lemon {
             width: self.width(),
         });
         let mut rows = Vec::with_capacity(work.runs());
-        let evaluator = Arc::new(Evaluator::new(env, priced));
+        let evaluator = Arc::new(Evaluator::new(env, self.workers.priced()));
         evaluator.evaluate(&work, &CancellationToken::new(), |row| rows.push(row)).await?;
         Ok(Evaluation { set_up, training: Vec::new(), rows })
     }
@@ -174,6 +174,6 @@ impl Lemon {
 
     /// Runs at a time.
     fn width(&self) -> usize {
-        if self.resolved.kind.costs_money() { 8 } else { 64 }
+        if self.workers.resolved.kind.costs_money() { 8 } else { 64 }
     }
 }
