@@ -181,7 +181,7 @@ fn nothing_outside_can_be_written() {
     ] {
         check_before_answer(call, Some(Exception));
     }
-    // What is written to /tmp is nobody's /tmp but the program's own, is not executed, and is limited.
+    // What the program writes to /tmp stays in its own /tmp, is not executed, and is limited.
     check_before_answer(
         "open('/tmp/lemon-was-here', 'w').write('x' * 1000)\nassert os.listdir('/tmp') == ['lemon-was-here'] or x > 1\nimport tempfile; tempfile.TemporaryFile().write(b'x')",
         None,

@@ -87,7 +87,7 @@ fn works_for_ordinary_users_too() {
     command.args(["--exact", "as_an_ordinary_user", "--ignored", "--nocapture"]).env("PATH", "/usr/bin:/bin");
     let output = match command.env("HOME", "/nonexistent").current_dir("/").uid(65534).gid(65534).output() {
         Ok(output) => output,
-        Err(error) => return eprintln!("skipped: nobody cannot run this test program: {error}"),
+        Err(error) => return eprintln!("skipped: an unprivileged user cannot run this test program: {error}"),
     };
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");

@@ -98,8 +98,8 @@ async fn check(local: &Local, request: &Request, kind: FailureKind, message: &st
 #[tokio::test]
 async fn what_goes_wrong_is_said() {
     let local = Local::new(vec![model(settings())]);
-    let nobody = Request { level: 7, ..request("?", 5) };
-    check(&local, &nobody, FailureKind::Refused, "no model serves `small`").await;
+    let unserved = Request { level: 7, ..request("?", 5) };
+    check(&local, &unserved, FailureKind::Refused, "no model serves `small`").await;
 
     let long = "tiny: the prompt has 141 tokens, and at most 128 can be read and written together; shorten it";
     let error = check(&local, &request(&"x".repeat(130), 5), FailureKind::Refused, long).await;

@@ -21,27 +21,27 @@ pub struct World {
     fitted: Fitted,
     choices: Choices,
     preset: Preset,
-    luck: Luck,
+    noise: AgentNoise,
     /// Items no reply can be made up for.
     skipped: usize,
 }
 
-/// What an agent's luck depends on, beside the task, the agent and the seed. The probabilities are the same.
+/// What an agent's noise depends on, beside the task, the agent and the seed. The probabilities are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Luck {
+pub enum AgentNoise {
     /// On everything it is told and reads: an agent whose inputs changed draws afresh, as a language model does.
     #[default]
     Fresh,
-    /// On nothing else: an agent whose inputs changed keeps its luck, so that a changed team differs from the original only
+    /// On nothing else: an agent whose inputs changed keeps its noise, so that a changed team differs from the original only
     /// as far as the change made it. Common random numbers, which only a simulation can have.
     Kept,
 }
 
 impl World {
-    /// The same world with another kind of luck.
+    /// The same world with noise of the other kind.
     #[must_use]
-    pub fn with_luck(self, luck: Luck) -> Self {
-        World { luck, ..self }
+    pub fn with_noise(self, noise: AgentNoise) -> Self {
+        World { noise, ..self }
     }
 
     /// The same world with other chosen figures. Its workers go by another name: what they say is not what those of the preset
@@ -58,8 +58,14 @@ impl World {
 
     /// A world of these items with figures of one's own.
     pub fn with_figures<'a>(fitted: Fitted, preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
-        let mut world =
-            World { items: HashMap::new(), fitted, choices: preset.choices(), preset, luck: Luck::Fresh, skipped: 0 };
+        let mut world = World {
+            items: HashMap::new(),
+            fitted,
+            choices: preset.choices(),
+            preset,
+            noise: AgentNoise::Fresh,
+            skipped: 0,
+        };
         let items: Vec<&Item> = items.into_iter().collect();
         let mut known = Known::default();
         items.iter().for_each(|item| known.add(item));
@@ -165,7 +171,7 @@ struct Asked<'a> {
     proposals: Vec<(Proposal, f64)>,
     seed: u64,
     capacity: &'a str,
-    luck: Luck,
+    noise: AgentNoise,
 }
 
 impl<'a> Asked<'a> {
@@ -184,16 +190,16 @@ impl<'a> Asked<'a> {
             proposals: brief.readings.iter().filter_map(read).collect(),
             seed: request.seed,
             capacity: &request.capacity,
-            luck: world.luck,
+            noise: world.noise,
         })
     }
 
-    /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless luck is kept, by everything it is
+    /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless noise is kept, by everything it is
     /// told and reads.
     fn draws(&self, purpose: &str) -> Random {
         let AgentPrompt { question, base, role, duty, readings } = self.brief;
         let mut parts = vec![purpose, question.as_ref()];
-        if self.luck == Luck::Fresh {
+        if self.noise == AgentNoise::Fresh {
             parts.extend([self.capacity, base, role, duty]);
             parts.extend(readings.iter().map(AsRef::as_ref));
         }

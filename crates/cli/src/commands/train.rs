@@ -5,10 +5,10 @@ use crate::args::train::TrainArgs;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::{println, runtime, tell, to_json};
-use lemon_eval::{Case, Grader};
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, Settings, SharedBudget};
 use lemon_model::{DeviceChoice, Precision};
 use lemon_policy::KeepError;
+use lemon_rollout::{Case, Grader};
 use lemon_spec::{Language, validate};
 use lemon_train::board::Board;
 use lemon_train::build::{self, AnyPolicy, BuiltPolicy, Tasks};
@@ -94,16 +94,16 @@ async fn learn(
         false => None,
     };
     let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
-    let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
-    arena.weights = recipe.reward.weights();
+    let mut env = build::rollout_env(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
+    env.weights = recipe.reward.weights();
     if args.workers.costs_money() {
         // Replies are paid for: those of a step that is taken again come from the store.
-        arena.store = Some(super::run::open_store(cli, config)?);
+        env.store = Some(super::run::open_store(cli, config)?);
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
     // In a simulated world lessons have tasks of their own, which this one does not know.
-    let taught_by = args.workers.asks_models().then_some(&arena);
+    let taught_by = args.workers.asks_models().then_some(&env);
     let place = (taught_by, warm.as_path());
     let packed = bundled::orchestrator(resolved.capacities());
     let BuiltPolicy { policy: mut student, encoder } =
@@ -127,7 +127,7 @@ async fn learn(
     };
     let mut reference = reference.map(|built| built.policy);
     let ground = TrainContext {
-        arena: Arc::new(arena),
+        env: Arc::new(env),
         encoder: encoder.as_ref(),
         cases: Arc::new(tasks.train),
         held_out: Arc::new(tasks.held_out),

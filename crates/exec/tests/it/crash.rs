@@ -74,7 +74,7 @@ fn open_tokens(trace: &Trace) -> u64 {
     trace.events.iter().filter_map(reserved).filter(|(id, _, at)| !ended(id, *at)).map(|(_, tokens, _)| tokens).sum()
 }
 
-/// Nobody comes into being twice, and no message is sent twice, however often a run is taken up.
+/// No agent comes into being twice, and no message is sent twice, however often a run is taken up.
 #[track_caller]
 fn check_once(trace: &Trace) {
     let mut seen = HashSet::new();

@@ -149,7 +149,7 @@ async fn connections_that_break_are_tried_again() {
     for stream in [false, true] {
         check(FakeReply::CutBody, stream, FailureKind::CutShort, 3, Charge::Reserved).await;
         check(FakeReply::DropMidStream, stream, FailureKind::CutShort, 3, Charge::Reserved).await;
-        // Nobody knows whether a model was at work when it happened.
+        // Whether a model was at work when it happened is unknown.
         check(FakeReply::DropConnection, stream, FailureKind::Unreachable, 3, Charge::Reserved).await;
     }
 }

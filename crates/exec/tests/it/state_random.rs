@@ -25,10 +25,10 @@ fn drive(state: &mut RunState, random: &mut Random, asked: &mut HashSet<usize>) 
         let room = random.below(4);
         match state.next_step(room) {
             Step::RoundOver => {
-                assert!(running.is_empty(), "the round is over while somebody runs");
+                assert!(running.is_empty(), "the round is over while an agent runs");
                 return;
             }
-            Step::Wait if running.is_empty() => assert_eq!(room, 0, "everybody waits, for nobody"),
+            Step::Wait if running.is_empty() => assert_eq!(room, 0, "all agents wait, and none runs"),
             Step::Wait => {
                 let index = running.swap_remove(random.below(running.len()));
                 state.end(index, outcome(random));

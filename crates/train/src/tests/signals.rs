@@ -34,13 +34,13 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
     episode
 }
 
-/// What a policy gets for one group and its contrasts.
+/// What a policy gets for one group and its counterfactuals.
 fn examples_of(
     (table, encoder): (&FieldTable, &FieldPromptEncoder),
     credit: &CreditSettings,
     lambda: f64,
     group: Vec<Episode>,
-    contrasts: &[Candidate],
+    counterfactuals: &[Candidate],
 ) -> Vec<Example> {
     let signals = Signals {
         policy: table,
@@ -52,7 +52,7 @@ fn examples_of(
         temperature: 1.0,
         economy: &Economy::default(),
     };
-    signal::examples(&signals, &[group], contrasts).unwrap()
+    signal::examples(&signals, &[group], counterfactuals).unwrap()
 }
 
 /// The entry of an agent that reads no other.
@@ -113,7 +113,7 @@ fn the_local_gradient_is_the_analytic_one() {
 
 /// Teams of one to three agents, and what the policy gets for going on.
 #[test]
-fn endings_give_the_analytic_gradient_of_going_on() {
+fn prefix_truncations_give_the_analytic_gradient_of_going_on() {
     let start = FieldStart { slots: 3, lean: 0.7, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
@@ -135,7 +135,7 @@ fn endings_give_the_analytic_gradient_of_going_on() {
     for size in 1..=3 {
         let written = episode(&encoder, &table, &text(size), worth[size - 1]);
         let plan = written.rounds[0].plan.clone().unwrap();
-        let ends = endings(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
+        let ends = prefix_truncations(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
             let edited = apply(&plan, &edit, &language).unwrap();
             assert_eq!(edited.plan.source(), text(at + 1));
             Candidate::measured((0, 0, 0), edit, edited, worth[size - 1] - worth[at])
@@ -146,7 +146,7 @@ fn endings_give_the_analytic_gradient_of_going_on() {
             // Whose group has another team with an ending, somewhere else.
             let (edit, edited) = {
                 let longer = validate(&text(2), &language).unwrap();
-                let edit = endings(&longer, &language).remove(0);
+                let edit = prefix_truncations(&longer, &language).remove(0);
                 (edit.clone(), apply(&longer, &edit, &language).unwrap())
             };
             ends.push(Candidate::measured((9, 9, 9), edit, edited, 0.1));

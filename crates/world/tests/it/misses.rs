@@ -15,7 +15,7 @@ fn check_miss(world: &World, request: &Request, expected: &str) {
 }
 
 #[test]
-fn what_nobody_knows_is_a_miss() {
+fn an_unknown_question_is_a_miss() {
     let world = World::new(Preset::Calibrated, &*ITEMS);
     let request = Asked::default().request(&ITEMS[0]);
     let other = |question: &str| {
