@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  test    all of the steps below, cheapest first, up to the first failure
+  test     all of the steps below, cheapest first, up to the first failure
 ";
 
 /// What the property tests draw their cases from.
@@ -29,7 +29,7 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
     Step { name: "walls", what: "no crate uses one it may not", run: check_walls },
     Step {
@@ -41,6 +41,7 @@ const STEPS: [Step; 7] = [
     Step { name: "clippy", what: "no warnings", run: clippy },
     Step { name: "docs", what: "the documentation builds without warnings", run: docs },
     Step { name: "suite", what: "unit, property, snapshot, end-to-end and documentation tests", run: suite },
+    Step { name: "examples", what: "every example runs and finds what it expects", run: examples },
 ];
 
 fn main() -> ExitCode {
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     };
     if steps.is_empty() {
         eprint!("{USAGE}");
-        STEPS.iter().for_each(|step| eprintln!("  {:7} {}", step.name, step.what));
+        STEPS.iter().for_each(|step| eprintln!("  {:8} {}", step.name, step.what));
         return ExitCode::from(2);
     }
     if run_all(&steps) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -149,6 +150,37 @@ fn suite() -> Result<()> {
         command.env(PROPERTY_SEED, "1");
     }
     run(command)
+}
+
+/// Runs `examples/*.rs`. They are built with the workspace, so that the suite and this step compile each crate once.
+fn examples() -> Result<()> {
+    run(cargo(&["build", "--workspace", "--examples"]))?;
+    let metadata = output(cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    let folder = Path::new(target).join("debug").join("examples");
+    for name in example_names(&root().join("examples"))? {
+        println!("--> {name}");
+        let program = folder.join(&name);
+        ensure!(program.is_file(), "examples/{name}.rs is not built: declare it in crates/lemon/Cargo.toml");
+        let mut command = Command::new(program);
+        command.current_dir(root()).env("NO_PROXY", "127.0.0.1,localhost");
+        run(command)?;
+    }
+    Ok(())
+}
+
+/// The Rust files of a folder, without their ending, in order.
+fn example_names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let name = entry?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_suffix(".rs")).map(str::to_owned));
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "{} holds no example", folder.display());
+    Ok(names)
 }
 
 fn cargo(arguments: &[&str]) -> Command {

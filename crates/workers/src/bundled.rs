@@ -7,6 +7,12 @@ use crate::models::{CONFIG, Cached};
 use lemon_engine::EngineSettings;
 use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
+use std::sync::OnceLock;
+
+mod planes;
+
+/// The weights of a checkpoint.
+const WEIGHTS: &str = "model.safetensors";
 
 /// What the names of bundled workers begin with, where the folder of a model could stand.
 pub const PREFIX: &str = "bundled:";
@@ -20,48 +26,50 @@ pub const NOTICE: &str = "the small bundled models answer: arithmetic word probl
 pub const STRONGER: &str =
     "for something stronger: --base-url URL --model NAME, or `lemon models pull OWNER/NAME`, or start Ollama";
 
-macro_rules! packed {
+/// The files of a model, beside the weights.
+macro_rules! files {
     ($folder:literal, $($file:literal)*) => {
         &[$(($file, include_bytes!(concat!("../../../models/", $folder, "/", $file)))),*]
     };
 }
 
-macro_rules! worker {
-    ($folder:literal) => {
-        packed!(
-            $folder,
-            "config.json" "generation_config.json" "lemon.json" "model.safetensors" "tokenizer.json" "tokenizer_config.json"
-        )
-    };
-}
-
-macro_rules! orchestrator {
-    ($folder:literal) => {
-        packed!(
-            $folder,
-            "config.json" "generation_config.json" "model.safetensors" "tokenizer.json" "tokenizer_config.json"
-        )
+macro_rules! model {
+    ($name:literal, $folder:literal, $planes:literal $(, $card:literal)?) => {
+        BundledModel {
+            name: $name,
+            files: files!(
+                $folder,
+                "config.json" "generation_config.json" "tokenizer.json" "tokenizer_config.json" $($card)?
+            ),
+            weights: include_bytes!(concat!(env!("OUT_DIR"), "/", $planes)),
+            unpacked: OnceLock::new(),
+        }
     };
 }
 
 /// The orchestrator for any workers.
-const FOR_ANY: Packed = orchestrator!("orchestrator");
+static FOR_ANY: BundledModel = model!("orchestrator", "orchestrator", "orchestrator.planes");
 
 /// The orchestrator that was trained with the bundled workers.
-const FOR_WORDS: Packed = orchestrator!("orchestrator-for-words");
+static FOR_WORDS: BundledModel =
+    model!("orchestrator-for-words", "orchestrator-for-words", "orchestrator-for-words.planes");
 
-/// The workers, weakest first.
-const WORKERS: [BundledModel; 3] = [
-    BundledModel { name: "small", files: worker!("workers/small") },
-    BundledModel { name: "medium", files: worker!("workers/medium") },
-    BundledModel { name: "large", files: worker!("workers/large") },
+/// The workers, weakest first. Statics, not constants: each use of a constant may be one more copy in the binary.
+static WORKERS: [BundledModel; 3] = [
+    model!("small", "workers/small", "workers-small.planes", "lemon.json"),
+    model!("medium", "workers/medium", "workers-medium.planes", "lemon.json"),
+    model!("large", "workers/large", "workers-large.planes", "lemon.json"),
 ];
 
-/// A bundled worker.
-#[derive(Clone, Copy)]
+/// A bundled model.
 pub struct BundledModel {
     name: &'static str,
+    /// Its files but for the weights.
     files: Packed,
+    /// Its weights, as [`planes`] packs them.
+    weights: &'static [u8],
+    /// All files, once they were needed. They stay in memory: the program has them at most once.
+    unpacked: OnceLock<Result<Packed, String>>,
 }
 
 /// The bundled workers, a capacity each.
@@ -86,8 +94,8 @@ pub fn serve_all(capacities: &[(String, Capacity)]) -> bool {
 }
 
 /// The bundled orchestrator for these capacities.
-pub fn orchestrator(capacities: &[(String, Capacity)]) -> Packed {
-    if is_general(capacities) { FOR_ANY } else { FOR_WORDS }
+pub fn orchestrator(capacities: &[(String, Capacity)]) -> &'static BundledModel {
+    if is_general(capacities) { &FOR_ANY } else { &FOR_WORDS }
 }
 
 /// Whether that orchestrator was taught tasks of all kinds, and not word problems for the bundled workers alone.
@@ -99,9 +107,9 @@ pub fn is_general(capacities: &[(String, Capacity)]) -> bool {
 ///
 /// # Errors
 /// There is none.
-pub fn find(name: &str) -> Result<BundledModel, WorkersError> {
-    WORKERS.into_iter().find(|model| model.name == name).ok_or_else(|| {
-        let known = WORKERS.map(|model| format!("{PREFIX}{}", model.name)).join(", ");
+pub fn find(name: &str) -> Result<&'static BundledModel, WorkersError> {
+    WORKERS.iter().find(|model| model.name == name).ok_or_else(|| {
+        let known = WORKERS.iter().map(|model| format!("{PREFIX}{}", model.name)).collect::<Vec<_>>().join(", ");
         WorkersError::new(format!("no bundled model is called `{name}`")).hint(format!("there are {known}"))
     })
 }
@@ -111,21 +119,35 @@ impl BundledModel {
     ///
     /// # Errors
     /// Its files are not what they should be: the build is broken.
-    pub fn load(self) -> Result<LocalModel, WorkersError> {
+    pub fn load(&self) -> Result<LocalModel, WorkersError> {
         let name = format!("{PREFIX}{}", self.name);
-        LocalModel::load_packed(&name, self.files, EngineSettings::default()).map_err(|error| broken(&name, &error))
+        let files = self.files()?;
+        LocalModel::load_packed(&name, files, EngineSettings::default()).map_err(|error| broken(&name, &error))
+    }
+
+    /// All its files, unpacked.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn files(&self) -> Result<Packed, WorkersError> {
+        let unpack = || -> Result<Packed, String> {
+            let weights: &'static [u8] = planes::unpack(self.weights)?.leak();
+            let files: &'static [_] = [self.files, &[(WEIGHTS, weights)]].concat().leak();
+            Ok(files)
+        };
+        self.unpacked.get_or_init(unpack).clone().map_err(|error| broken(self.name, &error))
     }
 
     /// How it wants to be asked.
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn form(self) -> Result<PromptForm, WorkersError> {
+    pub fn form(&self) -> Result<PromptForm, WorkersError> {
         let card = self.file(CARD).map_or_else(|| Ok(Card::default()), serde_json::from_slice);
         Ok(card.map_err(|error| broken(self.name, &error))?.prompt)
     }
 
-    fn file(self, name: &str) -> Option<&'static [u8]> {
+    fn file(&self, name: &str) -> Option<&'static [u8]> {
         self.files.iter().find(|(file, _)| *file == name).map(|(_, bytes)| *bytes)
     }
 }
@@ -145,11 +167,15 @@ pub fn listed() -> impl Iterator<Item = Cached> {
             Some(Err(fact)) => (None, Some(format!("{CONFIG}: {fact}"))),
             None => (None, Some(format!("{CONFIG} is missing"))),
         };
+        let (weights, fault) = match planes::unpacked_len(model.weights) {
+            Ok(weights) => (weights, fault),
+            Err(fact) => (0, fault.or(Some(format!("{WEIGHTS}: {fact}")))),
+        };
         Cached {
             folder: PathBuf::from(&name),
             name,
             revision: env!("CARGO_PKG_VERSION").to_owned(),
-            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
+            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + weights as u64,
             parameters,
             complete: true,
             fault,
@@ -164,12 +190,14 @@ mod tests {
     #[test]
     fn the_orchestrator_fits_the_workers() {
         let elsewhere = ("large".to_owned(), Capacity::local("somewhere/else"));
-        let check = |levels: &[(String, Capacity)], expected: Packed| assert!(orchestrator(levels) == expected);
-        check(&capacities(), FOR_WORDS);
-        check(&capacities()[1..2], FOR_WORDS);
-        check(&[("one".to_owned(), Capacity::local("box:small"))], FOR_WORDS);
-        check(&[], FOR_ANY);
-        check(&[&capacities()[..2], &[elsewhere]].concat(), FOR_ANY);
+        let check = |levels: &[(String, Capacity)], expected: &BundledModel| {
+            assert_eq!(orchestrator(levels).name, expected.name);
+        };
+        check(&capacities(), &FOR_WORDS);
+        check(&capacities()[1..2], &FOR_WORDS);
+        check(&[("one".to_owned(), Capacity::local("box:small"))], &FOR_WORDS);
+        check(&[], &FOR_ANY);
+        check(&[&capacities()[..2], &[elsewhere]].concat(), &FOR_ANY);
     }
 
     #[test]

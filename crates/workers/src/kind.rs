@@ -155,7 +155,17 @@ static SCRIPTED_ENTRY: Registration = Registration {
     ..CASSETTE_ENTRY
 };
 
-/// All kinds, in the order help texts list them.
+/// No command offers it: a program that uses the library passes its worker as an object.
+static OWN_ENTRY: Registration = Registration {
+    name: "own",
+    about: "A worker that a program passes to the library",
+    scope: &[],
+    guarded: false,
+    build: Build::Worker(|_, _| Err(WorkersError::new("a worker of this kind is passed as an object"))),
+    ..CASSETTE_ENTRY
+};
+
+/// All kinds that commands offer, in the order help texts list them.
 pub const KINDS: &[WorkerKind] = &[
     WorkerKind::SIM,
     WorkerKind::RECORDED,
@@ -185,6 +195,8 @@ impl WorkerKind {
     pub const CASSETTE: WorkerKind = WorkerKind(&CASSETTE_ENTRY);
     /// A script.
     pub const SCRIPTED: WorkerKind = WorkerKind(&SCRIPTED_ENTRY);
+    /// A worker that a program passes to the library.
+    pub const OWN: WorkerKind = WorkerKind(&OWN_ENTRY);
 
     /// The kinds that a command offers.
     pub fn all(scope: Scope) -> impl Iterator<Item = WorkerKind> {

@@ -1,6 +1,6 @@
 //! From a resolved configuration to what writes the team.
 
-use crate::bundled;
+use crate::bundled::{self, BundledModel};
 use crate::config::{Config, OrchestratorKind};
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
@@ -11,7 +11,7 @@ use lemon_exec::Level;
 use lemon_exec::orchestrator::{
     Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError, SampleSettings};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ pub fn policy(
     Ok((policy, encoder))
 }
 
-fn load_bundled(files: Packed, device: DeviceChoice) -> Result<LanguagePolicy, WorkersError> {
-    LanguagePolicy::load_packed(files, device, Learning::Nothing).map_err(|error| match error {
+fn load_bundled(model: &BundledModel, device: DeviceChoice) -> Result<LanguagePolicy, WorkersError> {
+    LanguagePolicy::load_packed(model.files()?, device, Learning::Nothing).map_err(|error| match error {
         PolicyError::Device(_) => WorkersError::new(error),
         _ => {
             let fact = format!("the {BUNDLED_ORCHESTRATOR} cannot be loaded: {error}");
@@ -101,7 +101,7 @@ fn greedy(policy: LanguagePolicy, encoder: LanguagePromptEncoder, name: String) 
 
 /// The bundled orchestrator, loaded when it first has to write: most runs of a given team never ask it.
 struct BundledOrchestrator {
-    files: Packed,
+    model: &'static BundledModel,
     /// Whether it was taught tasks of all kinds.
     is_general: bool,
     language: Arc<Language>,
@@ -110,10 +110,10 @@ struct BundledOrchestrator {
 
 impl BundledOrchestrator {
     async fn writer(&self) -> Result<&Writer, OrchestratorError> {
-        let (files, language, is_general) = (self.files, self.language.clone(), self.is_general);
+        let (model, language, is_general) = (self.model, self.language.clone(), self.is_general);
         let failed = |reason| OrchestratorError::Load { model: BUNDLED_ORCHESTRATOR.to_owned(), reason };
         let load = move || {
-            let policy = load_bundled(files, DeviceChoice::Cpu).map_err(|error| failed(error.to_string()))?;
+            let policy = load_bundled(model, DeviceChoice::Cpu).map_err(|error| failed(error.to_string()))?;
             let encoder = encoder(&policy, with_default_names(&language));
             let writer = greedy(policy, encoder, BUNDLED_ORCHESTRATOR.to_owned()).for_levels(&language.capacities);
             Ok(careful(writer, is_general))
@@ -185,7 +185,7 @@ impl Resolved {
             return Ok(Arc::new(self.writer(&PolicySource::default())?));
         }
         Ok(Arc::new(BundledOrchestrator {
-            files: bundled::orchestrator(self.capacities()),
+            model: bundled::orchestrator(self.capacities()),
             is_general: bundled::is_general(self.capacities()),
             language: self.language.clone(),
             writer: OnceCell::new(),

@@ -50,12 +50,19 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
     let files = (args.rows.as_path(), scratch.as_path());
-    let rows =
-        run(&study, bundled::orchestrator(&[]), args.device.into(), files, threads, &cancel, |row, done, total| {
+    let rows = run(
+        &study,
+        bundled::orchestrator(&[]).files()?,
+        args.device.into(),
+        files,
+        threads,
+        &cancel,
+        |row, done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
             bar.set_message(format!("{} {} {}: {:.3}", row.regime, row.arm, row.seed, row.after.reward));
-        });
+        },
+    );
     bar.finish_and_clear();
     let rows = rows.map_err(|error: StudyError| {
         Fault::new(error).hint("what ended is in the file of runs; the same command goes on with the rest")

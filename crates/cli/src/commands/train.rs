@@ -105,7 +105,7 @@ async fn learn(
     // In a simulated world lessons have tasks of their own, which this one does not know.
     let taught_by = args.workers.asks_models().then_some(&env);
     let place = (taught_by, warm.as_path());
-    let packed = bundled::orchestrator(resolved.capacities());
+    let packed = bundled::orchestrator(resolved.capacities()).files()?;
     let BuiltPolicy { policy: mut student, encoder } =
         build::build_policy(recipe, packed, device, &language, place, |metrics| {
             if let Some(look) = metrics.eval {

@@ -1,0 +1,77 @@
+//! The one error type of this crate.
+
+use lemon_eval::MethodError;
+use lemon_exec::RunError;
+use lemon_exec::store::StoreError;
+use lemon_model::PolicyError;
+use lemon_rollout::RolloutError;
+use lemon_sandbox::SandboxError;
+use lemon_spec::{Rejection, explain};
+use lemon_task::{SetName, TaskError};
+use lemon_train::TrainError;
+use lemon_train::build::BuildError;
+use lemon_workers::WorkersError;
+
+/// What stops a call of this crate. A team that fails at its task is no error: its trace says how it ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text is no specification. The message names every fault and its place.
+    #[error("the specification is not valid\n{}", explain(&.0.diagnostics, &.0.source, "specification", false).trim_end())]
+    Spec(#[from] Rejection),
+    /// Workers cannot be configured, found or loaded.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A run could not go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A run could not be made or graded.
+    #[error(transparent)]
+    Rollout(#[from] RolloutError),
+    /// A task set cannot be read.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// Records of a task set cannot be read.
+    #[error("{set}: {count} records cannot be read; the first is {file}, line {line}: {reason}")]
+    Records {
+        /// The set.
+        set: SetName,
+        /// How many.
+        count: usize,
+        /// The file of the first.
+        file: String,
+        /// Its line.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A method cannot be used.
+    #[error(transparent)]
+    Method(#[from] MethodError),
+    /// Programs cannot be run here.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// What training needs cannot be made.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Training failed.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A trained model cannot be written.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
+impl Error {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Error::Workers(error) => error.hint.as_deref(),
+            Error::Train(TrainError::Keep(error)) => error.hint(),
+            _ => None,
+        }
+    }
+}
