@@ -34,7 +34,7 @@ impl Lemon {
         let mut env = self.env_with(&all, noise).await?;
         env.settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..env.settings };
         env.weights = recipe.reward.weights();
-        let packed = bundled::orchestrator(self.resolved.capacities());
+        let packed = bundled::orchestrator(self.resolved.capacities()).files()?;
         let warm = folder.join("warm");
         // In a simulated world the lessons of a warm start have tasks of their own, which this one does not know.
         let place = (self.world.is_none().then_some(&env), warm.as_path());
