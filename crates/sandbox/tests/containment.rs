@@ -46,13 +46,13 @@ fn output_is_limited() {
 #[test]
 fn time_is_limited_even_for_the_deaf() {
     let deaf = "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: time.sleep(1000)\n";
-    let brief = SandboxLimits { wall: Duration::from_millis(700), ..limits() };
+    let short = SandboxLimits { wall: Duration::from_millis(700), ..limits() };
     for code in [
         deaf,
         "import threading\nthreading.Event().wait()\n",
         "import os\nos.close(4)\nos.close(3)\nwhile True: pass\n",
     ] {
-        let Some(verdict) = run(&doubling(code), &brief) else { return };
+        let Some(verdict) = run(&doubling(code), &short) else { return };
         assert_eq!(verdict.failure(), Some(Timeout), "{code}");
     }
 }

@@ -290,7 +290,7 @@ fn one(
         };
         let watch = |metrics: &StepMetrics, _: &_| {
             sums.add(metrics);
-            if let Some(means) = metrics.look {
+            if let Some(means) = metrics.held_out {
                 looks.push(EvalPoint { step: metrics.step, worker_tokens: metrics.worker_tokens, means });
             }
             !cancel.is_cancelled()

@@ -199,7 +199,7 @@ impl EpisodeRunner<'_> {
             sure: *sure,
         });
         let round = episode.rounds.len() as u32 + 1;
-        let brief = WriteContext {
+        let context = WriteContext {
             question: self.cases.get(episode.case).map_or("", |case| case.item.task.question.as_str()),
             round,
             results: results.collect(),
@@ -209,7 +209,7 @@ impl EpisodeRunner<'_> {
             // Each round draws anew.
             seed: episode.writer_seed.wrapping_add(u64::from(round) << 48),
         };
-        Ok(self.encoder.request(&brief)?)
+        Ok(self.encoder.request(&context)?)
     }
 
     /// Runs these, many at a time, in their order.

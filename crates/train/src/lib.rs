@@ -101,7 +101,7 @@ pub async fn train(
             return Ok(state.trained(context, End::Stopped));
         }
         (state.before, state.first_teams) = (Some(means), teams);
-        checkpoints.record(METRICS, &StepMetrics { look: Some(means), ..StepMetrics::default() })?;
+        checkpoints.record(METRICS, &StepMetrics { held_out: Some(means), ..StepMetrics::default() })?;
         checkpoints.save(0, &state, |folder| policy.save_state(folder))?;
     }
     let mut end = state.end(recipe);
@@ -117,11 +117,11 @@ pub async fn train(
         if end.is_some() {
             let (means, teams) = evaluate(context, policy, recipe, recipe.eval.final_seeds).await?;
             (state.after, state.last_teams) = (Some(means), teams);
-            metrics.look = state.after;
+            metrics.held_out = state.after;
         } else if recipe.eval.every > 0 && state.step.is_multiple_of(recipe.eval.every) {
-            metrics.look = Some(evaluate(context, policy, recipe, recipe.eval.seeds).await?.0);
+            metrics.held_out = Some(evaluate(context, policy, recipe, recipe.eval.seeds).await?.0);
         }
-        if metrics.look.is_some() && context.is_cancelled() {
+        if metrics.held_out.is_some() && context.is_cancelled() {
             // Without its evaluation the step would not end with the same bytes: the resumed run repeats both.
             state.step -= 1;
             end = Some(End::Stopped);

@@ -47,7 +47,7 @@ impl StepRecord<'_> {
             kl_reference: finite(self.report.kl_reference),
             unmeasured: episodes.len() - means.runs,
             skipped: self.report.skipped,
-            look: None,
+            held_out: None,
         }
     }
 

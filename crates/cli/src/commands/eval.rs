@@ -288,7 +288,7 @@ pub fn fault(error: RolloutError) -> Fault {
 
 fn list_methods() -> Result<u8, Fault> {
     for kind in METHODS {
-        let number = kind.number.map(|(what, usual, _)| format!(" [:N {what}, {usual} by default]"));
+        let number = kind.number.map(|(what, default, _)| format!(" [:N {what}, {default} by default]"));
         println(&format!("{:<13} {}{}", kind.name, kind.about, number.unwrap_or_default()))?;
     }
     Ok(0)

@@ -63,11 +63,11 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     if args.json {
         return println(&to_json(&serde_json::json!({"learned": learned, "model": folder, "lessons": lessons.len()})));
     }
-    let look = learned.best;
+    let best_eval = learned.best;
     let early = if learned.stopped_early { ", stopped early" } else { "" };
     talk.say(&format!(
         "best at step {} of {}{early}: validation loss {:.4}",
-        learned.best_step, learned.steps, look.loss
+        learned.best_step, learned.steps, best_eval.loss
     ));
     println(&folder.display().to_string())
 }
@@ -167,14 +167,14 @@ impl Prober {
 /// Says how a step went.
 fn tell(talk: &LearningTalk, metrics: &SftMetrics) {
     talk.reach(metrics.step, metrics.loss);
-    if let Some(look) = metrics.eval {
-        let tried = look.probe.map_or(String::new(), |it| {
+    if let Some(eval) = metrics.eval {
+        let tried = eval.probe.map_or(String::new(), |it| {
             let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
             format!(
                 ", {valid:.0} % valid without the grammar, reward {:.3}, {success:.0} % right, {:.0} tokens",
                 it.reward, it.tokens
             )
         });
-        talk.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, look.loss));
+        talk.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, eval.loss));
     }
 }

@@ -67,7 +67,7 @@ fn a_budget_that_allows_no_run() {
     assert_eq!(endpoint.calls(), 0);
 }
 
-/// What asks for limits or cannot be done is said before anybody is asked.
+/// What asks for limits or cannot be done is said before any worker is asked.
 #[test]
 fn what_endpoints_do_not_do() {
     let endpoint = start(Behaviour::text(ANSWER));

@@ -19,10 +19,10 @@ struct Writes(u64);
 
 #[async_trait]
 impl Orchestrator for Writes {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let seed = self.0.wrapping_add(u64::from(brief.round) << 32);
-        Ok(Some(Draft::Text(render(&spec_after(seed, brief.language, &earlier)).text)))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        let seed = self.0.wrapping_add(u64::from(context.round) << 32);
+        Ok(Some(Draft::Text(render(&spec_after(seed, context.language, &earlier)).text)))
     }
 }
 

@@ -79,10 +79,10 @@ pub struct FakeReviewer;
 
 #[async_trait]
 impl Orchestrator for FakeReviewer {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let read: Vec<&str> = brief.results.iter().take(3).map(|result| result.agent).collect();
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let read: Vec<&str> = context.results.iter().take(3).map(|result| result.agent).collect();
         let text =
             format!("agents: [{{id: second_look, base: verifier, capacity: medium, after: [{}]}}]", read.join(", "));
-        Ok((brief.round == 2).then_some(Draft::Text(text)))
+        Ok((context.round == 2).then_some(Draft::Text(text)))
     }
 }

@@ -49,13 +49,14 @@ struct FakeEnumerable;
 #[async_trait]
 impl Worker for FakeEnumerable {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let brief = request.agent_prompt.as_ref().unwrap();
-        let mut numbers = brief.question.split_whitespace().filter_map(|word| word.parse().ok());
+        let agent_prompt = request.agent_prompt.as_ref().unwrap();
+        let mut numbers = agent_prompt.question.split_whitespace().filter_map(|word| word.parse().ok());
         let (combination, hard): (i64, i64) = (numbers.next().unwrap(), numbers.next().unwrap());
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();
         let noise = (noise(combination as u64, member) + request.seed) % VALUES;
-        let readings = brief.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
-        let right = is_right(noise, request.level, brief.duty == DUTY || brief.role == ROLE, readings, hard);
+        let readings = agent_prompt.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
+        let right =
+            is_right(noise, request.level, agent_prompt.duty == DUTY || agent_prompt.role == ROLE, readings, hard);
         let text = format!("I thought about it.\nAnswer: {}", u8::from(right));
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();
         let usage = Usage { tokens_in, tokens_out: text.len() as u64, counted: true };

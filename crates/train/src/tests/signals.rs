@@ -5,7 +5,7 @@ use super::*;
 /// An episode of one round that says this and earned that.
 fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward: f64) -> Episode {
     let language = Language::default();
-    let brief = lemon_exec::orchestrator::WriteContext {
+    let context = lemon_exec::orchestrator::WriteContext {
         question: "How much are 3 apples at 2 dollars each?",
         round: 1,
         results: Vec::new(),
@@ -14,7 +14,7 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
         tokens_left: None,
         seed: 1,
     };
-    let request = encoder.request(&brief).unwrap();
+    let request = encoder.request(&context).unwrap();
     let encoded = encoder.encode(&request, text, &[]).unwrap();
     let sequence = Sequence { prompt: request.prompt.clone(), tokens: encoded.tokens.clone(), grammar: None };
     let logprobs = table.score(&[sequence], 1.0).unwrap().remove(0);
@@ -44,7 +44,7 @@ fn examples_of(
 ) -> Vec<Example> {
     let signals = Signals {
         policy: table,
-        encoder: encoder,
+        encoder,
         reference: None,
         credit,
         update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
@@ -197,9 +197,9 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit =
             CreditSettings { place, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
+        let counterfactual = Candidate::measured((0, 0, 0), edit, edited, 0.5);
         let group = vec![episode(&encoder, &table, text, 1.0)];
-        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
         assert_eq!(examples.len(), 1);
         match &examples[0].objective {
             lemon_model::Objective::Clipped { advantages, .. } => advantages.clone(),
@@ -228,10 +228,10 @@ fn a_difference_may_take_the_place_of_the_group() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit =
             CreditSettings { instead, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let contrast = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
+        let counterfactual = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
         let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
         let ends = group[0].rounds[0].sample.ends.clone();
-        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
         let level = ends.iter().position(|end| text[..*end].ends_with("large")).unwrap();
         let (own, others): (Vec<usize>, Vec<usize>) = (0..advantages.len()).partition(|at| *at == level);
