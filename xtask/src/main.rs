@@ -100,7 +100,7 @@ fn check_walls() -> Result<()> {
 
 fn check_tidy() -> Result<()> {
     let mut git = Command::new("git");
-    // A checkout that belongs to somebody else is refused otherwise, which is usual in containers.
+    // A checkout that belongs to another user is refused otherwise, which is usual in containers.
     git.current_dir(root()).args(["-c", "safe.directory=*", "ls-files", "-z"]);
     // What git does not know yet counts too, so that a fault shows before the commit.
     git.args(["--cached", "--others", "--exclude-standard"]);

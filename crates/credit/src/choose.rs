@@ -198,8 +198,8 @@ impl Chooser {
             families.entry(self.pools.get(*place)?.family).or_default().push(*place);
         }
         let contrast = |family| self.accounts.get(family).copied().unwrap_or_default().contrast();
-        let contrasts: Vec<f64> = families.keys().map(contrast).collect();
-        let drawn = draw_with_floor(&contrasts, floor, self.random.uniform());
+        let weights: Vec<f64> = families.keys().map(contrast).collect();
+        let drawn = draw_with_floor(&weights, floor, self.random.uniform());
         let pools = families.into_values().nth(drawn)?;
         pools.get(self.random.below(pools.len())).copied()
     }

@@ -39,7 +39,7 @@ pub struct MethodComparison {
     pub items_only_a: usize,
     /// Items in the second only.
     pub items_only_b: usize,
-    /// Of the items in both, those without a seed in common. Their change contains the luck of the draw twice.
+    /// Of the items in both, those without a seed in common. Their change contains the noise of both draws.
     pub unmatched_seeds: usize,
     /// Accuracy in the first and the second, on the items in both.
     pub accuracy: [f64; 2],

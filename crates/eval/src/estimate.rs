@@ -86,7 +86,7 @@ impl Evaluator {
             }
             Some(writer) => {
                 let tokens_left = self.env.settings.budget.tokens;
-                let brief = WriteContext {
+                let context = WriteContext {
                     question,
                     round: 1,
                     results: Vec::new(),
@@ -95,7 +95,7 @@ impl Evaluator {
                     tokens_left,
                     seed,
                 };
-                match writer.draft(&brief).await? {
+                match writer.draft(&context).await? {
                     Some(Draft::Text(text) | Draft::Guarded(text) | Draft::Learned { text, .. }) => Some(text),
                     Some(Draft::Plan { plan, .. }) => Some(plan.source().to_owned()),
                     Some(Draft::Ask { level, messages, .. }) => {

@@ -1,11 +1,11 @@
 //! Evaluations in the simulated world, on the sample: what a row says is what the trace of its run says.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
-use lemon_eval::{Case, Evaluator, Grader, Method, MethodRun, Row, Work};
+use lemon_eval::{Evaluator, Method, MethodRun, Row, Work};
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{Store, Sync};
 use lemon_exec::{Budget, Settings};
-use lemon_rollout::RolloutEnv;
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_spec::Language;
 use lemon_task::{SetName, Source, load};
 use lemon_trace::{AgentStatus, EventKind, StopReason, Trace};
@@ -163,7 +163,7 @@ async fn the_width_changes_nothing() {
     assert_eq!(narrow, without_ids(study(0).rows(ALL).await), "none at a time is one at a time");
 }
 
-/// The trace of a run with its score, which nobody waits for when a run ends.
+/// The trace of a run with its score, which a run does not wait for when it ends.
 async fn scored(store: &Store, run: &str) -> Trace {
     for _ in 0..10_000 {
         let trace = store.trace(run).unwrap();

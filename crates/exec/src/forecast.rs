@@ -9,9 +9,9 @@ use lemon_spec::{BaseRole, Plan, Share};
 use lemon_trace::LimitKind;
 use std::sync::Arc;
 
-/// Tokens of a usual reply, where nothing is known of the model: short answers take fewer, essays more.
+/// Tokens of a typical reply, where nothing is known of the model: short answers take fewer, essays more.
 pub const LIKELY_REPLY: u64 = 256;
-/// Tokens of a usual answer, for readers that see nothing else of a reply.
+/// Tokens of a typical answer, for readers that see nothing else of a reply.
 const LIKELY_ANSWER: u64 = 16;
 /// Tokens that a reservation holds for a token of a reply that another agent reads: it bounds the text by its length.
 const READ_AGAIN: u64 = 2;

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The text of every reply that needs one and was given none.
 pub(crate) const FAKE_TEXT: &str = "A fake reply, made without a model.";
 
-/// How a fake endpoint behaves. The default replies at once, the same text to everybody.
+/// How a fake endpoint behaves. The default replies at once, the same text to every request.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
     /// How long it waits before a reply begins. Refusals (bad key, bad request) come at once.

@@ -38,11 +38,11 @@ pub use seen::SeenRequest;
 ///
 /// # Panics
 /// The variable holds something else than a positive number.
-pub fn fault_rounds(usual: u64) -> u64 {
+pub fn fault_rounds(default: u64) -> u64 {
     match std::env::var("LEMON_FAULT_ROUNDS") {
-        Err(_) => usual,
+        Err(_) => default,
         Ok(text) => match text.parse::<u64>() {
-            Ok(times) if times > 0 => usual.saturating_mul(times),
+            Ok(times) if times > 0 => default.saturating_mul(times),
             _ => panic!("LEMON_FAULT_ROUNDS must be a positive number, got {text:?}"),
         },
     }

@@ -140,7 +140,7 @@ impl Completion {
     }
 
     fn tool_call(request: &ChatRequest) -> Self {
-        let function = json!({"name": "nobody_offered_this", "arguments": "{}"});
+        let function = json!({"name": "never_offered", "arguments": "{}"});
         let call = json!({"index": 0, "id": "call_fake", "type": "function", "function": function});
         let delta = json!({"content": null, "tool_calls": [call]});
         Completion { deltas: vec![delta], finish: "tool_calls", ..Completion::text("", request) }

@@ -46,7 +46,7 @@ impl Lemon {
             false => None,
         };
         let context = TrainContext {
-            arena: Arc::new(env),
+            env: Arc::new(env),
             encoder: encoder.as_ref(),
             cases: Arc::new(tasks.train),
             held_out: Arc::new(tasks.held_out),

@@ -30,7 +30,6 @@ pub mod tokenizer;
 mod weights;
 mod write;
 
-pub use api::SampleRequest as Request;
 pub use api::{
     Example, Finish, Objective, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings,
 };

@@ -6,7 +6,7 @@ use crate::writer::MOST_TOKENS;
 use lemon_exec::Form;
 use lemon_exec::orchestrator::{RoundResult, WriteContext, assignment_within, instructions};
 use lemon_model::tokenizer::{Message, Role};
-use lemon_model::{Grammar, PolicyError, Request, Tokenizer};
+use lemon_model::{Grammar, PolicyError, SampleRequest, Tokenizer};
 use lemon_spec::{Language, PLAIN, Shape, grammar};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,11 +103,11 @@ impl LanguagePromptEncoder {
     ///
     /// # Errors
     /// As [`Self::prompt`] and [`Self::grammar`].
-    pub fn request(&self, context: &WriteContext<'_>, constrained: bool) -> Result<Request, PolicyError> {
+    pub fn request(&self, context: &WriteContext<'_>, constrained: bool) -> Result<SampleRequest, PolicyError> {
         let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
         let another = context.round < self.rounds;
         let grammar = if constrained { Some(self.grammar_of(&earlier, another)?) } else { None };
-        Ok(Request { prompt: self.prompt(context)?, grammar, seed: context.seed })
+        Ok(SampleRequest { prompt: self.prompt(context)?, grammar, seed: context.seed })
     }
 
     /// The context of a first round.
@@ -159,11 +159,11 @@ fn shortened(text: &str, most: usize) -> String {
 }
 
 impl PromptEncoder for LanguagePromptEncoder {
-    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError> {
+    fn request(&self, context: &WriteContext<'_>) -> Result<SampleRequest, PolicyError> {
         LanguagePromptEncoder::request(self, context, true)
     }
 
-    fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded> {
+    fn encode(&self, request: &SampleRequest, text: &str, like: &[u32]) -> Option<Encoded> {
         let tokens = request.grammar.as_ref()?.encode_like(text, like).ok()?;
         let end = self.tokenizer().end();
         let length = |token: &u32| if *token == end { 0 } else { self.tokenizer().bytes(*token).len() };

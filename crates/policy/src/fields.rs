@@ -33,8 +33,8 @@ pub use start::{FieldStart, FirstTeams};
 use crate::trainable::TrainablePolicy;
 use layout::{Layout, Place, STAGES, Setting, first_logits};
 use lemon_model::{
-    Example, Finish, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
-    StepSettings, Totals,
+    Example, Finish, OptimiserSettings, Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence,
+    StepReport, StepSettings, Totals,
 };
 use lemon_num::Random;
 use lemon_spec::Language;
@@ -157,7 +157,7 @@ impl FieldTable {
         Ok((allowed > 1).then_some(Made { place, allowed, value }))
     }
 
-    fn write(&self, request: &Request, settings: &SampleSettings) -> Result<Sample, PolicyError> {
+    fn write(&self, request: &SampleRequest, settings: &SampleSettings) -> Result<Sample, PolicyError> {
         let scene = Scene::read(&request.prompt, self.kinds)?;
         let mut random = Random::new(request.seed);
         let mut logprobs = Vec::new();
@@ -252,7 +252,7 @@ fn cut(mut sample: Sample, most_tokens: usize) -> Sample {
 
 /// Requests need no grammar, and one that they have is not read: a table writes nothing but teams.
 impl Policy for FieldTable {
-    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+    fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
         if settings.top_p < 1.0 {
             let fact = format!("a table draws from all values: top_p has to be 1, not {}", settings.top_p);
             return Err(PolicyError::Request(fact));

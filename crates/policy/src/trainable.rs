@@ -1,7 +1,7 @@
 //! What training needs of a policy, and of the encoder between rounds, texts and its tokens.
 
 use lemon_exec::orchestrator::WriteContext;
-use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, Request};
+use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, SampleRequest};
 use std::path::Path;
 
 /// A policy whose weights and optimiser state can be saved and loaded, so that training can be resumed.
@@ -31,11 +31,11 @@ pub trait PromptEncoder: Send + Sync {
     ///
     /// # Errors
     /// The round cannot be encoded.
-    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError>;
+    fn request(&self, context: &WriteContext<'_>) -> Result<SampleRequest, PolicyError>;
 
     /// The tokens by which the policy would write a text in answer to a request. As far as the text agrees with that of the tokens
     /// `like`, its tokens are the same. `None`: the policy cannot write it.
-    fn encode(&self, request: &Request, text: &str, like: &[u32]) -> Option<Encoded>;
+    fn encode(&self, request: &SampleRequest, text: &str, like: &[u32]) -> Option<Encoded>;
 }
 
 /// A text as tokens.

@@ -3,7 +3,7 @@
 use crate::encoder::LanguagePromptEncoder;
 use async_trait::async_trait;
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext, plain_team};
-use lemon_model::{Policy, PolicyError, Request, Sample, SampleSettings, Sequence};
+use lemon_model::{Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence};
 use lemon_spec::{render, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,7 +109,7 @@ impl Writer {
     }
 
     /// Writes teams, with the confidence of each if the writer has a threshold.
-    fn teams(&self, requests: &[Request]) -> Result<Vec<Team>, PolicyError> {
+    fn teams(&self, requests: &[SampleRequest]) -> Result<Vec<Team>, PolicyError> {
         let samples = self.sample(requests)?;
         let confidences = match self.least_confidence {
             Some(_) => self.confidences(requests, &samples)?.into_iter().map(Some).collect(),
@@ -124,7 +124,7 @@ impl Writer {
     ///
     /// # Errors
     /// The policy failed.
-    pub fn confidences(&self, requests: &[Request], samples: &[Sample]) -> Result<Vec<f32>, PolicyError> {
+    pub fn confidences(&self, requests: &[SampleRequest], samples: &[Sample]) -> Result<Vec<f32>, PolicyError> {
         let neutral = self.neutral_teams();
         let mut sequences = Vec::new();
         for request in requests {
@@ -158,7 +158,7 @@ impl Writer {
     ///
     /// # Errors
     /// The policy failed.
-    pub fn sample(&self, requests: &[Request]) -> Result<Vec<Sample>, PolicyError> {
+    pub fn sample(&self, requests: &[SampleRequest]) -> Result<Vec<Sample>, PolicyError> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).sample(requests, &self.settings)
     }
 
@@ -218,7 +218,7 @@ mod tests {
     struct FailingPolicy;
 
     impl Policy for FailingPolicy {
-        fn sample(&self, _: &[Request], _: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+        fn sample(&self, _: &[SampleRequest], _: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
             Err(PolicyError::Request("out of memory".to_owned()))
         }
 

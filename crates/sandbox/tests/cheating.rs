@@ -145,7 +145,7 @@ fn the_judge_is_out_of_reach() {
     check_before_answer("os.kill(os.getpid(), 9)", Some(Crashed));
     check_before_answer("os.abort()", Some(Crashed));
     check_before_answer("import ctypes; ctypes.string_at(0)", Some(Crashed));
-    // There is nobody else to be seen, and nothing of the test.
+    // The program sees no other process, and nothing of the test.
     let looking = "found = [pid for pid in range(3, 70000) if os.path.exists('/proc/%d' % pid)]\nassert not found and os.getppid() == 1";
     check_before_answer(looking, None);
     check_before_answer("assert sorted(os.listdir('/box')) == ['program.py', 'worker.py']", None);

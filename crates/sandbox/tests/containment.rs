@@ -46,13 +46,13 @@ fn output_is_limited() {
 #[test]
 fn time_is_limited_even_for_the_deaf() {
     let deaf = "import signal, time\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: time.sleep(1000)\n";
-    let brief = SandboxLimits { wall: Duration::from_millis(700), ..limits() };
+    let short = SandboxLimits { wall: Duration::from_millis(700), ..limits() };
     for code in [
         deaf,
         "import threading\nthreading.Event().wait()\n",
         "import os\nos.close(4)\nos.close(3)\nwhile True: pass\n",
     ] {
-        let Some(verdict) = run(&doubling(code), &brief) else { return };
+        let Some(verdict) = run(&doubling(code), &short) else { return };
         assert_eq!(verdict.failure(), Some(Timeout), "{code}");
     }
 }
@@ -181,7 +181,7 @@ fn nothing_outside_can_be_written() {
     ] {
         check_before_answer(call, Some(Exception));
     }
-    // What is written to /tmp is nobody's /tmp but the program's own, is not executed, and is limited.
+    // What the program writes to /tmp stays in its own /tmp, is not executed, and is limited.
     check_before_answer(
         "open('/tmp/lemon-was-here', 'w').write('x' * 1000)\nassert os.listdir('/tmp') == ['lemon-was-here'] or x > 1\nimport tempfile; tempfile.TemporaryFile().write(b'x')",
         None,

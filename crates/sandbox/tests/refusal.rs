@@ -87,7 +87,7 @@ fn works_for_ordinary_users_too() {
     command.args(["--exact", "as_an_ordinary_user", "--ignored", "--nocapture"]).env("PATH", "/usr/bin:/bin");
     let output = match command.env("HOME", "/nonexistent").current_dir("/").uid(65534).gid(65534).output() {
         Ok(output) => output,
-        Err(error) => return eprintln!("skipped: nobody cannot run this test program: {error}"),
+        Err(error) => return eprintln!("skipped: an unprivileged user cannot run this test program: {error}"),
     };
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -146,8 +146,8 @@ fn as_a_parent_to_be_killed() {
 fn without_a_sandbox_there_are_still_limits() {
     let _alone = alone();
     let Ok(sandbox) = Sandbox::new(Containment::UnsafeNoSandbox) else { return eprintln!("skipped: no Python") };
-    let usual = SandboxLimits { cpu_s: 1, ..limits() };
-    let brief = SandboxLimits { wall: Duration::from_secs(3), ..usual.clone() };
+    let ordinary = SandboxLimits { cpu_s: 1, ..limits() };
+    let short = SandboxLimits { wall: Duration::from_secs(3), ..ordinary.clone() };
     let cases = [
         ("def f(x): return 2 * x\n", None),
         ("def f(x): return x\n", Some(AssertionFailed)),
@@ -163,7 +163,7 @@ fn without_a_sandbox_there_are_still_limits() {
         ("import os, time\nif os.fork() == 0:\n    os.close(4); time.sleep(1000)\nos._exit(0)\n", Some(EarlyExit)),
     ];
     for (code, expected) in cases {
-        let limits = if code.contains("sleep(100)") { &brief } else { &usual };
+        let limits = if code.contains("sleep(100)") { &short } else { &ordinary };
         let verdict = sandbox.run_python(&doubling(code), limits).unwrap();
         assert_eq!(verdict.failure(), expected, "{code}\n{verdict:?}");
         // Orphans are for the system to reap: give it a moment.

@@ -4,11 +4,11 @@
 //! `cargo run -p lemon-sft --example rewards -- [--data DIR] [--items 300] [--seeds 3] [--teach 250] [SET…]`
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Ask, Case, EvalError, Grader, METHODS, Method};
+use lemon_eval::{Ask, METHODS, Method};
 use lemon_policy::featurize;
+use lemon_rollout::{Case, Earned, Grader, RolloutEnv, RolloutError};
 use lemon_sandbox::Sandbox;
 use lemon_sft::teach::{BRIEF, TeachContext, WORKED, rules, search, worded};
-use lemon_sft::trial::{Earned, Trials};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render};
 use lemon_task::{Item, SetName, Source, compose, load};
 use lemon_world::{Preset, World};
@@ -72,10 +72,10 @@ async fn main() -> Result<(), Fault> {
     let lessons = lesson_cases(&arguments)?;
     let each: Vec<Case> = lessons.iter().step_by(5).cloned().collect();
     let all = groups.iter().flat_map(|(_, cases)| cases).chain(&lessons);
-    let trials = trials(all.map(|case| &case.item))?;
+    let env = rollout_env(all.map(|case| &case.item))?;
     let cancel = CancellationToken::new();
 
-    let teach = TeachContext { trials: &trials, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
+    let teach = TeachContext { env: &env, cases: &lessons, world: None, seed: 11, cancel: &cancel, watch: None };
     eprintln!("searching for teams on {} tasks", lessons.len());
     let best_teams = Arc::new(search::find(&teach, &search::TeamSearchSettings::default()).await?);
     show(&best_teams);
@@ -87,7 +87,7 @@ async fn main() -> Result<(), Fault> {
     };
     let teach_each = TeachContext { cases: &each, ..teach };
     let own = search::find_each(&teach_each, &few).await?;
-    curse(&trials, &each, &own, &best_teams, &cancel).await?;
+    curse(&env, &each, &own, &best_teams, &cancel).await?;
 
     let policies = policies(&best_teams, &each, &own);
     let mut totals: BTreeMap<(bool, String), Vec<Earned>> = BTreeMap::new();
@@ -95,7 +95,7 @@ async fn main() -> Result<(), Fault> {
         println!("\n{name}: {} items, {} seeds", cases.len(), arguments.seeds);
         let mut lines = Vec::new();
         for policy in &policies {
-            let earned = measure(&trials, cases, policy, arguments.seeds, &cancel).await?;
+            let earned = measure(&env, cases, policy, arguments.seeds, &cancel).await?;
             totals.entry((name.starts_with("composed"), policy.name.clone())).or_default().push(earned);
             lines.push((earned, policy.name.clone()));
         }
@@ -184,14 +184,14 @@ fn cases(set: &str, items: Vec<Item>) -> Vec<Case> {
     items.into_iter().map(|item| Case { set: set.clone(), item }).collect()
 }
 
-fn trials<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Trials, Fault> {
+fn rollout_env<'a>(items: impl Iterator<Item = &'a Item>) -> Result<RolloutEnv, Fault> {
     let items: Vec<&Item> = items.collect();
     let sandbox = match Grader::needs_sandbox(items.iter().copied()) {
         true => Some(Sandbox::new(Default::default())?),
         false => None,
     };
     let backend = World::new(Preset::Calibrated, items).backend();
-    Ok(Trials::new(backend, Arc::new(Language::default()), Default::default(), Grader::new(sandbox)))
+    Ok(RolloutEnv::new(backend, Arc::new(Language::default()), Default::default(), Grader::new(sandbox)))
 }
 
 /// The subject of a case, where it may be used.
@@ -280,12 +280,12 @@ fn imitator(each: &[Case], own: &[search::Found]) -> Policy {
 
 /// How much of the reward in a search is noise: the same teams on the same tasks, with new seeds.
 async fn curse(
-    trials: &Trials,
+    env: &RolloutEnv,
     each: &[Case],
     own: &[search::Found],
     best_teams: &search::BestTeams,
     cancel: &CancellationToken,
-) -> Result<(), EvalError> {
+) -> Result<(), RolloutError> {
     let seeds: Vec<u64> = (900..904).collect();
     let (mut promised, mut own_fresh, mut pooled) = (0.0, 0.0, 0.0);
     for (case, found) in each.iter().zip(own) {
@@ -294,8 +294,8 @@ async fn curse(
         let text = render(&worded(&found.team, &features, question, 1)).text;
         let team = render(&best_teams.team(question, case.item.task.subject.as_deref(), &Language::default(), 1)).text;
         promised += found.earned.reward;
-        own_fresh += trials.mean(case, &text, &seeds, cancel).await?.unwrap_or_default().reward;
-        pooled += trials.mean(case, &team, &seeds, cancel).await?.unwrap_or_default().reward;
+        own_fresh += env.mean(case, &text, &seeds, cancel).await?.unwrap_or_default().reward;
+        pooled += env.mean(case, &team, &seeds, cancel).await?.unwrap_or_default().reward;
     }
     let count = own.len().max(1) as f64;
     println!(
@@ -309,15 +309,15 @@ async fn curse(
 }
 
 async fn measure(
-    trials: &Trials,
+    env: &RolloutEnv,
     cases: &[Case],
     policy: &Policy,
     seeds: u64,
     cancel: &CancellationToken,
-) -> Result<Earned, EvalError> {
+) -> Result<Earned, RolloutError> {
     let works = (1..=seeds).flat_map(|seed| cases.iter().map(move |case| (case, seed)));
     let written = works.map(|(case, seed)| (case, seed, (policy.write)(case, seed)));
-    let runs = written.map(|(case, seed, text)| async move { trials.run(case, &text, seed, cancel).await });
+    let runs = written.map(|(case, seed, text)| async move { env.run(case, &text, seed, cancel).await });
     let earned: Vec<Option<Earned>> = stream::iter(runs).buffered(16).try_collect().await?;
     let sum = earned.iter().flatten().fold(Earned::default(), |sum, one| sum.plus(one));
     Ok(sum.over(earned.len().max(1) as f64))

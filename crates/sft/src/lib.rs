@@ -7,6 +7,5 @@ pub mod pretrain;
 mod probe;
 pub mod sft;
 pub mod teach;
-pub mod trial;
 
 pub use probe::{ProbeError, probe};

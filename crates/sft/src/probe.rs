@@ -1,11 +1,10 @@
 //! The probe of a policy: are its teams valid, and what do they earn?
 
 use crate::sft::Probe;
-use crate::trial::{Earned, Trials};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
-use lemon_model::{Policy, PolicyError, Request, SampleSettings};
+use lemon_model::{Policy, PolicyError, SampleRequest, SampleSettings};
 use lemon_policy::{LanguagePromptEncoder, MOST_TOKENS};
+use lemon_rollout::{Case, Earned, RolloutEnv, RolloutError};
 use lemon_spec::validate;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +19,7 @@ pub enum ProbeError {
     Policy(#[from] PolicyError),
     /// A run failed.
     #[error(transparent)]
-    Eval(#[from] EvalError),
+    Eval(#[from] RolloutError),
 }
 
 /// Has the policy write two teams for each case: one at temperature 1 without the grammar, to measure validity, and one at
@@ -31,12 +30,12 @@ pub enum ProbeError {
 pub async fn probe(
     policy: &dyn Policy,
     encoder: &LanguagePromptEncoder,
-    trials: &Trials,
+    env: &RolloutEnv,
     cases: &[Case],
     seed: u64,
     cancel: &CancellationToken,
 ) -> Result<Probe, ProbeError> {
-    let requests = |constrained: bool| -> Result<Vec<Request>, PolicyError> {
+    let requests = |constrained: bool| -> Result<Vec<SampleRequest>, PolicyError> {
         let request = |(at, case): (usize, &Case)| {
             encoder.request(&encoder.first(&case.item.task.question, seed.wrapping_add(at as u64)), constrained)
         };
@@ -48,7 +47,7 @@ pub async fn probe(
     let best = policy.sample(&requests(true)?, &settings(0.0))?;
     let run = |(case, text): (&'_ Case, &'_ str)| {
         let (case, text) = (case.clone(), text.to_owned());
-        async move { trials.run(&case, &text, seed, cancel).await }
+        async move { env.run(&case, &text, seed, cancel).await }
     };
     let runs = cases.iter().zip(best.iter().map(|sample| sample.text.as_str())).map(run);
     let earned: Vec<Option<Earned>> = stream::iter(runs).buffered(WIDTH).try_collect().await?;

@@ -16,13 +16,14 @@ pub mod endpoint;
 pub(crate) mod fixture;
 pub mod rules;
 pub mod search;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use words::{BRIEF, REWORDED, WORKED, worded};
 
-use crate::trial::{Earned, Trials};
-use lemon_eval::{Case, EvalError};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told};
+use lemon_rollout::{Case, Earned, RolloutEnv, RolloutError};
 use tokio_util::sync::CancellationToken;
 
 /// Runs at a time.
@@ -31,7 +32,7 @@ const WIDTH: usize = 16;
 /// What a teacher works with.
 pub struct TeachContext<'a> {
     /// Runs the teams and computes their rewards.
-    pub trials: &'a Trials,
+    pub env: &'a RolloutEnv,
     /// The tasks.
     pub cases: &'a [Case],
     /// The name of the simulated world, if the workers are simulated.
@@ -58,9 +59,9 @@ pub struct SearchProgress {
 impl TeachContext<'_> {
     /// Runs a team so many times, each with a seed of its own, and makes a pair of it. The pair has no figures where the reward is not
     /// known. `None`: cancelled.
-    async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, EvalError> {
+    async fn pair(&self, case: &Case, spec: String, teacher: Teacher, runs: u32) -> Result<Option<Pair>, RolloutError> {
         let seeds: Vec<u64> = (0..runs).map(|run| draw(self.seed, &["lesson", &run.to_string()])).collect();
-        let earned = self.trials.mean(case, &spec, &seeds, self.cancel).await?;
+        let earned = self.env.mean(case, &spec, &seeds, self.cancel).await?;
         if self.cancel.is_cancelled() {
             return Ok(None);
         }

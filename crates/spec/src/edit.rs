@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub use apply::apply;
-pub use enumerate::{edits, prefix_truncations, prefix_truncations as endings};
+pub use enumerate::{edits, prefix_truncations};
 pub use family::{EditFamily, FAMILIES, Family, UnknownFamily};
 
 /// The five decisions an orchestrator makes.

@@ -1,4 +1,4 @@
-//! Text that a model, or somebody worse, might write: it may be refused, but nothing may panic or take long.
+//! Text that a model or an attacker might write: it may be refused, but nothing may panic or take long.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 

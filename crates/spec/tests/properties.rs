@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use lemon_num::Random;
-use lemon_spec::edit::{Change, Edit, Family, apply, edits, endings};
+use lemon_spec::edit::{Change, Edit, Family, apply, edits, prefix_truncations};
 use lemon_spec::generate;
 use lemon_spec::{Field, Language, Limits, Plan, Spans, Spec, json_schema, render, validate_round};
 use proptest::prelude::*;
@@ -76,14 +76,14 @@ fn the_schema_takes_valid_specifications_and_no_broken_ones() {
         };
         broken("/agents/0/id", "5".into());
         broken("/agents/0/id", "x".repeat(99).into());
-        broken("/agents/0/base", "nobody".into());
+        broken("/agents/0/base", "absent".into());
         broken("/agents/0/role", 5.into());
         broken("/agents/0/duty", "d".repeat(2_001).into());
         broken("/agents/0/capacity", "huge".into());
         broken("/agents/0/after", vec!["a"; 17].into());
         broken("/agents/0/share", "all".into());
         broken("/agents/0", serde_json::json!({"id": "a", "base": "solver", "capacity": "small"}));
-        broken("/answer/by", "luck".into());
+        broken("/answer/by", "coin".into());
         broken("/answer", serde_json::json!({"from": ["a"], "by": "last", "extra": null}));
         broken("/next", "end".into());
     }
@@ -151,19 +151,19 @@ fn check_also_changed(plan: &Plan, edited: &Plan, field: Field, also_changed: &[
     assert_eq!(also_changed, changed);
 }
 
-/// A team that ends earlier is valid, is the beginning of the whole team, byte for byte, and leaves nobody unheard.
+/// A team that ends earlier is valid, is the beginning of the whole team, byte for byte, and every agent in it is read.
 #[test]
-fn endings_are_beginnings() {
+fn prefix_truncations_are_beginnings() {
     let language = Language::default();
     let mut longest = 0;
     for seed in 0..1_000 {
         let plan = valid(&render(&generate::spec(seed, &language)).text, &language, &[]);
         let original = render(plan.spec());
-        let endings = endings(&plan, &language);
-        assert!(endings.len() < plan.agents().len());
-        longest = longest.max(endings.len());
-        for edit in &endings {
-            let edited = apply(&plan, edit, &language).expect("an ending applies");
+        let prefixes = prefix_truncations(&plan, &language);
+        assert!(prefixes.len() < plan.agents().len());
+        longest = longest.max(prefixes.len());
+        for edit in &prefixes {
+            let edited = apply(&plan, edit, &language).expect("a prefix truncation applies");
             let kept = edited.plan.spec().agents.len();
             assert_eq!(edited.field, Field::Agent(kept));
             assert_eq!(edited.plan.spec().agents, plan.spec().agents[..kept]);
@@ -180,14 +180,14 @@ fn endings_are_beginnings() {
     }
     assert!(longest > 5);
     let plan = valid(&render(&generate::spec(1, &language)).text, &language, &[]);
-    for agent in [plan.agents()[0].id.clone(), "nobody".into()] {
+    for agent in [plan.agents()[0].id.clone(), "absent".into()] {
         assert!(apply(&plan, &Edit::new(Change::EndBefore { agent }, &plan), &language).is_err());
     }
 }
 
-/// In a later round those of earlier ones keep their part in the answer, and then it may ask nobody at all.
+/// In a later round the agents of earlier rounds keep their part in the answer, so that the round may have no agents.
 #[test]
-fn a_later_round_may_end_before_anybody() {
+fn a_later_round_may_end_before_its_first_agent() {
     let language = Language::default();
     let entry = |id: &str| {
         let rest = "role: ~\n    duty: ~\n    capacity: large\n    after: []\n    share: reply";
@@ -200,18 +200,18 @@ fn a_later_round_may_end_before_anybody() {
     };
     let ended = |from: &str| -> Vec<String> {
         let plan = round(from);
-        let apply = |edit: &Edit| apply(&plan, edit, &language).expect("an ending applies");
-        let edited: Vec<_> = endings(&plan, &language).iter().map(apply).collect();
+        let apply = |edit: &Edit| apply(&plan, edit, &language).expect("a prefix truncation applies");
+        let edited: Vec<_> = prefix_truncations(&plan, &language).iter().map(apply).collect();
         for edited in &edited {
             assert!(edited.after.is_empty());
             assert_eq!(edited.plan.source()[..edited.after.start], plan.source()[..edited.after.start]);
         }
         edited.into_iter().map(|edited| edited.plan.source().to_owned()).collect()
     };
-    let nobody = "agents: []\nanswer: {from: [a1, a2], by: vote}\nnext: stop\n";
+    let none = "agents: []\nanswer: {from: [a1, a2], by: vote}\nnext: stop\n";
     let one = format!("agents:\n{}answer: {{from: [a1, a2, a3], by: vote}}\nnext: stop\n", entry("a3"));
-    assert_eq!(ended("a1, a2, a3, a4"), [nobody.to_owned(), one]);
-    // Where the answer is of this round alone, somebody of it has to be there.
+    assert_eq!(ended("a1, a2, a3, a4"), [none.to_owned(), one]);
+    // Where the answer is of this round alone, the round must keep an agent.
     let one = format!("agents:\n{}answer: {{from: [a3], by: vote}}\nnext: stop\n", entry("a3"));
     assert_eq!(ended("a3, a4"), [one]);
 }
@@ -228,11 +228,11 @@ fn edits_of_one_team_do_not_break_another() {
             applied += usize::from(apply(&other, &edit, &language).is_ok());
         }
         for change in [
-            Change::RemoveAgent { agent: "nobody".into() },
-            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "nobody".into(), at: usize::MAX },
-            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "nobody".into(), at: 0 },
+            Change::RemoveAgent { agent: "absent".into() },
+            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "absent".into(), at: usize::MAX },
+            Change::AddReference { agent: other.agents()[0].id.clone(), parent: "absent".into(), at: 0 },
             Change::AddReference { agent: other.agents()[0].id.clone(), parent: other.agents()[0].id.clone(), at: 0 },
-            Change::WithholdMessage { from: "nobody".into(), to: other.agents()[0].id.clone() },
+            Change::WithholdMessage { from: "absent".into(), to: other.agents()[0].id.clone() },
             Change::AnswerBy { rule: other.answer_rule() },
         ] {
             let edit = Edit::new(change, &other);

@@ -85,12 +85,12 @@ pub struct Against {
     /// The arm of reference.
     pub reference: String,
     /// All other arms. What corrects their p counts all of them.
-    pub arms: Vec<Contrast>,
+    pub arms: Vec<ArmDifference>,
 }
 
 /// One arm against the reference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Contrast {
+pub struct ArmDifference {
     /// The arm.
     pub arm: String,
     /// Seeds that both have.
@@ -185,10 +185,10 @@ impl Comparison {
         arms.sort_by(|(left, _), (right, _)| regime::arm_order(left, right));
         let against = references.iter().filter(|reference| runs.contains_key(*reference)).map(|reference| {
             let others = arms.iter().map(|(arm, _)| *arm).filter(|arm| arm != reference);
-            let mut contrasts: Vec<Contrast> =
-                others.map(|arm| Contrast::new(&[study, regime], runs, arm, reference)).collect();
-            correct(&mut contrasts);
-            Against { reference: (*reference).to_owned(), arms: contrasts }
+            let mut arm_differences: Vec<ArmDifference> =
+                others.map(|arm| ArmDifference::new(&[study, regime], runs, arm, reference)).collect();
+            correct(&mut arm_differences);
+            Against { reference: (*reference).to_owned(), arms: arm_differences }
         });
         Comparison {
             study: study.to_owned(),
@@ -255,8 +255,8 @@ impl FamilySummary {
     }
 }
 
-impl Contrast {
-    fn new(place: &[&str; 2], runs: &Runs, arm: &str, reference: &str) -> Contrast {
+impl ArmDifference {
+    fn new(place: &[&str; 2], runs: &Runs, arm: &str, reference: &str) -> ArmDifference {
         let none = BTreeMap::new();
         let (own, other) = (runs.get(arm).unwrap_or(&none), runs.get(reference).unwrap_or(&none));
         let pairs: Vec<(&StudyRow, &StudyRow)> =
@@ -271,7 +271,7 @@ impl Contrast {
         };
         let equal_steps = at_equal_steps(&pairs)
             .map(|(step, each)| EqualSteps { step, reward: Difference::new(each, draws("equal steps")) });
-        Contrast {
+        ArmDifference {
             arm: arm.to_owned(),
             pairs: pairs.len(),
             unpaired: seeds.len() - pairs.len(),
@@ -312,16 +312,16 @@ impl FromIterator<f64> for Estimate {
 }
 
 /// Corrects every measure for the number of arms.
-fn correct(contrasts: &mut [Contrast]) {
-    let measures: [fn(&mut Contrast) -> Option<&mut Difference>; 4] = [
-        |contrast| Some(&mut contrast.reward),
-        |contrast| Some(&mut contrast.success),
-        |contrast| Some(&mut contrast.tokens),
-        |contrast| contrast.equal_steps.as_mut().map(|equal| &mut equal.reward),
+fn correct(arm_differences: &mut [ArmDifference]) {
+    let measures: [fn(&mut ArmDifference) -> Option<&mut Difference>; 4] = [
+        |arm_difference| Some(&mut arm_difference.reward),
+        |arm_difference| Some(&mut arm_difference.success),
+        |arm_difference| Some(&mut arm_difference.tokens),
+        |arm_difference| arm_difference.equal_steps.as_mut().map(|equal| &mut equal.reward),
     ];
     for measure in measures {
         let mut tested: Vec<&mut Difference> =
-            contrasts.iter_mut().filter_map(measure).filter(|difference| difference.p.is_some()).collect();
+            arm_differences.iter_mut().filter_map(measure).filter(|difference| difference.p.is_some()).collect();
         let p: Vec<f64> = tested.iter().filter_map(|difference| difference.p).collect();
         tested.iter_mut().zip(holm(&p)).for_each(|(difference, p)| difference.holm = Some(p));
     }

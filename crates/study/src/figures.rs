@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::compare::{ArmSummary, Comparison, Contrast, Difference, Estimate, FamilySummary, SIGNIFICANT};
+use super::compare::{ArmDifference, ArmSummary, Comparison, Difference, Estimate, FamilySummary, SIGNIFICANT};
 use super::regime::{arm_order, axes, value_order};
 use lemon_view::study::{self, ArmBars, CurveLine, FamilyBar, ForestRow, Grid, MeanInterval, PairedMean, StopGroup};
 use std::collections::BTreeSet;
@@ -25,10 +25,10 @@ pub fn curves(comparison: &Comparison, arms: &[&str]) -> String {
 
 /// The arms against this reference, the best first.
 pub fn forest(comparison: &Comparison, reference: &str) -> String {
-    let row = |contrast: &Contrast| ForestRow {
-        arm: contrast.arm.clone(),
-        pairs: contrast.pairs,
-        reward: paired(&contrast.reward),
+    let row = |arm_difference: &ArmDifference| ForestRow {
+        arm: arm_difference.arm.clone(),
+        pairs: arm_difference.pairs,
+        reward: paired(&arm_difference.reward),
     };
     let against = comparison.against(reference);
     let rows: Vec<ForestRow> = against.into_iter().flat_map(|against| &against.arms).map(row).collect();
@@ -84,9 +84,9 @@ fn difficulty(comparison: &Comparison) -> String {
 pub fn grid_of_arms(comparisons: &[&Comparison], reference: &str) -> Grid {
     let mut columns: Vec<String> = Vec::new();
     let against = comparisons.iter().filter_map(|comparison| comparison.against(reference));
-    for contrast in against.flat_map(|against| &against.arms) {
-        if !columns.contains(&contrast.arm) {
-            columns.push(contrast.arm.clone());
+    for arm_difference in against.flat_map(|against| &against.arms) {
+        if !columns.contains(&arm_difference.arm) {
+            columns.push(arm_difference.arm.clone());
         }
     }
     columns.sort_by(|left, right| arm_order(left, right));
@@ -134,8 +134,8 @@ fn value<'a>(regime: &'a str, axis: &str) -> Option<&'a str> {
 }
 
 fn reward(comparison: &Comparison, reference: &str, arm: &str) -> Option<PairedMean> {
-    let contrast = comparison.against(reference)?.arms.iter().find(|contrast| contrast.arm == arm)?;
-    contrast.reward.estimate.mean.map(|_| paired(&contrast.reward))
+    let arm_difference = comparison.against(reference)?.arms.iter().find(|arm_difference| arm_difference.arm == arm)?;
+    arm_difference.reward.estimate.mean.map(|_| paired(&arm_difference.reward))
 }
 
 /// Where a comparison comes from: `table`, or `map: noise=0.2`.

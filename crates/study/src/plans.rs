@@ -122,7 +122,7 @@ fn regimes() -> Vec<Regime> {
         }
         add("start=lean", &|start, _, _| start.first = FirstTeams::Lean);
         add("start=uniform", &|start, _, _| start.first = FirstTeams::Uniform);
-        add("luck=kept", &|_, recipe, _| recipe.tasks.keep_noise = true);
+        add("luck=kept", &|_, recipe, _| recipe.tasks.keep_noise = true); // alias: written to rows
         for times in [0.5, 3.0] {
             add(&format!("tokens={times}M"), &|_, recipe, _| {
                 recipe.worker_tokens = Some((times * TABLE_TOKENS as f64) as u64);

@@ -139,7 +139,7 @@ mod tests {
         for rest in ["", "{\"study\": \"ta", "\n"] {
             std::fs::write(&path, format!("{text}{rest}")).unwrap();
             let (mut file, known) = RowFile::open(&path).unwrap();
-            assert_eq!(known, [one.clone()], "{rest}");
+            assert_eq!(known, std::slice::from_ref(&one), "{rest}");
             file.add(&two).unwrap();
             assert_eq!(RowFile::open(&path).unwrap().1, [one.clone(), two.clone()], "{rest}");
         }

@@ -3,16 +3,15 @@
 use super::arms::Arm;
 use super::row::{EvalPoint, RowError, RowFile, StudyRow};
 use lemon_credit::economy::FamilyReport;
-use lemon_eval::Grader;
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, Packed};
 use lemon_policy::featurize;
+use lemon_rollout::{Grader, RolloutEnv};
 use lemon_sft::sft::BEST;
 use lemon_sft::teach::draw;
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
-use lemon_train::arena::Arena;
-use lemon_train::build::{BuildError, BuiltPolicy, Tasks, arena, build_policy, simulated, tasks};
+use lemon_train::build::{BuildError, BuiltPolicy, Tasks, build_policy, rollout_env, simulated, tasks};
 use lemon_train::metrics::{Means, StepMetrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
@@ -222,10 +221,15 @@ impl Study {
     }
 
     /// The environment of workers that are not simulated; `None`: the workers are simulated.
-    fn external_env(&self, recipe: &Recipe, language: &Arc<Language>, cancel: &CancellationToken) -> Option<Arena> {
+    fn external_env(
+        &self,
+        recipe: &Recipe,
+        language: &Arc<Language>,
+        cancel: &CancellationToken,
+    ) -> Option<RolloutEnv> {
         let (backend, settings) = self.workers.clone()?;
         let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
-        Some(arena(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
+        Some(rollout_env(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
     }
 
     /// The folder of the warm start of a run. Arms with the same warm start share it.
@@ -262,8 +266,8 @@ fn one(
     let runtime = runtime(&folder)?;
     let language = Arc::new(Language::default());
     let world = || simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
-    let mut arena = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
-    arena.weights = recipe.reward.weights();
+    let mut env = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
+    env.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
     let (trained, stops) = runtime.block_on(async {
@@ -274,11 +278,11 @@ fn one(
             start => start.clone(),
         };
         let from = Recipe { start, ..recipe.clone() };
-        let place = (study.workers.is_some().then_some(&arena), warm.as_path());
+        let place = (study.workers.is_some().then_some(&env), warm.as_path());
         let BuiltPolicy { mut policy, encoder } =
             build_policy(&from, bundled, device, &language, place, |_| !cancel.is_cancelled()).await?;
         let context = TrainContext {
-            arena: Arc::new(arena),
+            env: Arc::new(env),
             encoder: encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
@@ -286,7 +290,7 @@ fn one(
         };
         let watch = |metrics: &StepMetrics, _: &_| {
             sums.add(metrics);
-            if let Some(means) = metrics.look {
+            if let Some(means) = metrics.held_out {
                 looks.push(EvalPoint { step: metrics.step, worker_tokens: metrics.worker_tokens, means });
             }
             !cancel.is_cancelled()
@@ -294,10 +298,10 @@ fn one(
         let trained = train(&context, policy.trainable(), &recipe, &folder.join("train"), watch).await?;
         let mut stops = Vec::new();
         if study.kind == RunKind::Stop && !cancel.is_cancelled() {
-            let hardness = |case: &lemon_eval::Case| featurize(&case.item.task.question, None).difficulty;
+            let hardness = |case: &lemon_rollout::Case| featurize(&case.item.task.question, None).difficulty;
             let hardness: Vec<f64> = context.held_out.iter().map(hardness).collect();
             let (who, what) = ((&*policy.trainable(), encoder.as_ref()), (&context.held_out, hardness.as_slice()));
-            stops = stop_rows(&context.arena, who, what, &recipe).await?;
+            stops = stop_rows(&context.env, who, what, &recipe).await?;
         }
         Ok::<_, StudyError>((trained, stops))
     })?;

@@ -40,7 +40,8 @@ pub fn write(folder: &Path, rows: &[StudyRow], command: &str) -> io::Result<Vec<
     let mut comparisons = compare(rows, &REFERENCES);
     // Where only plain arms stand beside the full method, it was compared with them from their side.
     let says_more = |against: &Against| {
-        against.reference != FULL || against.arms.iter().any(|contrast| !PLAIN.contains(&contrast.arm.as_str()))
+        against.reference != FULL
+            || against.arms.iter().any(|arm_difference| !PLAIN.contains(&arm_difference.arm.as_str()))
     };
     comparisons.iter_mut().for_each(|comparison| comparison.against.retain(says_more));
     let figures = Figures::new(&comparisons);

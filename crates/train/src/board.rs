@@ -55,7 +55,7 @@ fn file(metrics: &[StepMetrics]) -> Vec<u8> {
 fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
     let mut all = Vec::new();
     let mut put = |group: &str, name: &str, value: f64| all.push((format!("{group}/{name}"), value as f32));
-    // Before the first step there is a look, and nothing else.
+    // Before the first step there is an evaluation, and nothing else.
     if metrics.rollouts.runs > 0 {
         put_means(&mut put, "rollouts", &metrics.rollouts);
         put("rollouts", "unmeasured", metrics.unmeasured as f64);
@@ -72,8 +72,8 @@ fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
         let spent = metrics.rollout_tokens as f64 + metrics.credit_tokens as f64;
         put("tokens", "credit_share", metrics.credit_tokens as f64 / spent);
     }
-    if let Some(look) = &metrics.look {
-        put_means(&mut put, "held_out", look);
+    if let Some(held_out) = &metrics.held_out {
+        put_means(&mut put, "held_out", held_out);
     }
     for (family, report) in &metrics.families {
         let group = format!("credit/{family}");

@@ -1,8 +1,6 @@
 //! From a recipe to what training needs: tasks, an environment to run teams in, a policy and its encoder.
 
-use super::arena::Arena;
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
-use lemon_eval::{Case, EvalError, Grader};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
@@ -11,12 +9,13 @@ use lemon_policy::small_model;
 use lemon_policy::{LanguagePromptEncoder, write_context};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_problems::{DataError, Generator, Problem, ProblemPart, SourceWeights};
+use lemon_rollout::{Case, Grader, RolloutEnv, RolloutError};
 use lemon_sft::pretrain::Sources;
 use lemon_sft::sft::{SftError, SftMetrics, SftSettings, TokenizedPair, sft};
 use lemon_sft::teach::{TeachContext, broad, draw};
 use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
-use lemon_world::{Choices, Luck, World};
+use lemon_world::{AgentNoise, Choices, World};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -46,7 +45,7 @@ pub enum BuildError {
     Policy(#[from] PolicyError),
     /// A run of the warm start failed.
     #[error(transparent)]
-    Eval(#[from] EvalError),
+    Eval(#[from] RolloutError),
     /// No problem has so many steps.
     #[error("`problem_steps` must be 1 to 5, got {0}")]
     Steps(usize),
@@ -150,29 +149,29 @@ pub fn simulated(
     choices: Option<Choices>,
     language: Arc<Language>,
     cancel: CancellationToken,
-) -> Arena {
+) -> RolloutEnv {
     let items = tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item);
     let mut world = World::new(settings.world, items);
     if let Some(choices) = choices {
         world = world.with_choices(choices);
     }
     if settings.keep_noise {
-        world = world.with_luck(Luck::Kept);
+        world = world.with_noise(AgentNoise::Kept);
     }
-    arena(world.backend(), language, Grader::new(None), Settings::default(), cancel)
+    rollout_env(world.backend(), language, Grader::new(None), Settings::default(), cancel)
 }
 
 /// An environment of any workers.
-pub fn arena(
+pub fn rollout_env(
     backend: Backend,
     language: Arc<Language>,
     grader: Grader,
     settings: Settings,
     cancel: CancellationToken,
-) -> Arena {
-    let mut arena = Arena::new(backend, language, settings, grader);
-    arena.cancel = cancel;
-    arena
+) -> RolloutEnv {
+    let mut env = RolloutEnv::new(backend, language, settings, grader);
+    env.cancel = cancel;
+    env
 }
 
 /// A policy to train, and its encoder.
@@ -211,7 +210,7 @@ pub async fn build_policy(
     bundled: Packed,
     device: DeviceChoice,
     language: &Arc<Language>,
-    (workers, folder): (Option<&Arena>, &Path),
+    (workers, folder): (Option<&RolloutEnv>, &Path),
     watch: impl FnMut(&SftMetrics) -> bool,
 ) -> Result<BuiltPolicy, BuildError> {
     let rollouts = &recipe.rollouts;
@@ -250,7 +249,7 @@ async fn warm(
     start: &WarmStart,
     device: DeviceChoice,
     language: &Arc<Language>,
-    (workers, folder): (Option<&Arena>, &Path),
+    (workers, folder): (Option<&RolloutEnv>, &Path),
     watch: impl FnMut(&SftMetrics) -> bool,
 ) -> Result<LanguagePolicy, BuildError> {
     let pairs = broad_pairs(recipe, start, language, workers).await?;
@@ -293,7 +292,7 @@ async fn broad_pairs(
     recipe: &Recipe,
     start: &WarmStart,
     language: &Arc<Language>,
-    workers: Option<&Arena>,
+    workers: Option<&RolloutEnv>,
 ) -> Result<Vec<Pair>, BuildError> {
     let mut cases: Vec<Case> = recipe
         .tasks
@@ -308,20 +307,14 @@ async fn broad_pairs(
     let tasks = Tasks { train: cases, held_out: Vec::new() };
     let world = || simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new());
     let simulated = workers.is_none().then(world);
-    let Some(arena) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
-    let lessons = TeachContext {
-        trials: arena,
-        cases: &tasks.train,
-        world: None,
-        seed: recipe.seed,
-        cancel: &arena.cancel,
-        watch: None,
-    };
+    let Some(env) = workers.or(simulated.as_ref()) else { return Ok(Vec::new()) };
+    let lessons =
+        TeachContext { env, cases: &tasks.train, world: None, seed: recipe.seed, cancel: &env.cancel, watch: None };
     if let Some(text) = &start.team {
         let plan =
             validate(text, language).map_err(|rejection| BuildError::Team(format!("is not valid: {rejection}")))?;
         let pairs = broad::teach_in_two_rounds(&lessons, &canonical_ids(plan.spec())).await?;
-        let divided = !pairs.is_empty() || arena.cancel.is_cancelled();
+        let divided = !pairs.is_empty() || env.cancel.is_cancelled();
         return divided.then_some(pairs).ok_or_else(|| {
             BuildError::Team(
                 "must have two agents that read the task as it stands, and others that vote with them".to_owned(),

@@ -1,10 +1,10 @@
 //! The counterfactuals of a step: how many worker tokens they may cost, and what they measured.
 
 use crate::TrainError;
-use crate::arena::Outcome;
-use crate::contrast::{Contrasts as Counterfactuals, contrasts as measure};
-use crate::episode::{Episode, Stage};
+use crate::counterfactual::{Counterfactuals, counterfactuals as measure};
+use crate::episode::{Episode, EpisodeRunner};
 use crate::recipe::{CreditForm, Recipe};
+use crate::rollout::Outcome;
 use crate::state::State;
 use lemon_credit::economy::{Economy, FamilyLedger};
 use lemon_policy::TrainablePolicy;
@@ -19,7 +19,7 @@ const MOST_SAVED: f64 = 3.0;
 /// Measures the counterfactuals of the step after `state`, whose rollouts cost `rollout_tokens`. None are measured where the
 /// recipe gives them no weight.
 pub(crate) async fn counterfactuals(
-    stage: &Stage<'_>,
+    runner: &EpisodeRunner<'_>,
     policy: &dyn TrainablePolicy,
     groups: &[Vec<Episode>],
     recipe: &Recipe,
@@ -37,7 +37,7 @@ pub(crate) async fn counterfactuals(
     let allowance = earned.clamp(0.0, MOST_SAVED * cap * rollout_tokens as f64) as u64;
     let seed = draw(recipe.seed, &["credit", &number.to_string()]);
     let spending = (allowance, recipe.rollouts.temperature);
-    measure(stage, policy, groups, credit, &mut state.economy, spending, seed).await
+    measure(runner, policy, groups, credit, &mut state.economy, spending, seed).await
 }
 
 /// Tells the economy what rollouts cost and how their rewards vary.

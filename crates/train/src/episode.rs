@@ -4,13 +4,13 @@
 //! review: a run is begun anew with one more text, and the reply cache answers for the rounds before.
 
 use super::TrainError;
-use super::arena::{self, Arena, Run};
+use super::rollout::{self, Run};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::{RoundResult, WriteContext, percent};
-use lemon_model::{Request, Sample, SampleSettings};
-use lemon_policy::{PromptEncoder as Scribe, TrainablePolicy as Student};
-use lemon_rollout::{Case, Replies, RolloutError};
+use lemon_model::{Sample, SampleRequest, SampleSettings};
+use lemon_policy::{PromptEncoder, TrainablePolicy};
+use lemon_rollout::{Case, Replies, RolloutEnv, RolloutError};
 use lemon_spec::{Language, Next, Plan, validate_round};
 use lemon_trace::AgentStatus;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct Episode {
 #[derive(Clone)]
 pub(crate) struct Round {
     /// What the writer was asked.
-    pub request: Request,
+    pub request: SampleRequest,
     /// What it wrote.
     pub sample: Sample,
     /// `None`: it is not valid.
@@ -91,9 +91,9 @@ impl Episode {
 }
 
 /// Everything that episodes are run with.
-pub(crate) struct Stage<'a> {
-    pub arena: &'a Arc<Arena>,
-    pub scribe: &'a dyn Scribe,
+pub(crate) struct EpisodeRunner<'a> {
+    pub env: &'a Arc<RolloutEnv>,
+    pub encoder: &'a dyn PromptEncoder,
     pub cases: &'a Arc<Vec<Case>>,
     pub rounds: u32,
     pub width: usize,
@@ -108,27 +108,27 @@ pub(crate) struct Played {
     pub spent: u64,
 }
 
-impl Stage<'_> {
+impl EpisodeRunner<'_> {
     /// The language that plans are checked in.
     pub fn language(&self) -> &Arc<Language> {
-        &self.arena.language
+        &self.env.language
     }
 
     /// Writes and runs until no episode asks for another round.
     pub async fn play(
         &self,
-        student: &dyn Student,
+        policy: &dyn TrainablePolicy,
         episodes: &mut [Episode],
         temperature: f32,
     ) -> Result<Played, TrainError> {
         let mut played = Played::default();
         loop {
             let open: Vec<usize> = (0..episodes.len()).filter(|at| episodes[*at].is_open(self.rounds)).collect();
-            if open.is_empty() || self.arena.cancel.is_cancelled() {
+            if open.is_empty() || self.env.cancel.is_cancelled() {
                 return Ok(played);
             }
             let began = Instant::now();
-            self.write(student, episodes, &open, temperature)?;
+            self.write(policy, episodes, &open, temperature)?;
             played.sampling += began.elapsed();
             let began = Instant::now();
             let jobs = open.iter().map(|at| episodes[*at].job()).collect();
@@ -144,12 +144,12 @@ impl Stage<'_> {
     /// Has the first rounds written and does not run them yet.
     pub fn first_rounds(
         &self,
-        student: &dyn Student,
+        policy: &dyn TrainablePolicy,
         episodes: &mut [Episode],
         temperature: f32,
     ) -> Result<(), TrainError> {
         let all: Vec<usize> = (0..episodes.len()).collect();
-        self.write(student, episodes, &all, temperature)
+        self.write(policy, episodes, &all, temperature)
     }
 
     /// Runs what is written.
@@ -164,14 +164,14 @@ impl Stage<'_> {
     /// Has the next round of these episodes written, all at once.
     fn write(
         &self,
-        student: &dyn Student,
+        policy: &dyn TrainablePolicy,
         episodes: &mut [Episode],
         open: &[usize],
         temperature: f32,
     ) -> Result<(), TrainError> {
         let requests = open.iter().map(|at| self.request(&episodes[*at])).collect::<Result<Vec<_>, _>>()?;
         let settings = SampleSettings { temperature, top_p: 1.0, most_tokens: lemon_policy::MOST_TOKENS };
-        let samples = student.sample(&requests, &settings)?;
+        let samples = policy.sample(&requests, &settings)?;
         for ((at, request), sample) in open.iter().zip(requests).zip(samples) {
             let episode = &mut episodes[*at];
             let earlier = episode.earlier(episode.rounds.len());
@@ -182,7 +182,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn request(&self, episode: &Episode) -> Result<Request, TrainError> {
+    fn request(&self, episode: &Episode) -> Result<SampleRequest, TrainError> {
         let summary = episode.run.as_ref().map(|run| &run.summary);
         let result =
             |agent: &'_ lemon_trace::AgentSummary| -> (String, String, AgentStatus, Option<String>, Option<u8>) {
@@ -199,7 +199,7 @@ impl Stage<'_> {
             sure: *sure,
         });
         let round = episode.rounds.len() as u32 + 1;
-        let brief = WriteContext {
+        let context = WriteContext {
             question: self.cases.get(episode.case).map_or("", |case| case.item.task.question.as_str()),
             round,
             results: results.collect(),
@@ -209,17 +209,17 @@ impl Stage<'_> {
             // Each round draws anew.
             seed: episode.writer_seed.wrapping_add(u64::from(round) << 48),
         };
-        Ok(self.scribe.request(&brief)?)
+        Ok(self.encoder.request(&context)?)
     }
 
     /// Runs these, many at a time, in their order.
     pub async fn run_all(&self, jobs: Vec<Job>, replies: Replies) -> Result<Vec<Run>, RolloutError> {
         let one = |Job { case, texts, seed, memory }: Job| {
-            let (env, cases) = (self.arena.clone(), self.cases.clone());
+            let (env, cases) = (self.env.clone(), self.cases.clone());
             // A task of its own for the runtime: woken alone, not with all the others.
             let run = tokio::spawn(async move {
                 // Positions are those of `cases`.
-                arena::run(&env, &cases[case], texts, seed, memory, replies).await
+                rollout::run(&env, &cases[case], texts, seed, memory, replies).await
             });
             async move { run.await.unwrap_or_else(|error| Err(RolloutError::BrokeOff(error.to_string()))) }
         };

@@ -1,9 +1,9 @@
 //! Held-out evaluation: what the policy's teams come to on tasks that it is not trained on.
 
-use crate::arena::Outcome;
 use crate::episode::Episode;
 use crate::metrics::Means;
 use crate::recipe::Recipe;
+use crate::rollout::Outcome;
 use crate::state::shown;
 use crate::{TrainContext, TrainError};
 use lemon_exec::ReplyCache;
@@ -19,7 +19,7 @@ pub(crate) async fn evaluate(
     recipe: &Recipe,
     seeds: u64,
 ) -> Result<(Means, Vec<Vec<String>>), TrainError> {
-    let stage = context.stage(&context.held_out, recipe);
+    let runner = context.runner(&context.held_out, recipe);
     let mut episodes = Vec::new();
     for seed in 0..seeds.max(1) {
         for case in 0..context.held_out.len() {
@@ -27,8 +27,8 @@ pub(crate) async fn evaluate(
             episodes.push(Episode::new(case, noise_seed, noise_seed, Arc::new(ReplyCache::default())));
         }
     }
-    stage.play(policy, &mut episodes, recipe.eval.temperature).await?;
-    if !context.arena.cancel.is_cancelled() {
+    runner.play(policy, &mut episodes, recipe.eval.temperature).await?;
+    if !context.env.cancel.is_cancelled() {
         check_workers(&episodes, 0)?;
     }
     let first = episodes.get(..context.held_out.len()).unwrap_or(&episodes);

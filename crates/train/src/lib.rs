@@ -21,10 +21,9 @@
 //!    follow. The prefix team is the other branch of the decision, and it is free. The rest of the agent's entry is measured
 //!    from there too.
 
-pub mod arena;
 pub mod board;
 pub mod build;
-mod contrast;
+mod counterfactual;
 mod credit;
 mod episode;
 mod evaluate;
@@ -33,6 +32,7 @@ pub mod page;
 pub mod recipe;
 mod record;
 mod result;
+mod rollout;
 mod sample;
 mod signal;
 mod state;
@@ -42,13 +42,12 @@ mod tests;
 
 pub use result::{End, TrainError, Trained};
 
-use arena::Arena;
-use episode::Stage;
+use episode::EpisodeRunner;
 use evaluate::{check_workers, evaluate};
-use lemon_eval::Case;
 use lemon_model::{Example, StepReport, StepSettings};
 use lemon_policy::checkpoint::{Checkpoints, METRICS, TIMING, to_json};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
+use lemon_rollout::{Case, RolloutEnv};
 use metrics::{StepMetrics, Timing};
 use recipe::Recipe;
 use record::StepRecord;
@@ -61,7 +60,7 @@ use std::time::Instant;
 /// What training works with, beside the policy.
 pub struct TrainContext<'a> {
     /// Runs teams.
-    pub arena: Arc<Arena>,
+    pub env: Arc<RolloutEnv>,
     /// Turns tasks and earlier results into prompts of the policy.
     pub encoder: &'a dyn PromptEncoder,
     /// The tasks to train on.
@@ -102,7 +101,7 @@ pub async fn train(
             return Ok(state.trained(context, End::Stopped));
         }
         (state.before, state.first_teams) = (Some(means), teams);
-        checkpoints.record(METRICS, &StepMetrics { look: Some(means), ..StepMetrics::default() })?;
+        checkpoints.record(METRICS, &StepMetrics { held_out: Some(means), ..StepMetrics::default() })?;
         checkpoints.save(0, &state, |folder| policy.save_state(folder))?;
     }
     let mut end = state.end(recipe);
@@ -118,11 +117,11 @@ pub async fn train(
         if end.is_some() {
             let (means, teams) = evaluate(context, policy, recipe, recipe.eval.final_seeds).await?;
             (state.after, state.last_teams) = (Some(means), teams);
-            metrics.look = state.after;
+            metrics.held_out = state.after;
         } else if recipe.eval.every > 0 && state.step.is_multiple_of(recipe.eval.every) {
-            metrics.look = Some(evaluate(context, policy, recipe, recipe.eval.seeds).await?.0);
+            metrics.held_out = Some(evaluate(context, policy, recipe, recipe.eval.seeds).await?.0);
         }
-        if metrics.look.is_some() && context.is_cancelled() {
+        if metrics.held_out.is_some() && context.is_cancelled() {
             // Without its evaluation the step would not end with the same bytes: the resumed run repeats both.
             state.step -= 1;
             end = Some(End::Stopped);
@@ -152,9 +151,9 @@ async fn step(
     let number = state.step + 1;
 
     // Sample and run: a second round is written with the results of the first.
-    let stage = context.stage(&context.cases, recipe);
+    let runner = context.runner(&context.cases, recipe);
     let mut episodes = sample::episodes(&context.cases, recipe, number);
-    let played = stage.play(policy, &mut episodes, recipe.rollouts.temperature).await?;
+    let played = runner.play(policy, &mut episodes, recipe.rollouts.temperature).await?;
     if context.is_cancelled() {
         return Ok(None);
     }
@@ -163,7 +162,7 @@ async fn step(
     // Credit
     let began = Instant::now();
     let groups: Vec<_> = episodes.chunks(recipe.rollouts.group.max(1)).map(<[_]>::to_vec).collect();
-    let counterfactuals = credit::counterfactuals(&stage, policy, &groups, recipe, state, played.spent).await?;
+    let counterfactuals = credit::counterfactuals(&runner, policy, &groups, recipe, state, played.spent).await?;
     let credit_time = began.elapsed();
     if context.is_cancelled() {
         return Ok(None);
@@ -214,12 +213,12 @@ impl TrainContext<'_> {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.arena.cancel.is_cancelled()
+        self.env.cancel.is_cancelled()
     }
 
-    fn stage<'s>(&'s self, cases: &'s Arc<Vec<Case>>, recipe: &Recipe) -> Stage<'s> {
+    fn runner<'s>(&'s self, cases: &'s Arc<Vec<Case>>, recipe: &Recipe) -> EpisodeRunner<'s> {
         let settings = &recipe.rollouts;
-        Stage { arena: &self.arena, scribe: self.encoder, cases, rounds: settings.rounds, width: settings.width }
+        EpisodeRunner { env: &self.env, encoder: self.encoder, cases, rounds: settings.rounds, width: settings.width }
     }
 
     /// Identifies the tasks: a folder of a run can be resumed only with the same ones.

@@ -45,8 +45,8 @@ pub struct StepMetrics {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
     /// The held-out evaluation after the step, where there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub look: Option<Means>,
+    #[serde(default, rename = "look", alias = "held_out", skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<Means>,
 }
 
 /// Means over runs.

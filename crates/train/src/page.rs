@@ -25,7 +25,7 @@ fn step(metrics: &StepMetrics) -> StepPoint {
     StepPoint {
         step: metrics.step,
         rollouts: means(&metrics.rollouts),
-        held_out: metrics.look.as_ref().map(means),
+        held_out: metrics.held_out.as_ref().map(means),
         rollout_tokens: metrics.rollout_tokens,
         credit_tokens: metrics.credit_tokens,
         worker_tokens: metrics.worker_tokens,

@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn old_keys_are_read_and_written() {
         let old = json!({
-            "tasks": {"keep_luck": true},
+            "tasks": {"keep_luck": true}, // alias: an old key
             "rollouts": {"shared_draws": false},
             "credit": {"endings": false, "common_draws": false},
             "look": {"every": 7},

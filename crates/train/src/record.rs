@@ -1,6 +1,6 @@
 //! From what a step measured to its lines in `metrics.jsonl` and `timing.jsonl`.
 
-use crate::contrast::Contrasts as Counterfactuals;
+use crate::counterfactual::Counterfactuals;
 use crate::episode::{Episode, Played};
 use crate::evaluate::means;
 use crate::metrics::{StepMetrics, Timing};
@@ -47,7 +47,7 @@ impl StepRecord<'_> {
             kl_reference: finite(self.report.kl_reference),
             unmeasured: episodes.len() - means.runs,
             skipped: self.report.skipped,
-            look: None,
+            held_out: None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! How training ended.
 
 use crate::metrics::{BeforeAfter, Means};
-use lemon_eval::EvalError;
 use lemon_model::PolicyError;
 use lemon_policy::KeepError;
+use lemon_rollout::RolloutError;
 use serde::Serialize;
 
 /// What training came to.
@@ -50,7 +50,7 @@ pub enum TrainError {
     Keep(#[from] KeepError),
     /// A run failed.
     #[error(transparent)]
-    Eval(#[from] EvalError),
+    Eval(#[from] RolloutError),
     /// One of the two sets of tasks is empty.
     #[error("expected tasks to train on and tasks to evaluate on, got {train} and {held_out}")]
     Tasks {

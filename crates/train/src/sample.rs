@@ -2,11 +2,14 @@
 
 use crate::episode::Episode;
 use crate::recipe::Recipe;
-use lemon_eval::Case;
 use lemon_exec::ReplyCache;
+use lemon_rollout::Case;
 use lemon_sft::sft::order;
 use lemon_sft::teach::draw;
 use std::sync::Arc;
+
+/// The purpose of a noise seed. The word is part of every seed: with another, old runs could not be repeated.
+const NOISE: &str = "luck"; // alias: part of a seed
 
 /// The episodes of a step, from 1, before anything is written for them.
 pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episode> {
@@ -28,11 +31,10 @@ pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episod
             let drawn = |purpose: &str| {
                 draw(recipe.seed, &[purpose, &step.to_string(), &task.to_string(), &member.to_string()])
             };
-            // The words are part of the seeds: with others, old runs could not be repeated.
             let (seed, memory) = if settings.shared_noise {
-                (draw(recipe.seed, &["luck", &step.to_string(), &task.to_string()]), memory.clone())
+                (draw(recipe.seed, &[NOISE, &step.to_string(), &task.to_string()]), memory.clone())
             } else {
-                (drawn("luck"), Arc::new(ReplyCache::default()))
+                (drawn(NOISE), Arc::new(ReplyCache::default()))
             };
             episodes.push(Episode::new(case, seed, drawn("writer"), memory));
         }

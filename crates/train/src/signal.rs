@@ -1,6 +1,6 @@
 //! From rewards and counterfactual differences to an advantage for every token.
 
-use super::contrast::Candidate;
+use super::counterfactual::Candidate;
 use super::episode::Episode;
 use super::recipe::{CreditForm, CreditSettings, Per, Place, Recipe, UpdateSettings};
 use crate::TrainContext;
@@ -110,9 +110,9 @@ pub(crate) fn examples(
         let other = others.get(number).and_then(Option::as_ref);
         let Some(mut terms) = terms(text, counterfactual, other, credit) else { continue };
         if credit.by_variance && !credit.instead {
-            let loudness = economy
+            let weight = economy
                 .inverse_variance_weight(counterfactual.edit.family, counterfactual.verdict == OfferVerdict::Free);
-            (terms.written, terms.other) = (loudness * terms.written, loudness * terms.other);
+            (terms.written, terms.other) = (weight * terms.written, weight * terms.other);
         }
         text.local.push((terms.span, terms.written));
         if let (Some(other), true) = (other, terms.other != 0.0 && credit.place == Place::Field) {

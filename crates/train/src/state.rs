@@ -6,7 +6,7 @@ use crate::recipe::Recipe;
 use crate::record::StepRecord;
 use crate::result::{End, Trained};
 use lemon_credit::economy::Economy;
-use lemon_eval::Case;
+use lemon_rollout::Case;
 use serde::{Deserialize, Serialize};
 
 /// Held-out tasks whose teams are shown.

@@ -1,14 +1,13 @@
 //! Does a trained policy go on where another round pays? Compares its own decision with never, always, and as often by chance.
 
 use crate::TrainError;
-use crate::arena::Arena;
-use crate::episode::{Episode, Stage};
+use crate::episode::{Episode, EpisodeRunner};
 use crate::evaluate::means;
 use crate::metrics::Means;
 use crate::recipe::Recipe;
-use lemon_eval::Case;
 use lemon_exec::ReplyCache;
 use lemon_policy::{PromptEncoder, TrainablePolicy};
+use lemon_rollout::{Case, RolloutEnv};
 use lemon_sft::teach::draw;
 use lemon_spec::{Next, render, validate};
 use std::sync::Arc;
@@ -50,12 +49,12 @@ const BANDS: [&str; 3] = ["easy", "middle", "hard"];
 /// # Errors
 /// The policy or a run failed.
 pub async fn stop_rows(
-    arena: &Arc<Arena>,
+    env: &Arc<RolloutEnv>,
     (policy, encoder): (&dyn TrainablePolicy, &dyn PromptEncoder),
     (cases, hardness): (&Arc<Vec<Case>>, &[f64]),
     recipe: &Recipe,
 ) -> Result<Vec<(&'static str, String, Means)>, TrainError> {
-    let stage = Stage { arena, scribe: encoder, cases, rounds: recipe.rollouts.rounds, width: recipe.rollouts.width };
+    let runner = EpisodeRunner { env, encoder, cases, rounds: recipe.rollouts.rounds, width: recipe.rollouts.width };
     let mut first = Vec::new();
     for seed in 0..recipe.eval.final_seeds.max(1) {
         for case in 0..cases.len() {
@@ -63,7 +62,7 @@ pub async fn stop_rows(
             first.push(Episode::new(case, noise_seed, 0, Arc::new(ReplyCache::default())));
         }
     }
-    stage.first_rounds(policy, &mut first, 0.0)?;
+    runner.first_rounds(policy, &mut first, 0.0)?;
     let asks = |episode: &Episode| episode.rounds.first().and_then(|it| it.plan.as_ref()).map(|it| it.next());
     let wanted: Vec<bool> = first.iter().map(|episode| asks(episode) == Some(Next::Review)).collect();
     let rate = wanted.iter().filter(|wanted| **wanted).count() as f64 / wanted.len().max(1) as f64;
@@ -79,10 +78,10 @@ pub async fn stop_rows(
                 StopRule::Always => true,
                 StopRule::Random => chance < rate,
             };
-            decide(&stage, episode, goes_on);
+            decide(&runner, episode, goes_on);
         }
-        stage.run_written(&mut episodes).await?;
-        stage.play(policy, &mut episodes, 0.0).await?;
+        runner.run_written(&mut episodes).await?;
+        runner.play(policy, &mut episodes, 0.0).await?;
         let mut add = |regime: String, after: Means| rows.push((chooser.as_str(), regime, after));
         add("difficulty=all".to_owned(), means(&episodes));
         for (band, name) in BANDS.iter().enumerate() {
@@ -96,13 +95,13 @@ pub async fn stop_rows(
 }
 
 /// Puts another `next` into the first round.
-fn decide(stage: &Stage<'_>, episode: &mut Episode, goes_on: bool) {
+fn decide(runner: &EpisodeRunner<'_>, episode: &mut Episode, goes_on: bool) {
     let Some(first) = episode.rounds.first_mut() else { return };
     let Some(plan) = &first.plan else { return };
     let mut spec = plan.spec().clone();
     spec.next = if goes_on { Next::Review } else { Next::Stop };
     let text = render(&spec).text;
-    if let Ok(plan) = validate(&text, stage.language()) {
+    if let Ok(plan) = validate(&text, runner.language()) {
         first.sample.text = text;
         first.plan = Some(plan);
     }

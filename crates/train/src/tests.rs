@@ -1,26 +1,26 @@
 mod signals;
 
-use super::arena::{Outcome, Run};
-use super::build::{Tasks, arena, build_policy, simulated, tasks};
-use super::contrast::Candidate;
+use super::build::{Tasks, build_policy, rollout_env, simulated, tasks};
+use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
 use super::recipe::{
     CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Start, TaskSettings, UpdateSettings,
     WarmStart,
 };
+use super::rollout::{Outcome, Run};
 use super::*;
 use async_trait::async_trait;
 use lemon_credit::economy::{Economy, Paid};
-use lemon_eval::Grader;
 use lemon_exec::worker::{AskError, Reply, Request as Call, Worker};
 use lemon_exec::{ReplyCache, Settings};
 use lemon_model::{
-    Example, Objective, OptimiserSettings, Policy, PolicyError, Request, Sample, SampleSettings, Sequence, StepReport,
-    StepSettings,
+    Example, Objective, OptimiserSettings, Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence,
+    StepReport, StepSettings,
 };
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_rollout::reward::Weight;
-use lemon_spec::edit::{Family, apply, edits, endings};
+use lemon_rollout::{Grader, RolloutEnv};
+use lemon_spec::edit::{Family, apply, edits, prefix_truncations};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
 use lemon_trace::{FailureKind, Header, Summary, Trace, VERSION};
@@ -47,7 +47,7 @@ struct Left {
 }
 
 /// Trains by a recipe in a folder, so many steps at a time; 0: all at once.
-async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks, arena: impl Fn() -> Arena) -> Left {
+async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks, env: impl Fn() -> RolloutEnv) -> Left {
     let language = Arc::new(Language::default());
     loop {
         let mut built =
@@ -55,7 +55,7 @@ async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks,
                 .await
                 .unwrap();
         let context = TrainContext {
-            arena: Arc::new(arena()),
+            env: Arc::new(env()),
             encoder: built.encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
@@ -277,11 +277,11 @@ async fn workers_that_leave_pause_training_and_nothing_is_lost() {
         let mut backend = world().backend.clone();
         backend.worker = Arc::new(Leaving { inner: backend.worker.clone(), calls: AtomicUsize::new(0), stays });
         let settings = Settings::default();
-        let arena = arena(backend, language.clone(), Grader::new(None), settings, CancellationToken::new());
+        let env = rollout_env(backend, language.clone(), Grader::new(None), settings, CancellationToken::new());
         let mut built =
             build_policy(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap();
         let context = TrainContext {
-            arena: Arc::new(arena),
+            env: Arc::new(env),
             encoder: built.encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
@@ -307,7 +307,7 @@ struct Stumbling {
 }
 
 impl Policy for Stumbling {
-    fn sample(&self, requests: &[Request], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+    fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
         self.inner.sample(requests, settings)
     }
 
@@ -354,7 +354,7 @@ async fn a_step_that_is_not_a_number_is_left_out_counted_and_shown() {
     let mut policy = Stumbling { inner: FieldTable::new(start, &language).unwrap(), updates: 0 };
     let encoder = FieldPromptEncoder::new(start, language.clone(), recipe.rollouts.rounds).unwrap();
     let context = TrainContext {
-        arena: Arc::new(simulated(&tasks, &recipe.tasks, None, language, CancellationToken::new())),
+        env: Arc::new(simulated(&tasks, &recipe.tasks, None, language, CancellationToken::new())),
         encoder: &encoder,
         cases: Arc::new(tasks.train.clone()),
         held_out: Arc::new(tasks.held_out.clone()),
@@ -383,7 +383,7 @@ async fn a_folder_is_taken_up_only_with_what_it_was_begun_with() {
         [(Recipe { steps: 9, ..recipe.clone() }, tasks.train.clone(), "settings"), (recipe.clone(), few, "tasks")]
     {
         let context = TrainContext {
-            arena: Arc::new(world()),
+            env: Arc::new(world()),
             encoder: built.encoder.as_ref(),
             cases: Arc::new(cases),
             held_out: Arc::new(tasks.held_out.clone()),

@@ -46,7 +46,7 @@ enum Cost {
     Nothing,
     /// Time of this machine.
     Compute,
-    /// Money, or somebody else's machine.
+    /// Money, or the machine of another owner.
     Money,
 }
 

@@ -115,7 +115,7 @@ impl Worker for Local {
         // A model that cannot be loaded and a prompt that cannot be made have no replies to share; `ask` reports them.
         let level = self.models.get(request.level)?.load().ok().filter(|level| temperature(level, request) == 0.0)?;
         let prompt = prompt(level, request).ok()?;
-        serde_json::to_vec(&(prompt, most_tokens(request), &brief(request).question)).ok()
+        serde_json::to_vec(&(prompt, most_tokens(request), &agent_prompt(request).question)).ok()
     }
 
     fn has_cache_keys(&self) -> bool {
@@ -132,9 +132,9 @@ fn most_tokens(request: &Request) -> usize {
 }
 
 /// What the agent was told; of a request without an agent, the last message of the user.
-fn brief(request: &Request) -> Cow<'_, AgentPrompt> {
+fn agent_prompt(request: &Request) -> Cow<'_, AgentPrompt> {
     match &request.agent_prompt {
-        Some(brief) => Cow::Borrowed(brief.as_ref()),
+        Some(agent_prompt) => Cow::Borrowed(agent_prompt.as_ref()),
         None => {
             let said = request.messages.iter().rfind(|message| message.role == Speaker::User);
             let question = said.map_or("", |message| message.content.as_str());
@@ -153,11 +153,11 @@ fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
             tokenizer.prompt(&messages).map_err(|error| refused(error.to_string()))
         }
         PromptForm::Short => {
-            let brief = brief(request);
-            if !is_word_problem(&brief.question) {
+            let agent_prompt = agent_prompt(request);
+            if !is_word_problem(&agent_prompt.question) {
                 return Err(refused(format!("it solves {OUT_OF_REACH}")));
             }
-            Ok(tokenizer.encode_plain(&short_prompt(&brief, request.seed)))
+            Ok(tokenizer.encode_plain(&short_prompt(&agent_prompt, request.seed)))
         }
     }
 }
@@ -186,7 +186,7 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
     let confidence = Some(match &level.calibration {
         // A plan has no answer that could be right.
         Some(calibration) if read_answer(&reply.text).is_some() => {
-            calibration.probability(likelihood, doubts(&brief(request).question, &reply.text))
+            calibration.probability(likelihood, doubts(&agent_prompt(request).question, &reply.text))
         }
         _ => likelihood,
     });

@@ -10,7 +10,7 @@ use lemon_exec::{Backend, Budget, Settings};
 use lemon_spec::Language;
 use lemon_task::{Item, SetName};
 use lemon_world::outcomes::{self, RecordedReply};
-use lemon_world::{Luck, Preset, Recorded, World};
+use lemon_world::{AgentNoise, Preset, Recorded, World};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -134,8 +134,8 @@ pub(crate) fn recorded(simulation: &Simulation<'_>) -> Result<Backend, WorkersEr
 }
 
 fn world(simulation: &Simulation<'_>) -> Result<World, WorkersError> {
-    let luck = if simulation.shared_noise { Luck::Kept } else { Luck::Fresh };
-    let world = World::new(simulation.preset, simulation.items.iter().copied()).with_luck(luck);
+    let noise = if simulation.shared_noise { AgentNoise::Kept } else { AgentNoise::Fresh };
+    let world = World::new(simulation.preset, simulation.items.iter().copied()).with_noise(noise);
     match world.skipped() {
         count if count > 0 && simulation.strict => {
             Err(WorkersError::new(format!("{count} items have no published solution to simulate")))

@@ -98,8 +98,8 @@ async fn check(local: &Local, request: &Request, kind: FailureKind, message: &st
 #[tokio::test]
 async fn what_goes_wrong_is_said() {
     let local = Local::new(vec![model(settings())]);
-    let nobody = Request { level: 7, ..request("?", 5) };
-    check(&local, &nobody, FailureKind::Refused, "no model serves `small`").await;
+    let unserved = Request { level: 7, ..request("?", 5) };
+    check(&local, &unserved, FailureKind::Refused, "no model serves `small`").await;
 
     let long = "tiny: the prompt has 141 tokens, and at most 128 can be read and written together; shorten it";
     let error = check(&local, &request(&"x".repeat(130), 5), FailureKind::Refused, long).await;
@@ -181,8 +181,8 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     assert_eq!(tiny.form, PromptForm::Short);
     assert!(tiny.identity().starts_with(&format!("local {} ", tiny.name)));
     let local = Local::new(vec![tiny]);
-    let brief = AgentPrompt { question: "1 + 1?".into(), duty: "solve".into(), ..AgentPrompt::default() };
-    let told = Request { agent_prompt: Some(Arc::new(brief)), ..request("never read", 1) };
+    let agent_prompt = AgentPrompt { question: "1 + 1?".into(), duty: "solve".into(), ..AgentPrompt::default() };
+    let told = Request { agent_prompt: Some(Arc::new(agent_prompt)), ..request("never read", 1) };
     let cost = |result: Result<_, AskError>| match result {
         Ok(reply) => Some(lemon_exec::worker::Reply::clone(&reply).usage.tokens_in),
         Err(AskError { cost: FailedCost::Known(usage), .. }) => Some(usage.tokens_in),
@@ -190,14 +190,15 @@ async fn a_model_may_be_taught_a_form_of_its_own() {
     };
     let prompt = "task: 1 + 1?\nsolve:\n";
     assert_eq!(cost(local.ask(&told).await), Some(prompt.len() as u64));
-    // Without a brief, what was asked last is the question.
+    // Without an agent prompt, what was asked last is the question.
     assert_eq!(cost(local.ask(&request("1 + 1?", 1)).await), Some(prompt.len() as u64));
     // Who asks is nothing to it; how the task is worded is, and chance would be.
     let key = |duty: &str, agent: &str, seed: u64, temperature: f64| {
         let (question, duty) = ("The florist had 12 tulips and 3 lilies. How many?".into(), duty.to_owned());
-        let brief = Some(Arc::new(AgentPrompt { question, duty, role: agent.to_owned(), ..AgentPrompt::default() }));
+        let agent_prompt =
+            Some(Arc::new(AgentPrompt { question, duty, role: agent.to_owned(), ..AgentPrompt::default() }));
         local.cache_key(&Request {
-            agent_prompt: brief,
+            agent_prompt,
             agent: agent.into(),
             seed,
             temperature: Some(temperature),

@@ -86,7 +86,7 @@ impl Record {
         fit.salt = self.best_salt(&fit, &d, salts);
         let made: Vec<[f64; 3]> = self.chances(&fit, fit.salt, &d);
         let left = mean((0..LEVELS.len()).map(|level| left_after_misses(made.iter().map(|made| made[level]))));
-        fit.revision.second_look = round((nobody_right(debates, dataset) / left.max(1e-6)).min(1.0));
+        fit.revision.second_look = round((right_after_all_wrong(debates, dataset) / left.max(1e-6)).min(1.0));
         fit
     }
 
@@ -249,7 +249,7 @@ impl Record {
     }
 
     /// The salt under which the residuals of the recorded items come out closest to the record: overall, in thirds of
-    /// difficulty, and jointly. It changes nothing about other items but their luck.
+    /// difficulty, and jointly. It changes nothing about other items but their noise.
     fn best_salt(&self, fit: &FamilyFit, d: &[f64], salts: u64) -> u64 {
         let thirds = thirds(d);
         let all: Option<(Vec<f64>, &Vec<String>)> = self
@@ -276,7 +276,7 @@ impl Record {
             if worst_of(&misfits) >= best {
                 return best;
             }
-            // Questions of knowledge beyond the record would need their fields; there are so many that luck is small.
+            // Questions of knowledge beyond the record would need their fields; there are so many that noise is small.
             if let (Some((d, questions)), Some((_, targets)), TaskFamily::Reckoning) = (&all, &self.all, self.family) {
                 let made: Vec<[f64; 3]> =
                     questions.iter().zip(d).map(|(q, d)| chances(fit, salt, q, *d, None)).collect();
@@ -329,7 +329,7 @@ pub(crate) fn left_after_misses(chances: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// How often an agent was right in the second round after it and (nearly) all its peers were wrong in the first.
-fn nobody_right(debates: &[Debate], dataset: &str) -> f64 {
+fn right_after_all_wrong(debates: &[Debate], dataset: &str) -> f64 {
     let cell = |d: &&Debate| d.dataset == dataset && d.own_round1_correct == 0 && d.share_of_peers_correct == "<1/3";
     let (cases, right) = debates
         .iter()

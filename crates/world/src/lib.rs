@@ -20,5 +20,5 @@ pub use features::{Difficulty, features};
 pub use fit::fit as fit_to_record;
 pub use preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset, Revision};
 pub use replay::Recorded;
-pub use sim::{Luck, World};
+pub use sim::{AgentNoise, World};
 pub use skill::{SKILLS, Skill, SkillFit, TaskFamily, fit, needs};

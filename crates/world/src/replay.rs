@@ -48,11 +48,13 @@ impl Recorded {
 
     /// The recorded reply; where there are several samples, the seed of the call chooses.
     fn find(&self, request: &Request) -> Result<&RecordedReply, String> {
-        let Some(brief) = &request.agent_prompt else { return Err("no recorded model wrote a specification".into()) };
-        if !brief.readings.is_empty() {
+        let Some(agent_prompt) = &request.agent_prompt else {
+            return Err("no recorded model wrote a specification".into());
+        };
+        if !agent_prompt.readings.is_empty() {
             return Err(format!("`{}` reads others, and the record holds single models only", request.agent));
         }
-        let replies = self.replies.get(brief.question.trim()).ok_or("this task is not on record")?;
+        let replies = self.replies.get(agent_prompt.question.trim()).ok_or("this task is not on record")?;
         let of_level: Vec<_> = replies.iter().filter(|reply| reply.level == request.level).collect();
         let miss = || format!("the record holds no reply of `{}` to this task", request.capacity);
         let count = of_level.len() as u64;

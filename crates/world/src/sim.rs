@@ -21,27 +21,27 @@ pub struct World {
     fitted: Fitted,
     choices: Choices,
     preset: Preset,
-    luck: Luck,
+    noise: AgentNoise,
     /// Items no reply can be made up for.
     skipped: usize,
 }
 
-/// What an agent's luck depends on, beside the task, the agent and the seed. The probabilities are the same.
+/// What an agent's noise depends on, beside the task, the agent and the seed. The probabilities are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Luck {
+pub enum AgentNoise {
     /// On everything it is told and reads: an agent whose inputs changed draws afresh, as a language model does.
     #[default]
     Fresh,
-    /// On nothing else: an agent whose inputs changed keeps its luck, so that a changed team differs from the original only
+    /// On nothing else: an agent whose inputs changed keeps its noise, so that a changed team differs from the original only
     /// as far as the change made it. Common random numbers, which only a simulation can have.
     Kept,
 }
 
 impl World {
-    /// The same world with another kind of luck.
+    /// The same world with noise of the other kind.
     #[must_use]
-    pub fn with_luck(self, luck: Luck) -> Self {
-        World { luck, ..self }
+    pub fn with_noise(self, noise: AgentNoise) -> Self {
+        World { noise, ..self }
     }
 
     /// The same world with other chosen figures. Its workers go by another name: what they say is not what those of the preset
@@ -58,8 +58,14 @@ impl World {
 
     /// A world of these items with figures of one's own.
     pub fn with_figures<'a>(fitted: Fitted, preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
-        let mut world =
-            World { items: HashMap::new(), fitted, choices: preset.choices(), preset, luck: Luck::Fresh, skipped: 0 };
+        let mut world = World {
+            items: HashMap::new(),
+            fitted,
+            choices: preset.choices(),
+            preset,
+            noise: AgentNoise::Fresh,
+            skipped: 0,
+        };
         let items: Vec<&Item> = items.into_iter().collect();
         let mut known = Known::default();
         items.iter().for_each(|item| known.add(item));
@@ -118,11 +124,11 @@ impl World {
 impl Worker for World {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
         let unknown = |fact: &str| AskError::free(FailureKind::NotRecorded, fact);
-        let brief =
+        let agent_prompt =
             request.agent_prompt.as_ref().ok_or_else(|| unknown("a simulated worker cannot write specifications"))?;
-        let item = self.items.get(brief.question.trim());
+        let item = self.items.get(agent_prompt.question.trim());
         let item = item.ok_or_else(|| unknown("the simulated world does not know this task"))?;
-        let agent = Asked::new(self, item, brief, request);
+        let agent = Asked::new(self, item, agent_prompt, request);
         let agent = agent.ok_or_else(|| unknown("the world has no figures for this kind of task"))?;
         let speed = self.choices.speed;
         let speed = speed.get(request.level).or(speed.last()).copied().unwrap_or(50.0);
@@ -159,17 +165,17 @@ struct Asked<'a> {
     fit: &'a FamilyFit,
     figures: &'a LevelFit,
     choices: &'a Choices,
-    brief: &'a AgentPrompt,
+    agent_prompt: &'a AgentPrompt,
     /// Log-odds of its own attempt.
     odds: f64,
     proposals: Vec<(Proposal, f64)>,
     seed: u64,
     capacity: &'a str,
-    luck: Luck,
+    noise: AgentNoise,
 }
 
 impl<'a> Asked<'a> {
-    fn new(world: &'a World, item: &'a WorldItem, brief: &'a AgentPrompt, request: &'a Request) -> Option<Self> {
+    fn new(world: &'a World, item: &'a WorldItem, agent_prompt: &'a AgentPrompt, request: &'a Request) -> Option<Self> {
         let fit = world.fit(item);
         let choices = &world.choices;
         let weight = |text: &str| if text.len() > 80 { 1.0 } else { choices.bare_answer };
@@ -179,21 +185,21 @@ impl<'a> Asked<'a> {
             fit,
             figures: fit.levels.get(request.level.min(fit.levels.len().saturating_sub(1)))?,
             choices,
-            brief,
+            agent_prompt,
             odds: item.log_odds(fit, choices, request.level)?,
-            proposals: brief.readings.iter().filter_map(read).collect(),
+            proposals: agent_prompt.readings.iter().filter_map(read).collect(),
             seed: request.seed,
             capacity: &request.capacity,
-            luck: world.luck,
+            noise: world.noise,
         })
     }
 
-    /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless luck is kept, by everything it is
+    /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless noise is kept, by everything it is
     /// told and reads.
     fn draws(&self, purpose: &str) -> Random {
-        let AgentPrompt { question, base, role, duty, readings } = self.brief;
+        let AgentPrompt { question, base, role, duty, readings } = self.agent_prompt;
         let mut parts = vec![purpose, question.as_ref()];
-        if self.luck == Luck::Fresh {
+        if self.noise == AgentNoise::Fresh {
             parts.extend([self.capacity, base, role, duty]);
             parts.extend(readings.iter().map(AsRef::as_ref));
         }
@@ -205,18 +211,18 @@ impl<'a> Asked<'a> {
         let spread = self.figures.spread;
         // The mean of a log-normal draw is the figure on record.
         let length = self.figures.characters * (spread * words.normal() - spread * spread / 2.0).exp();
-        if text::hands_on_notes(&self.brief.base, self.item.family) {
+        if text::hands_on_notes(&self.agent_prompt.base, self.item.family) {
             let good = self.draws("plan").chance(self.choices.chance(self.own_odds() + 1.0));
             return text::plan(self.item, good, length * 0.6, &mut words);
         }
         let answer = self.answer();
-        let manner = match self.brief.base.as_str() {
+        let manner = match self.agent_prompt.base.as_str() {
             "critic" | "verifier" | "tester" if self.has_read() => Manner::Check,
             "judge" | "summariser" if self.has_read() => Manner::Decide,
             _ => Manner::Solve,
         };
-        let length = if self.brief.asks_for_answer_alone() { 0.0 } else { length };
-        text::reply(self.item, &self.brief.question, &manner, &answer, length, &mut words)
+        let length = if self.agent_prompt.asks_for_answer_alone() { 0.0 } else { length };
+        text::reply(self.item, &self.agent_prompt.question, &manner, &answer, length, &mut words)
     }
 
     fn has_read(&self) -> bool {
@@ -231,7 +237,7 @@ impl<'a> Asked<'a> {
             SkillFit::Neutral => 0.0,
             SkillFit::Misses => -weight,
         };
-        let AgentPrompt { base, role, duty, readings, .. } = self.brief;
+        let AgentPrompt { base, role, duty, readings, .. } = self.agent_prompt;
         let notes = readings.iter().filter(|text| self.item.proposal(text).is_none());
         let notes: f64 = notes.map(|text| bears(text, choices.plan)).sum();
         let role_bonus = match base.as_str() {
@@ -241,7 +247,7 @@ impl<'a> Asked<'a> {
             "solver" | "expert" if self.item.family == TaskFamily::Coding => -choices.wrong_role,
             _ => 0.0,
         };
-        let alone = self.item.family == TaskFamily::Reckoning && self.brief.asks_for_answer_alone();
+        let alone = self.item.family == TaskFamily::Reckoning && self.agent_prompt.asks_for_answer_alone();
         let alone = if alone { choices.without_working } else { 0.0 };
         let duty = bears(&format!("{role} {duty}"), choices.duty);
         self.odds + duty + notes.clamp(-choices.plan, choices.plan) + role_bonus - alone
@@ -249,7 +255,7 @@ impl<'a> Asked<'a> {
 
     /// The answer it arrives at.
     fn answer(&self) -> String {
-        if self.brief.base == "summariser" && self.has_read() {
+        if self.agent_prompt.base == "summariser" && self.has_read() {
             return self.most_proposed();
         }
         // A stream for each purpose, so that what one takes does not shift another.
@@ -275,7 +281,7 @@ impl<'a> Asked<'a> {
             Proposal::Wrong(_) => -weight,
         };
         let support = self.proposals.iter().map(signed).sum::<f64>() / (weight + 1.0);
-        let checks = matches!(self.brief.base.as_str(), "critic" | "verifier");
+        let checks = matches!(self.agent_prompt.base.as_str(), "critic" | "verifier");
         let trust = if checks { self.choices.check_trust } else { 0.0 };
         let revision = &self.fit.revision;
         let own = f64::from(u8::from(own_right));
@@ -283,7 +289,7 @@ impl<'a> Asked<'a> {
         let trust = if own_right { trust } else { -trust / 2.0 };
         let ability = ability(self.figures.accuracy) + self.choices.level_shift;
         let either_right = own_right || self.proposals.iter().any(|(proposal, _)| *proposal == Proposal::Right);
-        match (either_right, self.brief.base.as_str()) {
+        match (either_right, self.agent_prompt.base.as_str()) {
             (true, _) => logistic(revision.log_odds(own, support, ability) + trust),
             // A judge chooses and does not look again.
             (false, "judge") => 0.0,

@@ -313,13 +313,13 @@ struct Reviewer {
 
 #[async_trait]
 impl Orchestrator for Reviewer {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        if brief.round != 2 {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        if context.round != 2 {
             return Ok(None);
         }
         let text = self.text.clone().or_else(|| {
-            let capacity = brief.language.capacities.last()?;
-            let read: Vec<&str> = brief.results.iter().rev().take(4).map(|result| result.agent).collect();
+            let capacity = context.language.capacities.last()?;
+            let read: Vec<&str> = context.results.iter().rev().take(4).map(|result| result.agent).collect();
             Some(format!(
                 "agents:\n  - id: review\n    base: verifier\n    capacity: {capacity}\n    after: [{}]\n",
                 read.join(", ")

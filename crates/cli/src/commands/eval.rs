@@ -13,13 +13,12 @@ use crate::fault::Fault;
 use crate::{print, println, runtime};
 use files::Claim;
 use lemon_eval::{
-    Case, EvalError, Evaluation, Evaluator, Grader, METHODS, Method, MethodRun, Report, Row, SetUp, TeamSource,
-    Training, Work, learn, report,
+    Evaluation, Evaluator, METHODS, Method, MethodRun, Report, Row, SetUp, TeamSource, Training, Work, learn, report,
 };
 use lemon_exec::fresh_id;
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::Store;
-use lemon_rollout::RolloutEnv;
+use lemon_rollout::{Case, Grader, RolloutEnv, RolloutError};
 use lemon_spec::{Language, diagnostic};
 use lemon_workers::{Config, PolicySource, Resolved, SharedLimits, WorkerSet};
 use progress::EvalProgress;
@@ -275,21 +274,21 @@ fn fixed(text: String) -> Arc<dyn lemon_exec::Orchestrator> {
     Arc::new(Fixed { text, reviewer: None })
 }
 
-pub fn fault(error: EvalError) -> Fault {
+pub fn fault(error: RolloutError) -> Fault {
     match error {
-        EvalError::Sandbox(error) => super::grade::refusal(error),
-        EvalError::Store(error) => error.into(),
-        EvalError::Run(error) => error.into(),
-        error @ EvalError::OtherTask { .. } => {
+        RolloutError::Sandbox(error) => super::grade::refusal(error),
+        RolloutError::Store(error) => error.into(),
+        RolloutError::Run(error) => error.into(),
+        error @ RolloutError::OtherTask { .. } => {
             Fault::new(error).hint("go on with the tasks it began with, or begin a new evaluation")
         }
-        EvalError::NoTeam(_) | EvalError::NoPlan | EvalError::BrokeOff(_) => Fault::new(error),
+        RolloutError::NoTeam(_) | RolloutError::NoPlan | RolloutError::BrokeOff(_) => Fault::new(error),
     }
 }
 
 fn list_methods() -> Result<u8, Fault> {
     for kind in METHODS {
-        let number = kind.number.map(|(what, usual, _)| format!(" [:N {what}, {usual} by default]"));
+        let number = kind.number.map(|(what, default, _)| format!(" [:N {what}, {default} by default]"));
         println(&format!("{:<13} {}{}", kind.name, kind.about, number.unwrap_or_default()))?;
     }
     Ok(0)

@@ -3,7 +3,7 @@
 use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
 use crate::{one_line, print, println, to_json};
-use lemon_eval::Grader;
+use lemon_rollout::Grader;
 use lemon_sandbox::{Containment, Sandbox, SandboxError};
 use lemon_task::{SetName, Source, TaskSet, load};
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ fn grade_line(tasks: &TaskSet, line: &str, grader: &Grader) -> Result<Result<Gra
     };
     let Some(task) = tasks.at(item) else { return Ok(Err(format!("the split has no item {item}"))) };
     let graded = grader.grade(task, &reply).map_err(refusal)?;
-    let lemon_eval::Graded { right: correct, legacy, extracted, reason } = graded;
+    let lemon_rollout::Graded { right: correct, legacy, extracted, reason } = graded;
     Ok(Ok(Graded { item, correct, legacy, extracted, reason }))
 }
 

@@ -72,7 +72,7 @@ fn page_of(run_id: &str) -> String {
     format!("{run_id}.html")
 }
 
-/// Whether a run's id can be the name of a file here and nowhere else: a store may come from anyone.
+/// Whether a run's id can be the name of a file here and nowhere else: a store may come from anywhere.
 fn is_plain(run_id: &str) -> bool {
     let is_letter = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
     !run_id.is_empty()

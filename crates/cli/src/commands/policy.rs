@@ -41,14 +41,14 @@ fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {
     if !(args.temperature >= 0.0 && args.temperature.is_finite() && args.top_p > 0.0) {
         return Err(Fault::new("--temperature must be at least 0, and --top-p above 0"));
     }
-    let (policy, desk) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
+    let (policy, encoder) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
     let task = question(&args.task)?;
     let seeds: Vec<u64> = (0..args.count as u64).map(|at| args.seed.wrapping_add(at)).collect();
-    let requests = seeds.iter().map(|seed| desk.request(&desk.first(&task, *seed), !args.no_grammar));
+    let requests = seeds.iter().map(|seed| encoder.request(&encoder.first(&task, *seed), !args.no_grammar));
     let requests = requests.collect::<Result<Vec<_>, _>>().map_err(Fault::new)?;
     let settings = SampleSettings { temperature: args.temperature, top_p: args.top_p, most_tokens: MOST_TOKENS };
     let samples = policy.sample(&requests, &settings).map_err(Fault::new)?;
-    let is_valid = |sample: &Sample| validate(&sample.text, desk.language()).is_ok();
+    let is_valid = |sample: &Sample| validate(&sample.text, encoder.language()).is_ok();
     let written = seeds.iter().zip(&samples).map(|(seed, sample)| Written {
         seed: *seed,
         valid: is_valid(sample),
@@ -96,35 +96,36 @@ fn score(config: &Config, args: &ScoreArgs) -> Result<u8, Fault> {
     if !(args.temperature > 0.0 && args.temperature.is_finite()) {
         return Err(Fault::new("--temperature must be above 0"));
     }
-    let (policy, desk) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
+    let (policy, encoder) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
     let task = question(&args.task)?;
     let text = super::read_input(&args.spec)?;
-    let plan = validate(&text, desk.language()).map_err(|rejection| {
+    let plan = validate(&text, encoder.language()).map_err(|rejection| {
         let color = console::colors_enabled_stderr();
         eprintln!("{}", diagnostic::explain(&rejection.diagnostics, &text, "the specification", color).trim_end());
         Fault::new("the specification is not valid")
     })?;
     let canonical = lemon_policy::pair::canonical_ids(plan.spec());
     let rendered = render(&canonical);
-    let plan = validate(&rendered.text, desk.language()).map_err(|_| Fault::new("the specification is not valid"))?;
-    let grammar = desk.grammar(&[]).map_err(Fault::new)?;
+    let plan =
+        validate(&rendered.text, encoder.language()).map_err(|_| Fault::new("the specification is not valid"))?;
+    let grammar = encoder.grammar(&[]).map_err(Fault::new)?;
     let tokens = grammar.encode(&rendered.text).map_err(|error| {
         Fault::new(format!("the orchestrator cannot write this team: {error}"))
             .hint("it writes at most six agents, and duties in plain words")
     })?;
-    let prompt = desk.prompt(&desk.first(&task, 0)).map_err(Fault::new)?;
+    let prompt = encoder.prompt(&encoder.first(&task, 0)).map_err(Fault::new)?;
     let forced: Vec<bool> = grammar.choices(&tokens).map_err(Fault::new)?.iter().map(Option::is_none).collect();
     let sequence = Sequence { prompt, tokens: tokens.clone(), grammar: Some(grammar) };
     let logprobs = policy.score(&[sequence], args.temperature).map_err(Fault::new)?.concat();
     let mut ends = Vec::with_capacity(tokens.len());
     for token in &tokens {
-        ends.push(ends.last().copied().unwrap_or(0) + desk.tokenizer().bytes(*token).len());
+        ends.push(ends.last().copied().unwrap_or(0) + encoder.tokenizer().bytes(*token).len());
     }
     let fields = fields(&plan);
     let spans: Vec<Range<usize>> = fields.iter().map(|(_, span)| span.clone()).collect();
     let named = owners(&ends, &spans);
     let token = |at: usize| Token {
-        text: desk.tokenizer().decode(&tokens[at..=at]),
+        text: encoder.tokenizer().decode(&tokens[at..=at]),
         logprob: logprobs[at],
         forced: forced[at],
         field: named[at].and_then(|field| fields.get(field)).map(|(name, _)| name.clone()),

@@ -168,18 +168,18 @@ fn score_command(args: &PretrainScoreArgs) -> Result<u8, Fault> {
 /// Says how a step went.
 fn tell(talk: &LearningTalk, begun: Instant, metrics: &PretrainMetrics) {
     talk.reach(metrics.tokens, metrics.loss);
-    let Some(look) = metrics.eval else { return };
-    let published = look.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
+    let Some(eval) = metrics.eval else { return };
+    let published = eval.published.map_or(String::new(), |share| format!(", published {:.1} %", 100.0 * share));
     talk.say(&format!(
         "{:.0} s, step {}, {:.1} M tokens: loss {:.3}; new problems: loss {:.3}, right {:.1} % (own {:.1} %{published}), {:.1} tokens",
         begun.elapsed().as_secs_f64(),
         metrics.step,
         metrics.tokens as f64 / 1e6,
         metrics.loss,
-        look.loss,
-        100.0 * look.right,
-        100.0 * look.own,
-        look.tokens,
+        eval.loss,
+        100.0 * eval.right,
+        100.0 * eval.own,
+        eval.tokens,
     ));
 }
 

@@ -5,14 +5,13 @@ use crate::args::{Cli, Endpoints};
 use crate::fault::{Fault, read_file};
 use crate::live::learning::LearningTalk;
 use crate::{println, runtime, to_json};
-use lemon_eval::{Case, Grader};
 use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
-use lemon_policy::{LanguagePromptEncoder as Desk, small_model, write_context};
+use lemon_policy::{LanguagePromptEncoder, small_model, write_context};
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sft::probe;
 use lemon_sft::sft::{Probe, SftError, SftMetrics, SftSettings, TokenizedPair, sft};
-use lemon_sft::trial::Trials;
 use lemon_spec::Language;
 use lemon_task::{Item, SetName, compose};
 use lemon_world::{Preset, World};
@@ -34,10 +33,10 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let language = Arc::new(config.language()?);
     let pairs = pairs(&args.data, &language)?;
     let mut policy = model(args, &pairs, settings.seed)?;
-    let desk = lemon_workers::encoder(&policy, language.clone());
+    let encoder = lemon_workers::encoder(&policy, language.clone());
     let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
-    let (lessons, unusable) = encode(&desk, &lessons)?;
-    let (validation, also_unusable) = encode(&desk, &validation)?;
+    let (lessons, unusable) = encode(&encoder, &lessons)?;
+    let (validation, also_unusable) = encode(&encoder, &validation)?;
     let talk = LearningTalk::new(args.quiet, settings.steps, "{pos}/{len}");
     let left_out = unusable + also_unusable;
     talk.say(&format!("{} lessons, {} to validate with, {left_out} left out", lessons.len(), validation.len()));
@@ -46,7 +45,7 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let prober = Prober::new(args.probe, language)?;
     let probe = |policy: &LanguagePolicy| match &prober {
         None => Ok(None),
-        Some(prober) => prober.probe(policy, &desk).map(Some),
+        Some(prober) => prober.probe(policy, &encoder).map(Some),
     };
     let learned = sft(&mut policy, &lessons, &validation, &settings, &args.out, probe, |metrics| {
         tell(&talk, metrics);
@@ -64,11 +63,11 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     if args.json {
         return println(&to_json(&serde_json::json!({"learned": learned, "model": folder, "lessons": lessons.len()})));
     }
-    let look = learned.best;
+    let best_eval = learned.best;
     let early = if learned.stopped_early { ", stopped early" } else { "" };
     talk.say(&format!(
         "best at step {} of {}{early}: validation loss {:.4}",
-        learned.best_step, learned.steps, look.loss
+        learned.best_step, learned.steps, best_eval.loss
     ));
     println(&folder.display().to_string())
 }
@@ -118,14 +117,14 @@ fn is_for_validation(pair: &Pair) -> bool {
 }
 
 /// The pairs as tokens, and how many of them this model cannot write.
-fn encode(desk: &Desk, pairs: &[&Pair]) -> Result<(Vec<TokenizedPair>, usize), Fault> {
+fn encode(encoder: &LanguagePromptEncoder, pairs: &[&Pair]) -> Result<(Vec<TokenizedPair>, usize), Fault> {
     let mut lessons = Vec::with_capacity(pairs.len());
     for pair in pairs {
-        let brief = write_context(pair, desk.language());
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
+        let context = write_context(pair, encoder.language());
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
         // A team that the grammar does not have is not one that the policy could write.
-        let Ok(tokens) = desk.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
-        lessons.push(TokenizedPair { prompt: desk.prompt(&brief).map_err(Fault::new)?, tokens });
+        let Ok(tokens) = encoder.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
+        lessons.push(TokenizedPair { prompt: encoder.prompt(&context).map_err(Fault::new)?, tokens });
     }
     let unusable = pairs.len() - lessons.len();
     Ok((lessons, unusable))
@@ -133,7 +132,7 @@ fn encode(desk: &Desk, pairs: &[&Pair]) -> Result<(Vec<TokenizedPair>, usize), F
 
 /// Tries what the model writes on tasks of our own in the simulated world.
 struct Prober {
-    trials: Trials,
+    env: RolloutEnv,
     cases: Vec<Case>,
     runtime: tokio::runtime::Runtime,
 }
@@ -154,13 +153,13 @@ impl Prober {
         let items: Vec<&Item> = cases.iter().map(|case| &case.item).collect();
         let backend = World::new(Preset::Calibrated, items).backend();
         let settings = Settings { reuse: false, ..Settings::default() };
-        let trials = Trials::new(backend, language, settings, Grader::new(None));
-        Ok(Some(Prober { trials, cases, runtime: runtime()? }))
+        let env = RolloutEnv::new(backend, language, settings, Grader::new(None));
+        Ok(Some(Prober { env, cases, runtime: runtime()? }))
     }
 
-    fn probe(&self, policy: &LanguagePolicy, desk: &Desk) -> Result<Probe, SftError> {
+    fn probe(&self, policy: &LanguagePolicy, encoder: &LanguagePromptEncoder) -> Result<Probe, SftError> {
         let cancel = CancellationToken::new();
-        let probed = probe(policy, desk, &self.trials, &self.cases, 1, &cancel);
+        let probed = probe(policy, encoder, &self.env, &self.cases, 1, &cancel);
         self.runtime.block_on(probed).map_err(|error| SftError::Probe(error.to_string()))
     }
 }
@@ -168,14 +167,14 @@ impl Prober {
 /// Says how a step went.
 fn tell(talk: &LearningTalk, metrics: &SftMetrics) {
     talk.reach(metrics.step, metrics.loss);
-    if let Some(look) = metrics.eval {
-        let tried = look.probe.map_or(String::new(), |it| {
+    if let Some(eval) = metrics.eval {
+        let tried = eval.probe.map_or(String::new(), |it| {
             let (valid, success) = (100.0 * it.valid, 100.0 * it.success);
             format!(
                 ", {valid:.0} % valid without the grammar, reward {:.3}, {success:.0} % right, {:.0} tokens",
                 it.reward, it.tokens
             )
         });
-        talk.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, look.loss));
+        talk.say(&format!("step {}: loss {:.4}, validation {:.4}{tried}", metrics.step, metrics.loss, eval.loss));
     }
 }

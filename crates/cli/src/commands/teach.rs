@@ -5,11 +5,10 @@ use crate::args::{Cli, WorkerKind};
 use crate::fault::{Fault, read_file};
 use crate::{println, runtime, tell, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lemon_eval::{Case, Grader};
 use lemon_policy::pair::{self, Pair};
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sft::teach::search::Pooling;
 use lemon_sft::teach::{self, SearchProgress, TeachContext};
-use lemon_sft::trial::Trials;
 use lemon_spec::{Language, Spec, diagnostic, validate};
 use lemon_task::{SetName, Source, compose, load};
 use lemon_train::build::{self, SPLITS};
@@ -54,9 +53,9 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
         false => None,
     };
-    let mut trials = Trials::new(backend, language.clone(), settings, Grader::new(sandbox));
+    let mut env = RolloutEnv::new(backend, language.clone(), settings, Grader::new(sandbox));
     if args.workers.is_in_process() {
-        trials.weights = Prices::IN_PROCESS.weights();
+        env.weights = Prices::IN_PROCESS.weights();
     }
     let world = match args.workers {
         kind if kind == WorkerKind::SIM => super::eval::request::preset(args.world).as_str(),
@@ -81,7 +80,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
         bar.set_message(best);
     };
     let watch: Option<&dyn Fn(&SearchProgress)> = Some(&tell);
-    let lessons = TeachContext { trials: &trials, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
+    let lessons = TeachContext { env: &env, cases: &cases, world, seed: args.seed, cancel: &cancel, watch };
     if !args.quiet {
         eprintln!("{} tasks", cases.len());
     }
@@ -133,12 +132,12 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
             )
             .await
             .map_err(fault)?;
-            let language = &lessons.trials.language;
+            let language = &lessons.env.language;
             pairs.extend(teach::rules::everyday(args.everyday, language, args.seed));
             Ok((pairs, Summary::default()))
         }
         TeacherName::Search => {
-            let language = &lessons.trials.language;
+            let language = &lessons.env.language;
             let team = args.team.as_deref().map(|path| given_team(path, language)).transpose()?;
             let settings = teach::search::TeamSearchSettings {
                 team,
@@ -156,7 +155,7 @@ async fn pairs(config: &Config, args: &TeachArgs, lessons: &TeachContext<'_>) ->
             Ok((pairs, Summary::default()))
         }
         TeacherName::Endpoint => {
-            let language = &lessons.trials.language;
+            let language = &lessons.env.language;
             let mut resolved = Resolved::new(config, Some(WorkerKind::ENDPOINTS), &[], tell(args.quiet)).await?;
             resolved.language = language.clone();
             let (backend, _) = resolved.backend(&WorkerFiles::default())?;

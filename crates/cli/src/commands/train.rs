@@ -5,10 +5,10 @@ use crate::args::train::TrainArgs;
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::{println, runtime, tell, to_json};
-use lemon_eval::{Case, Grader};
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, Settings, SharedBudget};
 use lemon_model::{DeviceChoice, Precision};
 use lemon_policy::KeepError;
+use lemon_rollout::{Case, Grader};
 use lemon_spec::{Language, validate};
 use lemon_train::board::Board;
 use lemon_train::build::{self, AnyPolicy, BuiltPolicy, Tasks};
@@ -94,22 +94,22 @@ async fn learn(
         false => None,
     };
     let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
-    let mut arena = build::arena(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
-    arena.weights = recipe.reward.weights();
+    let mut env = build::rollout_env(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
+    env.weights = recipe.reward.weights();
     if args.workers.costs_money() {
         // Replies are paid for: those of a step that is taken again come from the store.
-        arena.store = Some(super::run::open_store(cli, config)?);
+        env.store = Some(super::run::open_store(cli, config)?);
     }
     let device = DeviceChoice::from(args.device);
     let warm = args.out.join("warm");
     // In a simulated world lessons have tasks of their own, which this one does not know.
-    let taught_by = args.workers.asks_models().then_some(&arena);
+    let taught_by = args.workers.asks_models().then_some(&env);
     let place = (taught_by, warm.as_path());
     let packed = bundled::orchestrator(resolved.capacities()).files()?;
-    let BuiltPolicy { policy: mut student, encoder } =
+    let BuiltPolicy { mut policy, encoder } =
         build::build_policy(recipe, packed, device, &language, place, |metrics| {
-            if let Some(look) = metrics.eval {
-                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, look.loss));
+            if let Some(eval) = metrics.eval {
+                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, eval.loss));
             }
             !cancel.is_cancelled()
         })
@@ -126,14 +126,14 @@ async fn learn(
         None
     };
     let mut reference = reference.map(|built| built.policy);
-    let ground = TrainContext {
-        arena: Arc::new(arena),
+    let context = TrainContext {
+        env: Arc::new(env),
         encoder: encoder.as_ref(),
         cases: Arc::new(tasks.train),
         held_out: Arc::new(tasks.held_out),
-        reference: reference.as_mut().map(|student| &*student.trainable()),
+        reference: reference.as_mut().map(|policy| &*policy.trainable()),
     };
-    let trained = train(&ground, student.trainable(), recipe, &args.out, |metrics, timing| {
+    let trained = train(&context, policy.trainable(), recipe, &args.out, |metrics, timing| {
         view.step(metrics, timing);
         true
     })
@@ -156,7 +156,7 @@ async fn learn(
         };
         Fault::new(&error).hint(hint)
     })?;
-    let code = finish(args, recipe, &trained, &student)?;
+    let code = finish(args, recipe, &trained, &policy)?;
     match out_of_budget(args, shared.as_ref(), &format!("{} of {} steps are taken", trained.steps, recipe.steps)) {
         Some(fault) if trained.end == End::Stopped => Err(fault),
         _ => Ok(code),
@@ -176,9 +176,9 @@ fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &
 
 /// What training is likely to spend. The teams are not known yet: teams of two agents are assumed.
 fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Language, together: &SharedLimits) -> String {
-    let Recipe { steps, rollouts, eval: look, .. } = recipe;
-    let evaluations = (look.first_seeds + look.final_seeds).max(2)
-        + steps.checked_div(look.every).unwrap_or(0).saturating_mul(look.seeds.max(1));
+    let Recipe { steps, rollouts, eval, .. } = recipe;
+    let evaluations = (eval.first_seeds + eval.final_seeds).max(2)
+        + steps.checked_div(eval.every).unwrap_or(0).saturating_mul(eval.seeds.max(1));
     let rolled_out = steps.saturating_mul((rollouts.tasks.max(1) * rollouts.group.max(1)) as u64);
     let runs = rolled_out.saturating_add(evaluations.saturating_mul(tasks.held_out.len() as u64));
     // A case without an estimate is left out of the mean.
@@ -202,7 +202,7 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
 }
 
 /// Writes the model, the page, the board, and says what came of it.
-fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &AnyPolicy) -> Result<u8, Fault> {
+fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, policy: &AnyPolicy) -> Result<u8, Fault> {
     let out = &args.out;
     let metrics: Vec<StepMetrics> = lines(&out.join("metrics.jsonl"))?;
     let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
@@ -210,7 +210,7 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, student: &AnyPol
     write(&out.join("recipe.toml"), &text)?;
     write(&out.join("report.html"), &page("Training", &text, &metrics, &timings, &trained.teams))?;
     Board::write(out, &metrics).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
-    if let AnyPolicy::Language(policy) = student {
+    if let AnyPolicy::Language(policy) = policy {
         policy.save(&out.join("model"), Precision::Bf16).map_err(Fault::new)?;
     }
     write(&out.join("summary.json"), &to_json(trained))?;

@@ -26,7 +26,7 @@ pub struct TrainView {
     time: Timing,
     /// What was last heard of each family.
     families: BTreeMap<Family, FamilyReport>,
-    look: Option<(u64, Means)>,
+    held_out: Option<(u64, Means)>,
 }
 
 /// A bar and the lines below it.
@@ -48,7 +48,7 @@ impl TrainView {
             seconds: VecDeque::new(),
             time: Timing::default(),
             families: BTreeMap::new(),
-            look: None,
+            held_out: None,
         }
     }
 
@@ -80,7 +80,7 @@ impl TrainView {
                     lines.extend(families.map(|line| dim.apply_to(line).to_string()));
                     lines.push(dim.apply_to(time_line(&self.time)).to_string());
                 }
-                lines.extend(self.look.as_ref().map(|(step, look)| look_line(*step, look)));
+                lines.extend(self.held_out.as_ref().map(|(step, held_out)| held_out_line(*step, held_out)));
                 screen.draw(metrics.step, left, lines);
             }
             None => {
@@ -111,7 +111,7 @@ impl TrainView {
         self.time.update += timing.update;
         self.time.other += timing.other;
         self.families.extend(metrics.families.iter().map(|(family, report)| (*family, *report)));
-        self.look = metrics.look.map(|look| (metrics.step, look)).or(self.look);
+        self.held_out = metrics.held_out.map(|held_out| (metrics.step, held_out)).or(self.held_out);
     }
 }
 
@@ -222,13 +222,13 @@ fn time_line(time: &Timing) -> String {
 }
 
 /// The result of a held-out evaluation.
-fn look_line(step: u64, look: &Means) -> String {
-    format!("held out, step {step}: reward {} · {}", fixed(look.reward), outcome(look))
+fn held_out_line(step: u64, held_out: &Means) -> String {
+    format!("held out, step {step}: reward {} · {}", fixed(held_out.reward), outcome(held_out))
 }
 
 /// What is said of a step where nothing can be drawn, if it is worth a line.
 fn plain_line(metrics: &StepMetrics) -> Option<String> {
-    let line = look_line(metrics.step, metrics.look.as_ref()?);
+    let line = held_out_line(metrics.step, metrics.held_out.as_ref()?);
     Some(match metrics.worker_tokens {
         0 => line,
         tokens => format!("{line} · {} worker tokens spent", number(tokens as f64)),

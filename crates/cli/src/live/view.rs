@@ -145,7 +145,7 @@ impl TeamView {
         }
     }
 
-    /// The lines to draw `now` seconds after the first, in a window of this size. The last frame shows everybody.
+    /// The lines to draw `now` seconds after the first, in a window of this size. The last frame shows every agent.
     pub fn frame(&self, now: f64, rows: usize, columns: usize, last: bool) -> Vec<String> {
         let room = if last { usize::MAX } else { rows.saturating_sub(4).max(3) };
         let mut lines = vec![self.head()];

@@ -16,7 +16,7 @@ fn folder(endpoint: &FakeEndpoint) -> Folder {
     Folder::with_endpoint(endpoint, "[run]\nleast_reply_tokens = 8\n").file("chain.yaml", CHAIN)
 }
 
-/// Runs the chain under `limit`, checks how it ended, goes on with `more`, and checks that nobody was asked twice.
+/// Runs the chain under `limit`, checks how it ended, goes on with `more`, and checks that no agent was asked twice.
 #[track_caller]
 fn check(limit: [&str; 2], more: [&str; 2], reason: &str, within: impl Fn(&Value) -> bool) {
     let endpoint = endpoint();
@@ -36,7 +36,7 @@ fn check(limit: [&str; 2], more: [&str; 2], reason: &str, within: impl Fn(&Value
     assert_eq!((&again["stop_reason"], within(&again)), (&reason.into(), true), "{again}");
     let result = folder.lemon(&[&["run", "--resume", "last", "--json"], &more[..]].concat()).ok().json();
     assert_eq!((&result["stop_reason"], &result["answer"]), (&"answered".into(), &whole["answer"]), "{result}");
-    assert_eq!(endpoint.calls() - before, 4, "nobody was asked twice");
+    assert_eq!(endpoint.calls() - before, 4, "no agent was asked twice");
     for role in ["R1", "R2", "R3", "R4"] {
         assert_eq!(calls_of(&endpoint, role, TASK), 2, "{role}: once for each run");
     }

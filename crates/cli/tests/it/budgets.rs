@@ -110,7 +110,7 @@ fn an_evaluation_keeps_a_budget_in_dollars() {
     for words in ["budget: 0.03 USD", "USD are spent", "--budget-usd X`"] {
         assert!(ran.stderr.contains(words), "no {words:?} in {}", ran.stderr);
     }
-    // Without prices nobody could keep it.
+    // Without prices the budget cannot be kept.
     let cheap =
         folder.file("lemon.toml", format!("[capacity.small]\nbase_url = '{}'\nmodel = 'm'\n", endpoint.base_url()));
     cheap.lemon(&[&EVAL[..], &["--budget-usd", "1"]].concat()).code(2).complains(&["capacity `small` has no price"]);

@@ -250,10 +250,10 @@ fn teams_of_them_can_be_tried_and_taught() {
     }
     let asks_again = rounds(1).filter(|pair| pair["spec"].as_str().unwrap().ends_with("next: review\n")).count();
     assert_eq!(asks_again > 0, rounds(2).count() > 0);
-    let folder = folder.file("bad.yaml", "agents: [{id: a, base: nobody, capacity: large}]\n");
+    let folder = folder.file("bad.yaml", "agents: [{id: a, base: absent, capacity: large}]\n");
     let ran = folder.lemon(&[&search[..], &["--team", "bad.yaml", "--out", "none.jsonl"]].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.exchange());
-    says(&ran, &["error: the team is not valid\nerror[unknown_base]: unknown base role `nobody`\n --> bad.yaml:1:24"]);
+    says(&ran, &["error: the team is not valid\nerror[unknown_base]: unknown base role `absent`\n --> bad.yaml:1:24"]);
     let ran = folder.lemon(&[&teach[..], &["--workers", "replay"]].concat());
     assert_eq!(ran.code, Some(2), "{}", ran.exchange());
     says(&ran, &["error: recorded replies answer one agent, not a team", "hint: use --workers sim, local or bundled"]);

@@ -18,7 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const PAIR: &str = "agents:\n  - {id: one, base: solver, role: First, capacity: small}\n  \
                         - {id: two, base: critic, role: Second, capacity: medium, after: [one]}\n";
 
-/// A script that says the same at once, whoever asks.
+/// A script that gives every agent the same reply at once.
 pub const SCRIPT: &str = "[[reply]]\ntext = \"Scripted.\\nAnswer: 68\"\n";
 
 /// A folder that the binary runs in.
@@ -243,7 +243,7 @@ pub fn endpoint() -> FakeEndpoint {
     FakeEndpoint::start(Behaviour::function(|request| FakeReply::Text(reply_of(request)))).unwrap()
 }
 
-/// A reply that depends on every word of the conversation: whoever reads something else says something else.
+/// A reply that depends on every word of the conversation: an agent that reads something else gets another reply.
 pub fn reply_of(request: &ChatRequest) -> String {
     let mut hasher = DefaultHasher::new();
     request.text().hash(&mut hasher);

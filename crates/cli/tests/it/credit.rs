@@ -14,7 +14,7 @@ fn folder() -> Folder {
     Folder::with_pair().file("seven.yaml", SEVEN)
 }
 
-/// Sums nobody can get wrong about, as JSON lines.
+/// Sums with known answers, as JSON lines.
 fn sums(count: usize) -> String {
     let line = |n: usize| format!("{{\"question\": \"What is {n} + {}?\", \"answer\": {}}}\n", 3 * n, 4 * n);
     (1..=count).map(line).collect()

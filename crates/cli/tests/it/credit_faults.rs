@@ -67,7 +67,7 @@ fn a_budget_that_allows_no_run() {
     assert_eq!(endpoint.calls(), 0);
 }
 
-/// What asks for limits or cannot be done is said before anybody is asked.
+/// What asks for limits or cannot be done is said before any worker is asked.
 #[test]
 fn what_endpoints_do_not_do() {
     let endpoint = start(Behaviour::text(ANSWER));
@@ -84,7 +84,7 @@ fn what_endpoints_do_not_do() {
 #[test]
 fn interrupted() {
     for name in ["INT", "TERM"] {
-        // The original of two agents is answered, and nobody after it.
+        // The endpoint answers the original of two agents, and no call after it.
         let asked = std::sync::atomic::AtomicUsize::new(0);
         let endpoint =
             start(Behaviour::function(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
@@ -117,7 +117,7 @@ fn interrupted_before_anything_ended() {
     let folder = Folder::with_endpoint(&endpoint, "");
     let args = profile(&["--limit", "2", "--budget-tokens", "1000000"]);
     let process = folder.start(&args);
-    wait_until("somebody waits", || endpoint.in_flight() > 0);
+    wait_until("an agent waits", || endpoint.in_flight() > 0);
     signal(&process, "INT");
     let ran = finish(&args, process).code(1);
     assert_eq!(ran.stdout, "");
@@ -141,7 +141,7 @@ fn a_run_under_way() {
 #[test]
 fn profiles_that_cannot_begin() {
     let folder = Folder::new()
-        .file("bad.yaml", "agents:\n  - {id: think, base: genius, capacity: small, after: [nobody]}\n")
+        .file("bad.yaml", "agents:\n  - {id: think, base: genius, capacity: small, after: [absent]}\n")
         .file("pair.yaml", PAIR)
         .file("empty.jsonl", "\n");
     let mut text = String::new();

@@ -143,15 +143,15 @@ fn what_lasts_is_said_and_leaves_nothing() {
     check(&vec![Answer::CutOff(content(0)); 4], "broke off");
 }
 
-/// One that nobody answers at costs its attempts once, not for every file.
+/// An address without a server costs its attempts once, not for every file.
 #[test]
-fn nobody_answers() {
-    let nobody = "127.0.0.1:1";
+fn no_server_answers() {
+    let unserved = "127.0.0.1:1";
     let folder = folder(8);
-    let ran = folder.lemon(&args(&format!("http://{nobody}"), &["--json"])).code(1);
-    assert!(ran.stderr.contains(&format!("http://{nobody}/at/0 cannot be reached: ")), "{}", ran.stderr);
+    let ran = folder.lemon(&args(&format!("http://{unserved}"), &["--json"])).code(1);
+    assert!(ran.stderr.contains(&format!("http://{unserved}/at/0 cannot be reached: ")), "{}", ran.stderr);
     assert!(ran.stderr.matches("; again in ").count() <= 3 * 4, "{}", ran.stderr);
-    assert_eq!(ran.json()["files"][7]["error"], format!("http://{nobody} cannot be reached"));
+    assert_eq!(ran.json()["files"][7]["error"], format!("http://{unserved} cannot be reached"));
     assert!(names(&folder).is_empty());
 }
 
@@ -207,7 +207,7 @@ fn four_at_a_time() {
         seen.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         begun.fetch_add(1, Ordering::SeqCst);
         let began = Instant::now();
-        // Nobody is served before four have come.
+        // No request is served before four have come.
         while begun.load(Ordering::SeqCst) < 4 && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -11,7 +11,7 @@ use std::process::Child;
 use std::time::Duration;
 
 const GSM8K: &str = include_str!("../../../task/samples/gsm8k/test.jsonl");
-/// What would hide that somebody is asked again.
+/// Reuse would hide that an agent is asked again.
 const NO_REUSE: &str = "[run]\nreuse = false\n";
 
 /// Questions and answers of the sample.
@@ -166,7 +166,7 @@ fn name_in(said: &str) -> String {
     id.to_owned()
 }
 
-/// Of a run that was cut off, one event more is on record, and a call whose end nobody saw counts in full.
+/// Of a run that was cut off, one event more is on record, and a call whose end is not on record counts in full.
 fn as_if_never_killed(row: &Value, never_killed: &Value) -> Value {
     let mut row = without_names(row.clone());
     row["metrics"]["events"] = never_killed["metrics"]["events"].clone();
@@ -297,7 +297,7 @@ fn count_ended(folder: &Folder) -> usize {
 #[test]
 fn evaluations_that_cannot_begin() {
     let folder = Folder::new()
-        .file("bad.yaml", "agents:\n  - {id: think, base: genius, capacity: small, after: [nobody]}\n")
+        .file("bad.yaml", "agents:\n  - {id: think, base: genius, capacity: small, after: [absent]}\n")
         .file("pair.yaml", PAIR)
         .file("empty.jsonl", "\n")
         .file("broken.jsonl", "what?\n{\"question\": \"Which?\"}\n")

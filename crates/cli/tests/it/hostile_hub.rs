@@ -17,7 +17,7 @@ const WAYS_OUT: [&str; 7] = [
     "no-digits-but-forty-characters-in-length",
 ];
 
-/// A folder with files beside the cache that nobody may touch.
+/// A folder with files beside the cache that must stay as they are.
 fn guarded() -> Folder {
     Folder::new().file("outside/config.json", "precious").file("hf/hub/outside/config.json", "precious")
 }
@@ -160,7 +160,7 @@ fn an_id_that_is_no_checksum_is_refused() {
 #[test]
 fn names_of_files_become_no_paths() {
     let names = ["../config.json", "/etc/hostname", "a\\b", "a\u{1b}[2J", "a\nb", "a\0b", "..", "x/../../y"];
-    // Names that nobody asked for are of no matter.
+    // Names that were not asked for do not matter.
     let odd = names.map(|name| HubFile { name: name.into(), ..large(name) });
     let files = [small(CONFIG), small(TOKENIZER), large(WEIGHTS)].into_iter().chain(odd);
     pull(&guarded(), &hub_of(&"a".repeat(40), files.collect())).ok();
@@ -180,7 +180,7 @@ fn no_more_is_taken_than_was_stated() {
     assert!(ran.stderr.contains(fact), "{}", ran.stderr);
 }
 
-/// The cache holds a link of somebody else's where a file is to be written.
+/// The cache holds a foreign link where a file is to be written.
 #[cfg(unix)]
 #[test]
 fn links_in_the_cache_are_not_followed() {

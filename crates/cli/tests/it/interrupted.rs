@@ -103,7 +103,7 @@ fn check_killed(seed: u64, kills: usize, more: &str) {
     assert_eq!(times_done(&trace), 10, "every agent finished once, seed {seed}");
 }
 
-// Mostly without the reuse of replies, which would hide that somebody is asked again.
+// Mostly without the reuse of replies, which would hide that an agent is asked again.
 const NO_REUSE: &str = "[run]\nreuse = false\n";
 
 #[test]
@@ -241,7 +241,7 @@ fn a_batch_interrupted() {
     assert_eq!((lines.len(), &lines[0]["stop_reason"]), (1, &"answered".into()));
 }
 
-/// Nobody knows what a call that was killed has cost: it counts as all that was reserved for it, in every budget.
+/// The cost of a call that was killed is unknown: it counts as all that was reserved for it, in every budget.
 #[test]
 fn what_a_killed_call_may_have_cost_is_counted() {
     let endpoint = hanging();

@@ -12,7 +12,7 @@ fn with_a_run() -> Folder {
     folder
 }
 
-/// Runs as somebody whom permissions bind: root is bound by none.
+/// Runs as an ordinary user: permissions do not bind root.
 #[cfg(unix)]
 fn lemon_unprivileged(folder: &Folder, args: &[&str]) -> Ran {
     use std::os::unix::process::CommandExt;
@@ -29,7 +29,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// A store nobody may write, in a folder nobody may write: as on a read-only disk.
+/// A store without write permission, in a folder without write permission: as on a read-only disk.
 #[cfg(unix)]
 fn check_looking(folder: &Folder) {
     let store = folder.path(".lemon");

@@ -116,7 +116,7 @@ fn a_team_that_was_paid_for_is_run_by_resume() {
     let endpoint = writer();
     let folder = Folder::with_endpoint(&endpoint, PROMPTED);
     let plan = folder.lemon(&["plan", TASK, "--write", "--json"]).ok();
-    assert_eq!(endpoint.calls(), 1, "the team, and nobody else");
+    assert_eq!(endpoint.calls(), 1, "one call writes the team, and no agent is asked");
     let (run_id, json) = (plan.json()["run_id"].clone(), plan.json());
     assert_eq!(json["agents"].as_array().map(Vec::len), Some(2), "{json}");
     assert!(json["spent_on_writing"].as_u64().unwrap() > 0);

@@ -16,7 +16,7 @@ fn is_orchestrator(request: &ChatRequest) -> bool {
     request.last("system").starts_with("You write teams.")
 }
 
-/// Says these to the orchestrator's questions in turn, the last one from then on, and something to everybody else.
+/// Says these to the orchestrator's questions in turn, the last one from then on, and something to every other call.
 fn endpoint(teams: &'static [&'static str]) -> FakeEndpoint {
     FakeEndpoint::start(behaviour(teams)).unwrap()
 }

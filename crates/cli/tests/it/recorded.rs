@@ -72,7 +72,7 @@ fn a_miss_is_a_clear_error() {
         assert_eq!(result["agents"][0]["failure"]["kind"], "not_recorded", "{result}");
         assert!(ran.stderr.contains("has no recording of this call by agent `one`"), "{}", ran.stderr);
     }
-    assert_eq!(endpoint.calls(), 2, "a replay asks nobody");
+    assert_eq!(endpoint.calls(), 2, "a replay asks no worker");
 }
 
 #[test]

@@ -8,7 +8,7 @@ const BAD: &str = "agents:
   - {id: a, base: solvr, capacity: smal}
   - {id: a, base: solver, capacity: small, after: [zz], colour: red}
   - {id: 9x, base: critic, capacity: medium, share: some}
-answer: {from: [q], by: luck}
+answer: {from: [q], by: coin}
 next: maybe
 ";
 

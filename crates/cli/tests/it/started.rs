@@ -79,7 +79,7 @@ fn workers_of_another_kind_are_refused() {
     folder.lemon(&[&args[..], &["--anyway"]].concat()).ok();
 }
 
-/// The name and password of an address are not on record, so that nobody can go on without giving them again.
+/// The name and password of an address are not on record: a resumed run needs them again.
 #[test]
 fn credentials_are_not_on_record() {
     let first = hanging();

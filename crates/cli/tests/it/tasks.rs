@@ -59,7 +59,7 @@ fn the_order_of_the_file() {
     let found: Vec<String> = ids(folder.lemon(&args).ok().json_lines());
     assert_eq!(found, expected);
     assert_eq!(endpoint.calls(), 24);
-    // A finished batch taken up again says the same and asks nobody.
+    // A finished batch taken up again says the same and asks no worker.
     let batch = folder.runs()[0]["batch"].as_str().unwrap().to_owned();
     let found: Vec<String> = ids(folder.lemon(&["run", "--resume", &batch, "--json", "-q"]).ok().json_lines());
     assert_eq!((found, endpoint.calls()), (expected, 24));

@@ -1,4 +1,4 @@
-//! Two processes that take up the same run, or the same batch, at the same moment: one goes on, nobody is asked twice.
+//! Two processes that take up the same run, or the same batch, at the same moment: one goes on, no agent is asked twice.
 
 use crate::common::{Folder, Ran, finish, reply_of, wait_until};
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply, fault_rounds};
@@ -33,7 +33,7 @@ fn check_one_goes_on(pair: &[Ran; 2], name: &str) {
     let talk = || pair.iter().map(Ran::exchange).collect::<String>();
     let mut sorted = codes;
     sorted.sort();
-    // Slower than the other by a whole run, a process finds the run answered: it says the answer and asks nobody.
+    // Slower than the other by a whole run, a process finds the run answered: it says the answer and asks no worker.
     if sorted == [Some(0), Some(0)] {
         return;
     }

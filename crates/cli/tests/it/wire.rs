@@ -70,7 +70,7 @@ fn a_server_that_loads_its_model_is_waited_for() {
 }
 
 #[test]
-fn the_password_of_an_address_is_shown_to_nobody() {
+fn the_password_of_an_address_is_never_shown() {
     const PASSWORD: &str = "hunter2-hunter2";
     let endpoint = FakeEndpoint::start(Behaviour::text(format!("I know {PASSWORD}.\nAnswer: 5"))).unwrap();
     let url = endpoint.base_url().replace("http://", &format!("http://me:{PASSWORD}@"));

@@ -1,4 +1,4 @@
-//! Who answers where nobody was named.
+//! Which workers answer where the user named none.
 
 use crate::common::{Folder, endpoint, wait_until};
 
@@ -28,13 +28,13 @@ fn a_server_that_runs_here_answers_and_the_run_says_so() {
 fn no_certificates_are_needed_without_encryption() {
     let server = endpoint();
     let folder = Folder::with_endpoint(&server, "");
-    let nobody_trusted = [("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")];
+    let no_authorities = [("SSL_CERT_FILE", "/nonexistent"), ("SSL_CERT_DIR", "/nonexistent")];
     let args = ["run", "What is it?", "--spec", "pair.yaml"];
-    folder.lemon_with(&nobody_trusted, &args).ok();
+    folder.lemon_with(&no_authorities, &args).ok();
     assert_eq!(server.calls(), 2);
     // Nor is it needed to find a server that runs here.
     let (folder, ports) = (Folder::with_pair(), server.port().to_string());
-    let environment = [&nobody_trusted[..], &[("LEMON_LOCAL_PORTS", ports.as_str())]].concat();
+    let environment = [&no_authorities[..], &[("LEMON_LOCAL_PORTS", ports.as_str())]].concat();
     wait_until("an answer", || folder.lemon_with(&environment, &args).code == Some(0));
 }
 

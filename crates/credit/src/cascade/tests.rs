@@ -39,7 +39,7 @@ fn descendants_that_say_something_else_are_counted() {
     check(["1"; 4], ["1", "1", "1", "2"], &vote, counts(0, 0, None, true));
     let withhold = edit(Family::Message, Change::WithholdMessage { from: "a".into(), to: "b".into() });
     check(["1"; 4], ["1", "2", "1", "2"], &withhold, counts(1, 1, Some(true), true));
-    check(["1"; 4], ["1"; 4], &lower("nobody"), counts(0, 0, None, false));
+    check(["1"; 4], ["1"; 4], &lower("absent"), counts(0, 0, None, false));
 }
 
 #[test]
@@ -102,7 +102,7 @@ proptest! {
     fn no_more_change_than_can(left: u64, right: u64, place: prop::sample::Index) {
         let (before, after) = (sample::random(left), sample::random(right));
         let agents = before.summary().agents;
-        let agent = if agents.is_empty() { "nobody".to_owned() } else { agents[place.index(agents.len())].id.clone() };
+        let agent = if agents.is_empty() { "absent".to_owned() } else { agents[place.index(agents.len())].id.clone() };
         let same = cascade(&before, &before, &lower(&agent));
         prop_assert_eq!((same.changed, same.own_changed.unwrap_or(false), same.answer_changed), (0, false, false));
         let other = cascade(&before, &after, &lower(&agent));

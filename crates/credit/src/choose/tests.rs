@@ -71,7 +71,7 @@ fn the_reserved_and_the_spent_keep_to_the_cap() {
     // It was cheaper than expected.
     chooser.record(&first, Some(0.0), 10);
     assert_eq!(chooser.left(), 50);
-    // And dearer.
+    // And more expensive.
     chooser.record(&second, None, 95);
     assert_eq!((chooser.propose(), chooser.left(), chooser.spent()), (None, 0, 105));
 }

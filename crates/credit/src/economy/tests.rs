@@ -28,7 +28,7 @@ fn worth_is_what_the_formula_says() {
     };
     check(500, 4.0 * 0.32 / 0.26 * 2.0 / 10.0);
     check(1_000, 4.0 * 0.32 / 0.26 / 10.0);
-    // Twice as dear is half as worth; and free would be worth any amount.
+    // At twice the cost an offer is worth half; a free one would be worth any amount.
     assert!(economy.worth(&offer(Family::Duty, 0)).unwrap() > 100.0);
 }
 

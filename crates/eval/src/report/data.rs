@@ -238,7 +238,7 @@ mod tests {
     fn agents_read_those_before_them() {
         check(&[], &[]);
         check(&[("a", &[]), ("b", &["a"]), ("c", &["a", "b"])], &[&[], &[0], &[0, 1]]);
-        // Itself, a later one, nobody, and one of two with the same name.
+        // Itself, a later one, an unknown one, and one of two with the same name.
         check(&[("a", &["a", "b", "x"]), ("b", &[]), ("a", &[]), ("c", &["a"])], &[&[], &[], &[], &[0]]);
     }
 

@@ -1,6 +1,7 @@
 //! Single items for readers: the question, the expected answer, and what each method replied.
 
-use crate::{Case, Evaluation, Row};
+use crate::{Evaluation, Row};
+use lemon_rollout::Case;
 use lemon_task::{Item, Key};
 use lemon_trace::text::clip;
 use lemon_trace::{EventKind, Trace};

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_works_for_nothing() {
+    fn every_agent_contributes_to_the_answer() {
         let solver = "  - {id: a, base: solver, capacity: small}\n";
         let planner = "  - {id: p, base: planner, capacity: small}\n";
         check(solver, "a", true);

@@ -56,9 +56,9 @@ async fn what_is_found_is_valid_and_its_figures_agree() {
 }
 
 #[tokio::test]
-async fn a_price_nobody_can_pay_leaves_one_small_agent() {
-    let dear = found(Preset::Teams, &SearchSettings { price: 10.0, ..QUICK }).await;
-    assert_eq!((dear[0].agents, &dear[0].spec), (1, &dear[2].spec));
+async fn a_very_high_price_leaves_one_small_agent() {
+    let expensive = found(Preset::Teams, &SearchSettings { price: 10.0, ..QUICK }).await;
+    assert_eq!((expensive[0].agents, &expensive[0].spec), (1, &expensive[2].spec));
     let free = found(Preset::Teams, &SearchSettings { price: 0.0, ..QUICK }).await;
     assert_eq!(free[0].spec, free[1].spec);
     assert!(free[0].accuracy >= free[2].accuracy);

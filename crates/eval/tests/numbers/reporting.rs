@@ -70,7 +70,7 @@ fn items_that_look_alike_are_one_draw() {
     let (pair, alone) = (&report.pairs[0], &alone.pairs[0]);
     assert_eq!((pair.runs, pair.difference, pair.only_b), (18, alone.difference, alone.only_b));
     assert_eq!((pair.mcnemar_p, alone.mcnemar_p.is_some()), (None, true));
-    // Four in one cluster are one chance in two of being luck, whatever they would be as four.
+    // Four in one cluster are one chance in two of being noise, whatever they would be as four.
     assert_eq!(pair.permutation_p, permutation(&[0.0, 4.0, 0.0, 0.0, 0.0], 0));
     assert!(pair.permutation_p > 0.9 && alone.permutation_p < 0.3);
 }
@@ -207,7 +207,7 @@ fn error_amplification_is_pooled() {
     check(&["a<:right b<:wrong", "c<x:wrong d<c:wrong"], Some(2.0));
     // 1 of 2 misled ones err, and 2 of 4 others: no amplification.
     check(&["a<:wrong b<a:right", "a<:right b<a:right", "a<:wrong b<a:wrong"], Some(1.0));
-    // Nobody misled; nobody wrong alone; nobody graded.
+    // No agent misled; no agent wrong alone; no agent graded.
     check(&["a<:right b<:wrong"], None);
     check(&["a<:right b<a:right"], None);
     check(&["a<:none b<a:wrong"], None);

@@ -15,8 +15,8 @@ pub struct Shape {
 
 /// Name, agents (0: as the run likes), who reads whom, skill.
 const METHODS: [(&str, usize, Reading, f64); 7] = [
-    ("single", 1, Reading::Nobody, 0.55),
-    ("self-consistency", 6, Reading::Nobody, 0.63),
+    ("single", 1, Reading::Nothing, 0.55),
+    ("self-consistency", 6, Reading::Nothing, 0.63),
     ("debate", 6, Reading::Halves, 0.65),
     ("chain", 6, Reading::Last, 0.6),
     ("planner", 6, Reading::First, 0.62),
@@ -29,7 +29,7 @@ const ROLES: [&str; 6] =
 
 #[derive(Clone, Copy)]
 enum Reading {
-    Nobody,
+    Nothing,
     Last,
     First,
     /// The second half reads all of the first.
@@ -143,7 +143,7 @@ fn row(
 
 fn read_by(place: usize, count: usize, reading: Reading) -> std::ops::Range<usize> {
     match reading {
-        Reading::Nobody => 0..0,
+        Reading::Nothing => 0..0,
         Reading::Last => place.saturating_sub(1)..place,
         Reading::First => 0..place.min(1),
         Reading::Halves => 0..if place * 2 >= count { count / 2 } else { 0 },

@@ -29,7 +29,7 @@ fn event(id: u32) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn an_event_is_entered_once_and_its_fault_is_nobody_else_s() {
+fn an_event_is_entered_once_and_its_fault_stays_its_own() {
     let (store, _folder) = open();
     enter(&store, "good");
     enter(&store, "bad");
@@ -64,7 +64,7 @@ fn after_a_gap_nothing_more_of_a_run_is_written() {
 #[test]
 fn an_event_of_a_run_that_was_never_entered_is_refused() {
     let (store, _folder) = open();
-    let refused = store.append("nobody", event(1)).wait_blocking();
+    let refused = store.append("absent", event(1)).wait_blocking();
     assert!(matches!(refused, Err(StoreError::NoSuchRun(_))), "{refused:?}");
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 ///     contains = "jacket"         # somewhere in the conversation
 ///     text = "It holds.\nAnswer: 68"
 ///
-///     [[reply]]                   # no condition: everyone else
+///     [[reply]]                   # no condition: every other call
 ///     text = "Answer: 70"
 ///     delay_ms = 200
 /// "#);

@@ -152,7 +152,7 @@ async fn a_report_that_is_too_small_to_be_true_is_not_believed() {
     }
 }
 
-/// Many replies without end at once, held by nobody: what is kept of each follows from `max_tokens`.
+/// Many replies without end at once, with no reader: what is kept of each follows from `max_tokens`.
 #[tokio::test]
 async fn replies_far_too_long_are_neither_held_nor_stored() {
     let agents: String = (0..64).map(|n| format!("  - {{id: a{n}, base: solver, capacity: small}}\n")).collect();

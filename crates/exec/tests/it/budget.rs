@@ -45,7 +45,7 @@ async fn sixty_four_at_once_share_one_account() {
         let expected = if calls == 17 { StopReason::CallBudget } else { StopReason::TokenBudget };
         check_end(&trace, expected, Some("68"));
         let done = summary.agents.iter().filter(|agent| agent.status == Some(AgentStatus::Done)).count();
-        assert_eq!(done as u64, summary.calls, "whoever was asked is done, the others were skipped");
+        assert_eq!(done as u64, summary.calls, "agents that were asked are done, the others were skipped");
     }
 }
 
@@ -66,7 +66,7 @@ async fn check_limit(limits: Budget, reason: StopReason, limit: LimitKind) {
     };
     assert_eq!(trace.events.iter().find_map(|event| met(&event.kind)), Some((limit, true)));
 
-    // Without more budget it ends the same way again; with more it finishes, and asks nobody twice.
+    // Without more budget it ends the same way again; with more it finishes, and asks no agent twice.
     let again = resume(&runner, trace.clone()).await;
     check_end(&again, reason, Some("one"));
     runner.settings = settings();
@@ -139,7 +139,7 @@ fn check_cut_off(trace: &Trace) {
     for id in ["one", "two", "three"] {
         returned(trace, id);
     }
-    // A call whose end nobody saw counts in full.
+    // A call whose end is not on record counts in full.
     let reserved = trace.events.iter().find_map(|event| match &event.kind {
         EventKind::Delegate { to, reserved, .. } if to == "two" => Some(*reserved),
         _ => None,
@@ -186,7 +186,7 @@ async fn a_cancelled_run_keeps_what_it_has_and_finishes_later() {
 
 #[tokio::test]
 async fn an_agent_that_has_replied_is_done_even_if_the_run_is_cancelled_that_moment() {
-    // Whether the store or the cancellation is faster is a matter of luck.
+    // Whether the store or the cancellation is faster differs from run to run.
     for _ in 0..20 {
         let (store, _folder) = store();
         let mut runner = runner(Function::new(says_own_name), CHAIN);
@@ -200,7 +200,7 @@ async fn an_agent_that_has_replied_is_done_even_if_the_run_is_cancelled_that_mom
 }
 
 #[tokio::test]
-async fn a_run_cancelled_before_it_begins_asks_nobody() {
+async fn a_run_cancelled_before_it_begins_asks_no_worker() {
     let worker = Function::new(says_own_name);
     let runner = runner(worker.clone(), CHAIN);
     let token = CancellationToken::new();

@@ -105,7 +105,7 @@ pub fn no_trace() -> Trace {
     Trace { header, events: Vec::new() }
 }
 
-/// A worker that is a function, and remembers whom it was asked by.
+/// A worker that is a function, and remembers which agents asked it.
 pub struct Function<F> {
     pub reply: F,
     pub asked: Mutex<Vec<String>>,

@@ -18,8 +18,8 @@ struct Rounds;
 
 #[async_trait]
 impl Orchestrator for Rounds {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let text = match brief.round {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let text = match context.round {
             1 => {
                 "agents:
   - {id: one, base: solver, capacity: small}
@@ -74,7 +74,7 @@ fn open_tokens(trace: &Trace) -> u64 {
     trace.events.iter().filter_map(reserved).filter(|(id, _, at)| !ended(id, *at)).map(|(_, tokens, _)| tokens).sum()
 }
 
-/// Nobody comes into being twice, and no message is sent twice, however often a run is taken up.
+/// No agent comes into being twice, and no message is sent twice, however often a run is taken up.
 #[track_caller]
 fn check_once(trace: &Trace) {
     let mut seen = HashSet::new();
@@ -166,10 +166,10 @@ struct Random2(u64);
 
 #[async_trait]
 impl Orchestrator for Random2 {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let text = render(&spec_after(self.0 + u64::from(brief.round), brief.language, &earlier)).text;
-        Ok((brief.round <= 2).then_some(Draft::Text(text)))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        let text = render(&spec_after(self.0 + u64::from(context.round), context.language, &earlier)).text;
+        Ok((context.round <= 2).then_some(Draft::Text(text)))
     }
 }
 

@@ -39,9 +39,10 @@ async fn run_with(fault: FakeReply, stream: bool, policy: OnParentFailure) -> (T
     }));
     let fake = fake.unwrap();
     // The victim's level is soon given up where it never answers; those who answer have all the time they need.
-    let usual = Endpoint { stream, ..endpoint(&fake) };
-    let victim_s = Endpoint { timeout: if hangs { Duration::from_secs(1) } else { usual.timeout }, ..usual.clone() };
-    let mut runner = runner(Arc::new(OpenAi::new(vec![victim_s, usual.clone(), usual]).unwrap()), TEAM);
+    let ordinary = Endpoint { stream, ..endpoint(&fake) };
+    let victim_s =
+        Endpoint { timeout: if hangs { Duration::from_secs(1) } else { ordinary.timeout }, ..ordinary.clone() };
+    let mut runner = runner(Arc::new(OpenAi::new(vec![victim_s, ordinary.clone(), ordinary]).unwrap()), TEAM);
     runner.settings = Settings { on_parent_failure: policy, ..settings() };
     (run(&runner).await, fake)
 }
@@ -149,7 +150,7 @@ async fn connections_that_break_are_tried_again() {
     for stream in [false, true] {
         check(FakeReply::CutBody, stream, FailureKind::CutShort, 3, Charge::Reserved).await;
         check(FakeReply::DropMidStream, stream, FailureKind::CutShort, 3, Charge::Reserved).await;
-        // Nobody knows whether a model was at work when it happened.
+        // Whether a model was at work when it happened is unknown.
         check(FakeReply::DropConnection, stream, FailureKind::Unreachable, 3, Charge::Reserved).await;
     }
 }

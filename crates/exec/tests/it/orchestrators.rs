@@ -63,7 +63,8 @@ async fn a_file_that_is_no_team_is_rejected_with_every_fault() {
 
 #[tokio::test]
 async fn a_valid_team_is_taken_at_once_fenced_or_not() {
-    for text in [VALID, &format!("Here it is:\n```yaml\n{VALID}```\nGood luck!"), &format!("```\n{VALID}\n```")] {
+    for text in [VALID, &format!("Here it is:\n```yaml\n{VALID}```\nI hope this helps."), &format!("```\n{VALID}\n```")]
+    {
         let fake = writes(&[text]);
         let trace = run(&prompted(&fake)).await;
         check_end(&trace, StopReason::Answered, Some("68"));
@@ -107,7 +108,7 @@ async fn a_given_fallback_is_checked_like_any_other_text() {
     let trace = run(&fallback("agents: [{id: plan_b, base: solver, capacity: small}]")).await;
     check_end(&trace, StopReason::Answered, Some("68"));
     assert_eq!(agent(&trace, "plan_b").status, Some(AgentStatus::Done));
-    let trace = run(&fallback("agents: [{id: plan_b, base: nobody, capacity: small}]")).await;
+    let trace = run(&fallback("agents: [{id: plan_b, base: absent, capacity: small}]")).await;
     check_end(&trace, StopReason::Rejected, None);
     assert_eq!(history(&trace).last().unwrap(), "refused");
 }
@@ -186,7 +187,7 @@ async fn a_review_sees_the_results_and_new_agents_read_the_old() {
 }
 
 #[tokio::test]
-async fn a_review_may_add_nobody() {
+async fn a_review_may_add_no_agent() {
     let fake = writes(&[REVIEWED, "agents: []\nanswer: {from: [draft], by: last}\n"]);
     let trace = run(&prompted(&fake)).await;
     check_end(&trace, StopReason::Answered, Some("68"));
@@ -219,7 +220,7 @@ async fn a_review_that_fails_leaves_the_answer_there_is() {
 }
 
 #[tokio::test]
-async fn a_file_may_leave_later_rounds_to_a_model_or_to_nobody() {
+async fn a_file_may_leave_later_rounds_to_a_model_or_have_none() {
     let fake = writes(&["agents:\n  - {id: check, base: critic, capacity: small, after: [draft]}\n"]);
     let file = |reviewer| runner_by(http(&fake, true), Arc::new(Fixed { text: REVIEWED.into(), reviewer }));
     let reviewer = Prompted { level: 1, structured: false, fallback: None, models: Vec::new() };

@@ -19,10 +19,10 @@ struct Writes(u64);
 
 #[async_trait]
 impl Orchestrator for Writes {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let earlier: Vec<String> = brief.results.iter().map(|result| result.agent.to_owned()).collect();
-        let seed = self.0.wrapping_add(u64::from(brief.round) << 32);
-        Ok(Some(Draft::Text(render(&spec_after(seed, brief.language, &earlier)).text)))
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
+        let seed = self.0.wrapping_add(u64::from(context.round) << 32);
+        Ok(Some(Draft::Text(render(&spec_after(seed, context.language, &earlier)).text)))
     }
 }
 
@@ -137,7 +137,7 @@ fn check_events(trace: &Trace, seed: u64) {
     }
 }
 
-/// Every agent that came into being ends once, and the answer is that of somebody who is done.
+/// Every agent that came into being ends once, and the answer is that of an agent that is done.
 fn check_ends(trace: &Trace, seed: u64) {
     let mut ends: HashMap<&str, u32> = HashMap::new();
     for event in &trace.events {
@@ -149,7 +149,7 @@ fn check_ends(trace: &Trace, seed: u64) {
     assert!(summary.agents.iter().all(|agent| ends.get(agent.id.as_str()) == Some(&1)), "seed {seed}: {ends:?}");
     let mut done = summary.agents.iter().filter(|agent| agent.status == Some(AgentStatus::Done)).peekable();
     match &summary.answer {
-        None => assert!(done.peek().is_none(), "seed {seed}: somebody is done, and there is no answer"),
+        None => assert!(done.peek().is_none(), "seed {seed}: an agent is done, and there is no answer"),
         Some(answer) => assert!(done.any(|agent| agent.answer.as_ref() == Some(answer)), "seed {seed}: {answer}"),
     }
 }

@@ -207,7 +207,7 @@ fn with_key(fake: &FakeEndpoint, stream: bool) -> Runner {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_to_the_endpoint_and_to_nobody_else() {
+async fn a_key_is_shown_to_the_endpoint_alone() {
     let said = |body: String| FakeReply::Status { code: 401, retry_after: None, body };
     let mut replies = vec![
         said(json!({"error": {"message": format!("bad key {SECRET}")}}).to_string()),

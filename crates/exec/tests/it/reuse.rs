@@ -63,7 +63,7 @@ impl Worker for HearsLittle {
 }
 
 #[tokio::test]
-async fn calls_of_one_gist_are_one_call() {
+async fn calls_of_one_cache_key_are_one_call() {
     let team = "
 agents:
   - {id: a, base: solver, capacity: small}

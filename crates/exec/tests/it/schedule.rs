@@ -25,7 +25,7 @@ fn delays(delays: &[(&str, u64)]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_sibling_holds_nobody_back() {
+async fn a_slow_sibling_holds_no_agent_back() {
     let script = delays(&[("slow", 10_000), ("quick", 100), ("after_quick", 100), ("after_after", 100), ("both", 1)]);
     let trace = run(&runner(scripted(&script), TWO_CHAINS)).await;
     check_end(&trace, StopReason::Answered, Some("both"));

@@ -268,7 +268,7 @@ fn a_judge_has_a_name_of_its_own() {
 
 #[test]
 fn where_those_who_were_to_answer_failed_others_do() {
-    // The last of those done whom nobody done reads.
+    // The last done agent that no other done agent reads.
     let mut left_over = state(OnParentFailure::Run, &[DIAMOND]);
     end(&mut left_over, &[("top", Some("Answer: 1")), ("left", Some("Answer: 2")), ("right", None), ("bottom", None)]);
     check_aggregation(&left_over, AnswerRule::Last, Some("left"), Some("2"));

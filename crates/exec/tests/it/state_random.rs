@@ -17,7 +17,7 @@ fn outcome(random: &mut Random) -> AgentOutcome {
     AgentOutcome::done(format!("Answer: {}", random.below(3)))
 }
 
-/// Asks and ends agents in random order until the round is over; everybody's parents must have ended before.
+/// Asks and ends agents in random order until the round is over; the parents of an agent must have ended before it.
 fn drive(state: &mut RunState, random: &mut Random, asked: &mut HashSet<usize>) {
     let mut running = Vec::new();
     // Far more steps than any round takes.
@@ -25,10 +25,10 @@ fn drive(state: &mut RunState, random: &mut Random, asked: &mut HashSet<usize>) 
         let room = random.below(4);
         match state.next_step(room) {
             Step::RoundOver => {
-                assert!(running.is_empty(), "the round is over while somebody runs");
+                assert!(running.is_empty(), "the round is over while an agent runs");
                 return;
             }
-            Step::Wait if running.is_empty() => assert_eq!(room, 0, "everybody waits, for nobody"),
+            Step::Wait if running.is_empty() => assert_eq!(room, 0, "all agents wait, and none runs"),
             Step::Wait => {
                 let index = running.swap_remove(random.below(running.len()));
                 state.end(index, outcome(random));
@@ -61,14 +61,14 @@ fn check(seed: u64, policy: OnParentFailure) {
         let text = render(&spec_after(random.next_u64(), &language, &state.ids())).text;
         state.add_round(validate_round(&text, &language, &state.ids()).unwrap());
         drive(&mut state, &mut random, &mut asked);
-        assert_eq!(asked.len(), state.members().len(), "everybody had a turn");
+        assert_eq!(asked.len(), state.members().len(), "every agent had a turn");
         assert!(state.members().iter().all(|member| matches!(member.standing, Standing::Ended(_))));
         assert_eq!(state.round(), round);
         check_answer(&state);
     }
 }
 
-/// There is an answer if anybody is done, and it is the answer of the one it is said to be of.
+/// There is an answer if an agent is done, and it is the answer of the agent that the run names.
 fn check_answer(state: &RunState) {
     let aggregation = state.aggregate();
     let any_done = state.members().iter().any(|member| member.is_done());

@@ -22,7 +22,7 @@ fn enter(store: &Store, run_id: &str) {
 
 fn enter_with(store: &Store, run_id: &str, meta: &RunMeta) {
     store.begin_run(&Header { run_id: run_id.into(), ..no_trace().header }, meta).unwrap();
-    // Nobody waits for it by itself; what is entered after it is not there before it.
+    // No call waits for it by itself; what is entered after it is not there before it.
     store.begin_batch(&format!("after {run_id}"), 1, String::new(), vec![]).wait_blocking().unwrap();
 }
 
@@ -59,7 +59,7 @@ async fn a_finished_run_can_be_annotated() {
     assert_eq!(trace.events.len(), events + 4);
     let ids: Vec<u32> = trace.events.iter().map(|event| event.id).collect();
     assert_eq!(ids, (1..=ids.len() as u32).collect::<Vec<_>>());
-    trace.header.run_id = "nobody".into();
+    trace.header.run_id = "absent".into();
     let unknown = Store::open_existing(&path).unwrap().annotate(&mut trace, [score(true)]).wait().await;
     assert!(matches!(unknown, Err(StoreError::NoSuchRun(_))), "{unknown:?}");
 }
@@ -79,8 +79,8 @@ fn runs_are_found_by_unambiguous_names() {
     for unknown in ["q", "", "abc12", "%", "_bc", "ab*", "'; DROP TABLE runs; --", "ÄÖ"] {
         assert!(find(unknown).is_err(), "{unknown:?}: {:?}", find(unknown));
     }
-    assert!(matches!(store.trace("nobody"), Err(StoreError::NoSuchRun(_))));
-    assert!(matches!(store.meta("nobody"), Err(StoreError::NoSuchRun(_))));
+    assert!(matches!(store.trace("absent"), Err(StoreError::NoSuchRun(_))));
+    assert!(matches!(store.meta("absent"), Err(StoreError::NoSuchRun(_))));
 }
 
 #[test]
@@ -232,7 +232,7 @@ async fn nothing_goes_on_that_cannot_be_recorded() {
     runner.store = Some(store);
     let error = runner.run(&job(), &CancellationToken::new(), None).await.unwrap_err().to_string();
     assert!(error.contains("the store failed"), "{error}");
-    assert!(worker.asked().is_empty(), "nobody was asked");
+    assert!(worker.asked().is_empty(), "no worker was asked");
 }
 
 #[test]

@@ -171,7 +171,7 @@ async fn it_comes_back_on_its_port() {
     assert_eq!(post(&endpoint, &request("x", json!({}))).await.status, 200);
     assert!(FakeEndpoint::start_at(port, Behaviour::default()).is_err(), "the port is taken");
     drop(endpoint);
-    assert!(client().get(format!("{url}/models")).send().await.is_err(), "nobody is there");
+    assert!(client().get(format!("{url}/models")).send().await.is_err(), "no server is there");
     let endpoint = FakeEndpoint::start_at(port, Behaviour::text("after")).unwrap();
     assert_eq!(endpoint.base_url(), url);
     assert!(post(&endpoint, &request("x", json!({}))).await.body.contains("after"));

@@ -39,16 +39,16 @@ impl CustomOp2 for MaskedSoftmax {
         visible_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (scores, visible) = (elements::<f32>(scores, scores_layout)?, elements::<u32>(visible, visible_layout)?);
-        let sight = Sight::new(visible, scores_layout.shape())?;
+        let visible_keys = VisibleKeys::new(visible, scores_layout.shape())?;
         let mut probabilities = vec![0f32; scores.len()];
-        let width = sight.keys.max(1);
+        let width = visible_keys.keys.max(1);
         probabilities
             .par_chunks_mut(width)
             .zip(scores.par_chunks(width))
             .enumerate()
             .with_min_len(rows_per_piece(width))
             .for_each(|(row, (probabilities, scores))| {
-                let seen = sight.of(row);
+                let seen = visible_keys.of(row);
                 if let (Some(probabilities), Some(scores)) = (probabilities.get_mut(seen.clone()), scores.get(seen)) {
                     self.forward_row(scores, probabilities);
                 }
@@ -121,16 +121,16 @@ impl CustomOp3 for MaskedSoftmaxGrad {
         visible_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (probabilities, grad) = (elements::<f32>(probabilities, layout)?, elements::<f32>(grad, grad_layout)?);
-        let sight = Sight::new(elements(visible, visible_layout)?, layout.shape())?;
+        let visible_keys = VisibleKeys::new(elements(visible, visible_layout)?, layout.shape())?;
         let mut grad_scores = vec![0f32; grad.len()];
-        let width = sight.keys.max(1);
+        let width = visible_keys.keys.max(1);
         grad_scores
             .par_chunks_mut(width)
             .zip(probabilities.par_chunks(width).zip(grad.par_chunks(width)))
             .enumerate()
             .with_min_len(rows_per_piece(width))
             .for_each(|(row, (grad_scores, (probabilities, grad)))| {
-                let seen = sight.of(row);
+                let seen = visible_keys.of(row);
                 let inputs = probabilities.get(seen.clone()).zip(grad.get(seen.clone()));
                 if let (Some(grad_scores), Some((probabilities, grad))) = (grad_scores.get_mut(seen), inputs) {
                     self.row(probabilities, grad, grad_scores);
@@ -175,17 +175,17 @@ impl MaskedSoftmaxGrad {
 }
 
 /// Which keys each row of scores sees.
-struct Sight<'a> {
+struct VisibleKeys<'a> {
     ranges: &'a [[u32; 2]],
     heads: usize,
     queries: usize,
     keys: usize,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> VisibleKeys<'a> {
     fn new(visible: &'a [u32], scores: &Shape) -> Result<Self> {
         let (_, heads, queries, keys) = scores.dims4()?;
-        Ok(Sight { ranges: visible.as_chunks().0, heads, queries, keys })
+        Ok(VisibleKeys { ranges: visible.as_chunks().0, heads, queries, keys })
     }
 
     /// The keys that a row of `[B·H·T, S]` sees.

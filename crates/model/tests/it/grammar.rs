@@ -381,9 +381,9 @@ fn grammars_that_cannot_be_used_are_refused() {
     };
     check("", "start");
     check("start: \"a", "lexer error");
-    check("start: nobody", "nobody");
-    let nobody = Language { roles: RoleLibrary::empty(), ..Language::default() };
-    check(&grammar(&nobody, &[], &Shape::default()), "nothing can be written (NoExtensionBias)");
+    check("start: absent", "absent");
+    let no_roles = Language { roles: RoleLibrary::empty(), ..Language::default() };
+    check(&grammar(&no_roles, &[], &Shape::default()), "nothing can be written (NoExtensionBias)");
     let mut tokenizer = fallback();
     tokenizer["model"]["vocab"].as_object_mut().unwrap().remove("<0x7E>");
     let error = Grammar::new("start: \"a\"", &load(&tokenizer)).unwrap_err();

@@ -80,11 +80,11 @@ fn the_bootstrap_covers_differences() {
         (100, 2, 0.85, 0.85, 0.3),
     ] {
         coverages.push(coverage(400, a - b, || {
-            // Half of the time, both methods have the same luck.
+            // Half of the time, both methods have the same noise.
             let difference = |random: &mut Random| {
-                let luck = random.uniform();
-                let other = if random.uniform() < 0.5 { luck } else { random.uniform() };
-                f64::from(u8::from(luck < a)) - f64::from(u8::from(other < b))
+                let noise = random.uniform();
+                let other = if random.uniform() < 0.5 { noise } else { random.uniform() };
+                f64::from(u8::from(noise < a)) - f64::from(u8::from(other < b))
             };
             let items: Vec<RunCluster> = (0..n).map(|_| item(&mut random, alike, runs, difference)).collect();
             difference_interval(&items, Some([-1.0, 1.0]), random.next_u64())

@@ -6,7 +6,7 @@ use super::scene::{Scene, Skills, seen, stage};
 use super::write::{Chosen, write};
 use crate::trainable::{Encoded, PromptEncoder};
 use lemon_exec::orchestrator::WriteContext;
-use lemon_model::{PolicyError, Request};
+use lemon_model::{PolicyError, SampleRequest};
 use lemon_spec::{Agent, AnswerRule, Language, Next, Share, Spec, validate_round};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,15 +51,15 @@ impl FieldPromptEncoder {
 }
 
 impl PromptEncoder for FieldPromptEncoder {
-    fn request(&self, context: &WriteContext<'_>) -> Result<Request, PolicyError> {
+    fn request(&self, context: &WriteContext<'_>) -> Result<SampleRequest, PolicyError> {
         let (kind, skills) = self.seen(context.question);
         let setting = Setting { kind, stage: stage(&context.results), review: context.round < self.rounds };
         let earlier = context.results.iter().map(|result| result.agent.to_owned()).collect();
-        Ok(Request { prompt: Scene { setting, skills, earlier }.prompt(), grammar: None, seed: context.seed })
+        Ok(SampleRequest { prompt: Scene { setting, skills, earlier }.prompt(), grammar: None, seed: context.seed })
     }
 
     /// A choice has one token, so that texts which begin alike have the same tokens there anyway.
-    fn encode(&self, request: &Request, text: &str, _: &[u32]) -> Option<Encoded> {
+    fn encode(&self, request: &SampleRequest, text: &str, _: &[u32]) -> Option<Encoded> {
         let scene = Scene::read(&request.prompt, self.kinds).ok()?;
         let plan = validate_round(text, &self.language, &scene.earlier).ok()?;
         let written = write(&self.layout, &scene, |choice| {

@@ -34,7 +34,7 @@ fn pair(start: &FieldStart) -> (FieldTable, FieldPromptEncoder) {
 }
 
 /// The request for a round after these agents, each with its answer.
-fn request(encoder: &FieldPromptEncoder, question: &str, round: u32, earlier: &[Earlier], seed: u64) -> Request {
+fn request(encoder: &FieldPromptEncoder, question: &str, round: u32, earlier: &[Earlier], seed: u64) -> SampleRequest {
     let result = |(agent, reply): &(&'static str, &'static str)| RoundResult {
         agent,
         role: "Solver",
@@ -57,7 +57,7 @@ fn request(encoder: &FieldPromptEncoder, question: &str, round: u32, earlier: &[
 }
 
 /// The briefs of all tests: questions of every kind, in the first round, in a later one and in the last.
-fn requests(encoder: &FieldPromptEncoder, seed: u64) -> Vec<(Vec<String>, Request)> {
+fn requests(encoder: &FieldPromptEncoder, seed: u64) -> Vec<(Vec<String>, SampleRequest)> {
     let rounds: [(u32, &[Earlier]); 4] = [
         (1, &[]),
         (2, &[("a1", "Answer: 7"), ("a2", "Answer: 7.0")]),
@@ -74,12 +74,12 @@ fn requests(encoder: &FieldPromptEncoder, seed: u64) -> Vec<(Vec<String>, Reques
     all
 }
 
-fn one(table: &FieldTable, request: &Request, temperature: f32) -> Sample {
+fn one(table: &FieldTable, request: &SampleRequest, temperature: f32) -> Sample {
     let settings = SampleSettings { temperature, ..SampleSettings::default() };
     table.sample(std::slice::from_ref(request), &settings).unwrap().remove(0)
 }
 
-fn sequence(request: &Request, tokens: &[u32]) -> Sequence {
+fn sequence(request: &SampleRequest, tokens: &[u32]) -> Sequence {
     Sequence { prompt: request.prompt.clone(), tokens: tokens.to_vec(), grammar: None }
 }
 
@@ -103,7 +103,7 @@ fn check_sample(
     table: &FieldTable,
     encoder: &FieldPromptEncoder,
     earlier: &[String],
-    request: &Request,
+    request: &SampleRequest,
     temperature: f32,
 ) -> Plan {
     let sample = one(table, request, temperature);
@@ -184,7 +184,7 @@ proptest! {
         text in "(?s).{0,80}",
     ) {
         let (table, encoder) = pair(&FieldStart::default());
-        let request = Request { prompt, grammar: None, seed: 1 };
+        let request = SampleRequest { prompt, grammar: None, seed: 1 };
         let _ = table.sample(std::slice::from_ref(&request), &SampleSettings::default());
         let _ = table.score(&[sequence(&request, &tokens)], 1.0);
         prop_assert_eq!(encoder.encode(&request, &text, &tokens), None);
@@ -204,7 +204,7 @@ fn a_text_of_each_kind_looks_like_this() {
 #[test]
 fn the_same_seed_writes_the_same_whatever_is_asked_beside_it() {
     let (table, encoder) = pair(&FieldStart::default());
-    let requests: Vec<Request> = requests(&encoder, 3).into_iter().map(|(_, request)| request).collect();
+    let requests: Vec<SampleRequest> = requests(&encoder, 3).into_iter().map(|(_, request)| request).collect();
     let settings = SampleSettings::default();
     let together = table.sample(&requests, &settings).unwrap();
     for (request, sample) in requests.iter().zip(&together) {
@@ -264,8 +264,8 @@ fn teams_come_as_often_as_their_probabilities_say() {
     for earlier in [&[][..], &[("a1", "7"), ("a2", "8")]] {
         let draws = 20_000u64;
         let round = if earlier.is_empty() { 1 } else { 2 };
-        let requests: Vec<Request> = (0..draws)
-            .map(|seed| Request {
+        let requests: Vec<SampleRequest> = (0..draws)
+            .map(|seed| SampleRequest {
                 seed: Random::new(seed).next_u64(),
                 ..request(&encoder, QUESTIONS[0], round, earlier, 0)
             })
@@ -349,7 +349,7 @@ fn what_a_table_cannot_write_is_not_encoded() {
     check("next: stop", "next: never");
     check("agents:\n", "# A team.\nagents:\n");
     assert_eq!(encoder.encode(&request, &text.replace("a2", "b"), &[]), None);
-    let last = Request {
+    let last = SampleRequest {
         prompt: {
             let mut it = request.prompt.clone();
             it[2] = 0;

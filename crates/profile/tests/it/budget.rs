@@ -9,7 +9,7 @@ use lemon_exec::worker::{AskError, Reply, Request};
 use lemon_profile::{Profile, ProfileWork};
 use lemon_rollout::RolloutEnv;
 use lemon_spec::edit::edits;
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ proptest! {
         width in 1usize..40,
         policy in prop::sample::select(POLICIES.to_vec()),
     ) {
-        let env = simulated(Preset::Teams, Luck::Kept);
+        let env = simulated(Preset::Teams, AgentNoise::Kept);
         let found = spending(&env, Some(budget), width, policy);
         prop_assert!(found.reuse.tokens <= budget, "{} of {budget}", found.reuse.tokens);
         let counterfactuals: u64 = found.effects.iter().map(|effect| effect.spent).sum();
@@ -60,7 +60,7 @@ proptest! {
 
 #[test]
 fn both_policies_measure_the_same_once_the_budget_allows_everything() {
-    let env = simulated(Preset::Teams, Luck::Kept);
+    let env = simulated(Preset::Teams, AgentNoise::Kept);
     let unlimited = spending(&env, None, 8, ChoiceRule::default());
     assert!(unlimited.complete);
     for policy in POLICIES {
@@ -87,7 +87,7 @@ fn estimates(profile: &Profile) -> Value {
 
 #[test]
 fn the_same_seeds_give_the_same_profile_whatever_the_width() {
-    let env = simulated(Preset::Teams, Luck::Fresh);
+    let env = simulated(Preset::Teams, AgentNoise::Fresh);
     let first = spending(&env, None, 1, ChoiceRule::default());
     for width in [7, 64] {
         let other = spending(&env, None, width, ChoiceRule::default());
@@ -115,7 +115,7 @@ impl Worker for FakeSlow {
 /// A run is promised far more tokens than it needs. Those promised to others are not lost to a run that comes meanwhile.
 #[test]
 fn a_budget_goes_as_far_with_many_at_once_as_with_one() {
-    let mut env = simulated(Preset::Teams, Luck::Kept);
+    let mut env = simulated(Preset::Teams, AgentNoise::Kept);
     let everything = spending(&env, None, 1, ChoiceRule::default());
     env.backend.worker = Arc::new(FakeSlow(env.backend.worker));
     let reviewed = TEAM.to_owned() + "next: review";

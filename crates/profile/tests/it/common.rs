@@ -9,7 +9,7 @@ use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_spec::edit::Change;
 use lemon_spec::{Language, Plan, validate};
 use lemon_task::{SetName, Source, load, load_jsonl};
-use lemon_world::{Luck, Preset, World};
+use lemon_world::{AgentNoise, Preset, World};
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use tokio_util::sync::CancellationToken;
@@ -42,8 +42,8 @@ pub fn env(backend: Backend) -> RolloutEnv {
 }
 
 /// The simulated world of the word problems.
-pub fn simulated(preset: Preset, luck: Luck) -> RolloutEnv {
-    env(World::new(preset, WORD_PROBLEMS.iter().map(|case| &case.item)).with_luck(luck).backend())
+pub fn simulated(preset: Preset, noise: AgentNoise) -> RolloutEnv {
+    env(World::new(preset, WORD_PROBLEMS.iter().map(|case| &case.item)).with_noise(noise).backend())
 }
 
 pub fn counterfactuals(env: &RolloutEnv) -> Counterfactuals<'_> {
@@ -79,10 +79,10 @@ pub struct FakeReviewer;
 
 #[async_trait]
 impl Orchestrator for FakeReviewer {
-    async fn draft(&self, brief: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
-        let read: Vec<&str> = brief.results.iter().take(3).map(|result| result.agent).collect();
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let read: Vec<&str> = context.results.iter().take(3).map(|result| result.agent).collect();
         let text =
             format!("agents: [{{id: second_look, base: verifier, capacity: medium, after: [{}]}}]", read.join(", "));
-        Ok((brief.round == 2).then_some(Draft::Text(text)))
+        Ok((context.round == 2).then_some(Draft::Text(text)))
     }
 }

@@ -1,4 +1,4 @@
-//! A world so small that every effect can be computed: an agent is right or wrong, and its luck is one of a few numbers.
+//! A world so small that every effect can be computed: an agent is right or wrong, and its noise is one of a few numbers.
 
 use crate::common::{env, own_cases};
 use async_trait::async_trait;
@@ -9,24 +9,24 @@ use std::sync::Arc;
 
 /// Who can be asked: three agents, the judge and the second round's verifier.
 pub const MEMBERS: [&str; 5] = ["a", "b", "c", "judge", "second_look"];
-/// Values of luck, all equally likely.
+/// Values of noise, all equally likely.
 const VALUES: u64 = 4;
 /// How hard a task can be: either is equally likely.
 pub const DIFFICULTIES: [i64; 2] = [4, 5];
-/// Combinations of everybody's luck.
-pub const LUCKS: u64 = VALUES.pow(MEMBERS.len() as u32);
+/// Combinations of the noise of all agents.
+pub const COMBINATIONS: u64 = VALUES.pow(MEMBERS.len() as u32);
 
-/// Somebody's luck in a combination.
-pub fn luck(combination: u64, member: usize) -> u64 {
+/// The noise of one agent in a combination.
+pub fn noise(combination: u64, member: usize) -> u64 {
     combination / VALUES.pow(member as u32) % VALUES
 }
 
-/// What somebody reads: whether it is right, and whether it is the bare answer.
+/// What an agent reads: whether it is right, and whether it is the bare answer.
 pub type Reading = (bool, bool);
 
 /// The rule of this world. Reasoning convinces more than a bare answer, a level helps, and so does a duty.
 pub fn is_right(
-    luck: u64,
+    noise: u64,
     level: usize,
     dutiful: bool,
     readings: impl IntoIterator<Item = Reading>,
@@ -34,7 +34,7 @@ pub fn is_right(
 ) -> bool {
     let swayed = |(right, bare)| (if right { 1 } else { -1 }) * (if bare { 1 } else { 2 });
     let read: i64 = readings.into_iter().map(swayed).sum();
-    2 * luck as i64 + level as i64 + i64::from(dutiful) + read >= hard
+    2 * noise as i64 + level as i64 + i64::from(dutiful) + read >= hard
 }
 
 /// A duty that helps.
@@ -42,20 +42,21 @@ pub const DUTY: &str = "Work with care.";
 /// Who has this role works as well as who has that duty.
 pub const ROLE: &str = "Careful reader";
 
-/// A fake worker of that world. A task says how hard it is and gives everybody a number; luck is that number, shifted by
-/// the seed. So over all tasks of a difficulty, whatever the seed, every combination of luck comes exactly once.
+/// A fake worker of that world. A task says how hard it is and gives every agent a number; its noise is that number, shifted by
+/// the seed. So over all tasks of a difficulty, whatever the seed, every combination of noise comes exactly once.
 struct FakeEnumerable;
 
 #[async_trait]
 impl Worker for FakeEnumerable {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let brief = request.agent_prompt.as_ref().unwrap();
-        let mut numbers = brief.question.split_whitespace().filter_map(|word| word.parse().ok());
+        let agent_prompt = request.agent_prompt.as_ref().unwrap();
+        let mut numbers = agent_prompt.question.split_whitespace().filter_map(|word| word.parse().ok());
         let (combination, hard): (i64, i64) = (numbers.next().unwrap(), numbers.next().unwrap());
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();
-        let luck = (luck(combination as u64, member) + request.seed) % VALUES;
-        let readings = brief.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
-        let right = is_right(luck, request.level, brief.duty == DUTY || brief.role == ROLE, readings, hard);
+        let noise = (noise(combination as u64, member) + request.seed) % VALUES;
+        let readings = agent_prompt.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
+        let right =
+            is_right(noise, request.level, agent_prompt.duty == DUTY || agent_prompt.role == ROLE, readings, hard);
         let text = format!("I thought about it.\nAnswer: {}", u8::from(right));
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();
         let usage = Usage { tokens_in, tokens_out: text.len() as u64, counted: true };
@@ -72,7 +73,7 @@ pub fn enumerable() -> RolloutEnv {
     })
 }
 
-/// Tasks of that world, by combination of luck and difficulty.
+/// Tasks of that world, by combination of noise and difficulty.
 pub fn cases(which: impl IntoIterator<Item = (u64, i64)>) -> Vec<Case> {
     let question = |(combination, hard)| format!("Number {combination} of difficulty {hard} : 1 or 0?");
     own_cases(which.into_iter().map(|task| (question(task), "1".to_owned())))
@@ -80,5 +81,5 @@ pub fn cases(which: impl IntoIterator<Item = (u64, i64)>) -> Vec<Case> {
 
 /// Every task there is.
 pub fn all_cases() -> Vec<Case> {
-    cases(DIFFICULTIES.into_iter().flat_map(|hard| (0..LUCKS).map(move |combination| (combination, hard))))
+    cases(DIFFICULTIES.into_iter().flat_map(|hard| (0..COMBINATIONS).map(move |combination| (combination, hard))))
 }

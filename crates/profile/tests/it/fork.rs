@@ -7,7 +7,7 @@ use lemon_rollout::{Case, RolloutEnv, RunOptions};
 use lemon_spec::edit::{Edit, Edited, apply, edits};
 use lemon_spec::{Plan, generate, render};
 use lemon_trace::{EventKind, Spend, Trace};
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +18,8 @@ const MOST_EDITS: usize = 60;
 #[test]
 fn a_fork_is_a_full_run_of_the_changed_team() {
     let (mut forks, mut reused) = (0, 0);
-    for luck in [Luck::Kept, Luck::Fresh] {
-        let env = simulated(Preset::Teams, luck);
+    for noise in [AgentNoise::Kept, AgentNoise::Fresh] {
+        let env = simulated(Preset::Teams, noise);
         for seed in 0..TEAMS {
             let team = plan(&render(&generate::spec(seed, &LANGUAGE)).text);
             let case = &WORD_PROBLEMS[seed as usize % WORD_PROBLEMS.len()];
@@ -78,7 +78,7 @@ async fn run(
 }
 
 /// Everything a trace tells, byte for byte, but what reuse is about: when an event came, in which order beside those it
-/// does not depend on, and who paid. What a reply cost, whoever paid, is told.
+/// does not depend on, and who paid. What a reply cost is told in any case.
 fn told(trace: &Trace) -> Vec<String> {
     let line = |event: &lemon_trace::Event| {
         let mut kind = event.kind.clone();

@@ -1,11 +1,11 @@
 //! A team is made leaner, and what does not hold elsewhere is taken back.
 
 use crate::common::{WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
-use crate::enumerable::{LUCKS, cases, enumerable};
+use crate::enumerable::{COMBINATIONS, cases, enumerable};
 use lemon_profile::{Counterfactuals, Improvement, improve};
 use lemon_rollout::Case;
 use lemon_spec::validate;
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 use tokio_util::sync::CancellationToken;
 
 fn improved(
@@ -25,7 +25,7 @@ fn improved(
 #[test]
 fn the_seven_of_the_example_become_fewer_at_no_measurable_loss() {
     let seven = include_str!("../../../../examples/seven.yaml");
-    let env = simulated(Preset::Calibrated, Luck::Kept);
+    let env = simulated(Preset::Calibrated, AgentNoise::Kept);
     let half = |odd: usize| WORD_PROBLEMS.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>();
     let (chosen_by, held_out) = (half(0), half(1));
     let (found, _) = improved(&counterfactuals(&env), seven, (&chosen_by, &held_out), &[1, 2]);
@@ -47,7 +47,7 @@ fn the_seven_of_the_example_become_fewer_at_no_measurable_loss() {
     assert!(validate(&found.spec, &env.language).is_ok());
 }
 
-/// On the tasks it is chosen by everything is right whoever works; on the others only the strong are.
+/// On the tasks that choose the team every worker is right; on the others only the strong are.
 #[test]
 fn what_does_not_hold_on_other_tasks_is_taken_back() {
     const TEAM: &str = "
@@ -57,7 +57,7 @@ agents:
 answer: {from: [a], by: last}
 ";
     let env = enumerable();
-    let tasks = |hard: i64| cases((0..40).map(|at| (at * 13 % LUCKS, hard)));
+    let tasks = |hard: i64| cases((0..40).map(|at| (at * 13 % COMBINATIONS, hard)));
     let (easy, harder) = (tasks(-10), tasks(2));
     let (found, told) = improved(&counterfactuals(&env), TEAM, (&easy, &harder), &[1]);
     assert_eq!(told[0], "b is removed");

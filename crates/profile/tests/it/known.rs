@@ -5,7 +5,7 @@ use lemon_credit::advice::Recommendation;
 use lemon_profile::Profile;
 use lemon_rollout::Case;
 use lemon_spec::edit::Change;
-use lemon_world::{Luck, Preset, World};
+use lemon_world::{AgentNoise, Preset, World};
 
 /// Two hundred word problems: enough that nothing seen means little left.
 fn word_problems() -> Vec<Case> {
@@ -29,7 +29,7 @@ fn word_problems() -> Vec<Case> {
 
 fn profiled(team: &str, preset: Preset) -> Profile {
     let cases = word_problems();
-    let world = World::new(preset, cases.iter().map(|case| &case.item)).with_luck(Luck::Kept);
+    let world = World::new(preset, cases.iter().map(|case| &case.item)).with_noise(AgentNoise::Kept);
     let env = env(world.backend());
     profile_of(&counterfactuals(&env), &work(&plan(team), &cases, &[1]))
 }
@@ -41,7 +41,7 @@ fn check(profile: &Profile, change: Change, expected: Recommendation) {
     assert_eq!(found.verdict, expected, "{}", found.advice);
 }
 
-/// `idle` is read by nobody. `report` takes the answer that most of those it reads give, the first of equals: of two
+/// No agent reads `idle`. `report` takes the answer that most of those it reads give, the first of equals: of two
 /// always that of `strong`, whatever its own level.
 const CARRIED: &str = "
 agents:

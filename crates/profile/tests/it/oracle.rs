@@ -1,6 +1,6 @@
 //! What the teams of the enumerable world answer, worked out without the crates under test.
 
-use crate::enumerable::{Reading, is_right, luck};
+use crate::enumerable::{Reading, is_right, noise};
 use lemon_spec::AnswerRule;
 use std::cmp::Reverse;
 
@@ -35,7 +35,7 @@ impl Team {
         self.members.iter_mut().find(|member| member.who == who).unwrap()
     }
 
-    /// Whether its answer is right with this luck, on a task so hard.
+    /// Whether its answer is right with this noise, on a task so hard.
     pub fn is_right(&self, combination: u64, hard: i64) -> bool {
         let said = self.said(combination, hard);
         let right = |who: &usize| said.iter().find(|(member, _)| member.who == *who).unwrap().1;
@@ -43,7 +43,7 @@ impl Team {
         if self.reviewed {
             // The verifier of the second round, of the middle level, reads the first three of the first.
             let read = said.iter().take(3).map(|(member, right)| (*right, member.bare));
-            return is_right(luck(combination, SECOND_LOOK), 1, false, read, hard);
+            return is_right(noise(combination, SECOND_LOOK), 1, false, read, hard);
         }
         match self.rule {
             AnswerRule::Last => right(self.from.last().unwrap()),
@@ -52,7 +52,7 @@ impl Team {
                 // A judge as strong as the strongest reads whole replies.
                 let strongest = self.from.iter().map(level).max().unwrap();
                 let read = self.from.iter().map(|who| (right(who), false));
-                is_right(luck(combination, JUDGE), strongest, false, read, hard)
+                is_right(noise(combination, JUDGE), strongest, false, read, hard)
             }
         }
     }
@@ -62,7 +62,7 @@ impl Team {
         for member in &self.members {
             let parents = member.reads.iter().map(|who| said.iter().find(|(other, _)| other.who == *who).unwrap());
             let read: Vec<Reading> = parents.map(|(parent, right)| (*right, parent.bare)).collect();
-            let right = is_right(luck(combination, member.who), member.level, member.dutiful, read, hard);
+            let right = is_right(noise(combination, member.who), member.level, member.dutiful, read, hard);
             said.push((member, right));
         }
         said

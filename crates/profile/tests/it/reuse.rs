@@ -1,7 +1,7 @@
 //! What a change cannot reach is not asked again.
 
 use crate::common::{WORD_PROBLEMS, counterfactuals, plan, profile_of, simulated, work};
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 
 const EIGHT: &str = "
 agents:
@@ -18,8 +18,8 @@ answer: {from: [report], by: last}
 
 #[test]
 fn on_a_team_of_eight_at_least_half_of_the_calls_are_reused() {
-    for (preset, luck) in [(Preset::Calibrated, Luck::Fresh), (Preset::Teams, Luck::Kept)] {
-        let env = simulated(preset, luck);
+    for (preset, noise) in [(Preset::Calibrated, AgentNoise::Fresh), (Preset::Teams, AgentNoise::Kept)] {
+        let env = simulated(preset, noise);
         let plan = plan(EIGHT);
         let found = profile_of(&counterfactuals(&env), &work(&plan, &WORD_PROBLEMS[..20], &[1]));
         let share = found.reuse.share().unwrap();

@@ -1,7 +1,7 @@
 //! Effects are what enumeration says, and intervals cover them as often as they say.
 
 use crate::common::{counterfactuals, effect, plan, profile_of, wait, work};
-use crate::enumerable::{DIFFICULTIES, DUTY, LUCKS, ROLE, all_cases, cases, enumerable};
+use crate::enumerable::{COMBINATIONS, DIFFICULTIES, DUTY, ROLE, all_cases, cases, enumerable};
 use crate::oracle::{Team, member};
 use lemon_credit::estimate::{ClusteredPaired, Paired};
 use lemon_num::Random;
@@ -109,7 +109,7 @@ next: review
     [judged, reviewed]
 }
 
-/// By difficulty and combination of luck: success of the original, and the difference.
+/// By difficulty and combination of noise: success of the original, and the difference.
 type Runs = [Vec<(f64, f64)>; 2];
 
 /// One change, and on every task there is what the engine found of it.
@@ -134,7 +134,7 @@ fn measure(study: &Study) -> Vec<Measured> {
         study.changes.iter().map(|known| edit(&plan, &known.change, &counterfactuals)).collect();
     let mut runs: Vec<Runs> = edits.iter().map(|_| Runs::default()).collect();
     for (at, case) in cases.iter().enumerate() {
-        let hard = at / LUCKS as usize;
+        let hard = at / COMBINATIONS as usize;
         for (edit, (original, difference)) in measure_one(&counterfactuals, &plan, case, &edits).into_iter().enumerate()
         {
             runs[edit][hard].push((original, difference));
@@ -179,12 +179,12 @@ fn truth(study: &Study, known: &Known) -> f64 {
     (known.by_hand)(&mut changed);
     let mut sum = 0;
     for hard in DIFFICULTIES {
-        for combination in 0..LUCKS {
+        for combination in 0..COMBINATIONS {
             let right = |team: &Team| i64::from(team.is_right(combination, hard));
             sum += right(&study.team) - right(&changed);
         }
     }
-    sum as f64 / (LUCKS * DIFFICULTIES.len() as u64) as f64
+    sum as f64 / (COMBINATIONS * DIFFICULTIES.len() as u64) as f64
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn estimates_are_unbiased_and_intervals_cover_as_often_as_they_say() {
     }
 }
 
-/// With shared luck, more capacity or a better duty can only help. Where such a difference is rare, few tasks show it and
-/// Student's interval is too narrow on the far side. This is how much too narrow, so that nobody is surprised.
+/// With shared noise, more capacity or a better duty can only help. Where such a difference is rare, few tasks show it and
+/// Student's interval is too narrow on the far side. This is how much too narrow, as a warning.
 #[test]
 fn with_few_tasks_rare_one_sided_differences_are_covered_less_often() {
     let mut random = Random::new(12);
@@ -274,7 +274,7 @@ fn a_profile_is_the_estimate_of_its_pairs() {
     let study = voting();
     let plan = plan(study.text);
     let mut random = Random::new(5);
-    let which = (0..40).map(|_| (random.below(LUCKS as usize) as u64, *random.pick(&DIFFICULTIES).unwrap()));
+    let which = (0..40).map(|_| (random.below(COMBINATIONS as usize) as u64, *random.pick(&DIFFICULTIES).unwrap()));
     let (cases, seeds) = (cases(which.collect::<Vec<_>>()), [1, 2]);
     let found = profile_of(&counterfactuals, &work(&plan, &cases, &seeds));
     assert!(found.complete && found.effects.len() > study.changes.len());

@@ -4,7 +4,7 @@ use crate::common::{WORD_PROBLEMS, counterfactuals, plan, profile_of, simulated,
 use async_trait::async_trait;
 use lemon_exec::worker::{AskError, Reply, Request, Worker};
 use lemon_trace::FailureKind;
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 use std::sync::Arc;
 
 /// A fake: calls about one question time out.
@@ -30,7 +30,7 @@ fn a_timeout_is_missing_data_and_not_a_wrong_answer() {
   - {id: b, base: critic, capacity: small, after: [a]}
 ";
     let plan = plan(TEAM);
-    let mut env = simulated(Preset::Teams, Luck::Kept);
+    let mut env = simulated(Preset::Teams, AgentNoise::Kept);
     env.settings.retry.attempts = 1;
     let known = profile_of(&counterfactuals(&env), &work(&plan, &WORD_PROBLEMS[..8], &[1]));
     env.backend.worker =

@@ -1,14 +1,14 @@
-//! Common random numbers: what it is worth that a counterfactual keeps the luck of its original.
+//! Common random numbers: what it is worth that a counterfactual keeps the noise of its original.
 
 use crate::common::{WORD_PROBLEMS, counterfactuals, plan, simulated, wait};
 use crate::truth::{MEASURED, Measured};
 use lemon_credit::estimate::Paired;
 use lemon_num::Random;
 use lemon_spec::edit::{apply, edits};
-use lemon_world::{Luck, Preset};
+use lemon_world::{AgentNoise, Preset};
 use tokio_util::sync::CancellationToken;
 
-/// How the variance of a difference between two runs of a task changes if they do not share their luck.
+/// How the variance of a difference between two runs of a task changes if they do not share their noise.
 #[derive(Default)]
 struct Variances {
     shared: f64,
@@ -27,18 +27,18 @@ impl Variances {
 }
 
 #[test]
-fn shared_luck_cuts_the_variance_to_a_third_where_luck_is_enumerated() {
+fn shared_noise_cuts_the_variance_to_a_third_where_noise_is_enumerated() {
     let mut all = Variances::default();
     for measured in MEASURED.iter() {
         let (shared, apart) = both(measured);
         println!("{:45} {:.1}", measured.name, apart.variance().unwrap() / shared.variance().unwrap());
         all.add(&shared, &apart);
     }
-    println!("variance without shared luck: {:.2} times as large", all.ratio());
+    println!("variance without shared noise: {:.2} times as large", all.ratio());
     assert!(all.ratio() >= 3.0, "{}", all.ratio());
 }
 
-/// Differences on a task with the same luck, and with luck drawn anew for each side.
+/// Differences on a task with the same noise, and with noise drawn anew for each side.
 fn both(measured: &Measured) -> (Paired, Paired) {
     let mut random = Random::new(3);
     let (mut shared, mut apart) = (Paired::default(), Paired::default());
@@ -62,16 +62,16 @@ agents:
 answer: {from: [report], by: last}
 ";
 
-/// In the simulated world the luck of an agent whose inputs changed is kept, or not, as a language model's would not be.
+/// In the simulated world the noise of an agent whose inputs changed is kept, or not, as a language model's would not be.
 #[test]
-fn in_the_simulated_world_kept_luck_is_worth_more_than_fresh() {
-    let [kept, fresh] = [Luck::Kept, Luck::Fresh].map(simulated_ratio);
-    println!("simulated world: {kept:.2} times with kept luck, {fresh:.2} times with fresh");
+fn in_the_simulated_world_kept_noise_is_worth_more_than_fresh() {
+    let [kept, fresh] = [AgentNoise::Kept, AgentNoise::Fresh].map(simulated_ratio);
+    println!("simulated world: {kept:.2} times with kept noise, {fresh:.2} times with fresh");
     assert!(kept >= 3.0 && kept > fresh && fresh > 1.0, "{kept} and {fresh}");
 }
 
-fn simulated_ratio(luck: Luck) -> f64 {
-    let env = simulated(Preset::Teams, luck);
+fn simulated_ratio(noise: AgentNoise) -> f64 {
+    let env = simulated(Preset::Teams, noise);
     let counterfactuals = counterfactuals(&env);
     let plan = plan(TEAM);
     let cancel = CancellationToken::new();

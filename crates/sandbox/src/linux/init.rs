@@ -41,7 +41,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// The user and group that a program runs as.
-pub(super) const NOBODY: u32 = 65534;
+pub(super) const UNPRIVILEGED: u32 = 65534;
 
 /// A step that can fail, by which the error is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -306,8 +306,8 @@ fn give_up_privileges(as_root: bool) -> Result<(), Fail> {
     unsafe {
         if as_root {
             libc::syscall(libc::SYS_setgroups, 0, NONE).at(Step::Credentials)?;
-            libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY).at(Step::Credentials)?;
-            libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY).at(Step::Credentials)?;
+            libc::syscall(libc::SYS_setresgid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED).at(Step::Credentials)?;
+            libc::syscall(libc::SYS_setresuid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED).at(Step::Credentials)?;
         }
         libc::syscall(libc::SYS_capset, &header, none.as_ptr()).at(Step::Credentials)?;
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).at(Step::Credentials)?;

@@ -224,18 +224,18 @@ fn missing_namespace(errno: i32) -> SandboxError {
     SandboxError::Unavailable { what: what.into(), hint: hint(errno, Step::IdMap) }
 }
 
-/// Who the namespace's users are outside. As root, two: root to set everything up, and nobody to run the program, so
+/// Who the namespace's users are outside. As root, two: root to set everything up, and an unprivileged user to run the program, so
 /// that it counts as an ordinary user, to whom the limit on processes applies. Otherwise, ourselves under another name.
 fn map_ids(pid: i32) -> io::Result<()> {
-    let nobody = init::NOBODY;
+    let unprivileged = init::UNPRIVILEGED;
     // SAFETY: these two cannot fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     let (users, groups) = if is_root() {
-        let both = format!("0 0 1\n{nobody} {nobody} 1\n");
+        let both = format!("0 0 1\n{unprivileged} {unprivileged} 1\n");
         (both.clone(), both)
     } else {
         fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
-        (format!("{nobody} {uid} 1\n"), format!("{nobody} {gid} 1\n"))
+        (format!("{unprivileged} {uid} 1\n"), format!("{unprivileged} {gid} 1\n"))
     };
     fs::write(format!("/proc/{pid}/uid_map"), users)?;
     fs::write(format!("/proc/{pid}/gid_map"), groups)

@@ -1,6 +1,6 @@
 //! Replies of a worker to many prompts at once, without a team.
 
-use lemon_model::{LanguagePolicy, Policy, PolicyError, Request, SampleSettings, Sequence};
+use lemon_model::{LanguagePolicy, Policy, PolicyError, SampleRequest, SampleSettings, Sequence};
 
 /// Prompts in one batch: no more than a GPU takes at once.
 const AT_ONCE: usize = 512;
@@ -33,9 +33,9 @@ pub fn answer(
     for some in readable.chunks(AT_ONCE) {
         let request = |(number, prompt): &(usize, Vec<u32>)| {
             let seed = seed.wrapping_add(*number as u64);
-            Request { prompt: prompt.clone(), grammar: None, seed }
+            SampleRequest { prompt: prompt.clone(), grammar: None, seed }
         };
-        let requests: Vec<Request> = some.iter().map(request).collect();
+        let requests: Vec<SampleRequest> = some.iter().map(request).collect();
         for ((number, _), sample) in some.iter().zip(policy.sample(&requests, &settings)?) {
             replies[*number] = WorkerReply { text: sample.text, tokens: sample.tokens }; // A number of `prompts`.
         }

@@ -193,7 +193,7 @@ fn checks_and_choices_are_of_real_replies() {
 }
 
 #[test]
-fn choices_that_nobody_solved_are_rare() {
+fn choices_without_a_solution_are_rare() {
     let mut generator = Generator::new(2, ProblemPart::Review);
     let problems: Vec<Problem> = (0..40).map(|_| generator.problem()).collect();
     let hopeless = |at: usize| at.is_multiple_of(2);

@@ -13,12 +13,11 @@ use super::{TeachContext, WIDTH, draw};
 use async_trait::async_trait;
 pub(super) use drawn::TeamSampler;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
 use lemon_exec::answer;
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, dedupe};
 use lemon_policy::{TaskFeatures, featurize};
-use lemon_rollout::{RolloutRequest, Team};
+use lemon_rollout::{Case, RolloutError, RolloutRequest, Team};
 use lemon_spec::{Answer, Language, Next, Spec, render};
 use std::sync::Arc;
 
@@ -51,13 +50,13 @@ impl Default for BroadSettings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &BroadSettings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &BroadSettings) -> Result<Vec<Pair>, RolloutError> {
     let teams = |case| (0..settings.per_task).map(move |number| (case, number));
     let works: Vec<(&Case, u32)> = context.cases.iter().flat_map(teams).collect();
     let all = stream::iter(works).map(|(case, number)| pairs(context, settings, case, number)).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
     // With another library of roles, or narrow limits, some of these teams are not valid.
-    let language = &context.trials.language;
+    let language = &context.env.language;
     let valid = all.into_iter().flatten().filter(|pair| pair.fault(language).is_none());
     Ok(dedupe(valid.collect()))
 }
@@ -68,11 +67,11 @@ async fn pairs(
     settings: &BroadSettings,
     case: &Case,
     number: u32,
-) -> Result<Vec<Pair>, EvalError> {
+) -> Result<Vec<Pair>, RolloutError> {
     let task = &case.item.task;
     let seed = draw(context.seed, &["broad", &case.set, &task.id, &task.question, &number.to_string()]);
     let features = featurize(&task.question, task.subject.as_deref());
-    let language = &context.trials.language;
+    let language = &context.env.language;
     let (team, further) = team(&task.question, &features, settings, language, seed);
     let text = render(&team).text;
     let mut pairs = Vec::from_iter(context.pair(case, text.clone(), Teacher::Broad, settings.runs).await?);
@@ -88,7 +87,7 @@ async fn pairs(
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach_in_two_rounds(context: &TeachContext<'_>, team: &Spec) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach_in_two_rounds(context: &TeachContext<'_>, team: &Spec) -> Result<Vec<Pair>, RolloutError> {
     let Some(way) = Staged::ways(team).into_iter().next() else { return Ok(Vec::new()) };
     let way = &way;
     let cases: Vec<&Case> = context.cases.iter().collect();
@@ -97,7 +96,7 @@ pub async fn teach_in_two_rounds(context: &TeachContext<'_>, team: &Spec) -> Res
     Ok(dedupe(all.into_iter().flatten().collect()))
 }
 
-async fn both_rounds(context: &TeachContext<'_>, way: &Staged, case: &Case) -> Result<Vec<Pair>, EvalError> {
+async fn both_rounds(context: &TeachContext<'_>, way: &Staged, case: &Case) -> Result<Vec<Pair>, RolloutError> {
     let task = &case.item.task;
     let seed = draw(context.seed, &["two rounds", &case.set, &task.id, &task.question]);
     let features = featurize(&task.question, task.subject.as_deref());
@@ -143,11 +142,11 @@ async fn second_round(
     case: &Case,
     text: String,
     reviewer: Reviewer,
-) -> Result<Option<Pair>, EvalError> {
+) -> Result<Option<Pair>, RolloutError> {
     let seed = reviewer.seed;
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(reviewer)) });
     let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(context.cancel);
-    let run = context.trials.rollout(request).await?;
+    let run = context.env.rollout(request).await?;
     if context.cancel.is_cancelled() {
         return Ok(None);
     }

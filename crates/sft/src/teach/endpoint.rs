@@ -5,11 +5,11 @@
 
 use super::{TeachContext, draw};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
 use lemon_exec::Retry;
 use lemon_exec::orchestrator::{Draft, Orchestrator, Prompted, Refused, WriteContext, specification_in};
 use lemon_exec::worker::{AskError, Backend, Reply, Request};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
+use lemon_rollout::{Case, RolloutError};
 use lemon_spec::{Code, Rejection, render, validate};
 use lemon_trace::{Failure, FailureKind, ORCHESTRATOR};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub async fn teach(
     context: &TeachContext<'_>,
     writer: &Backend,
     settings: &EndpointTeacherSettings,
-) -> Result<EndpointLessons, EvalError> {
+) -> Result<EndpointLessons, RolloutError> {
     let asks = |case| (0..settings.asks).map(move |ask| Asking { context, writer, settings, case, ask });
     let works: Vec<Asking<'_>> = context.cases.iter().flat_map(asks).collect();
     let all: Vec<EndpointLessons> =
@@ -111,7 +111,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    async fn pair(self) -> Result<EndpointLessons, EvalError> {
+    async fn pair(self) -> Result<EndpointLessons, RolloutError> {
         let mut asked = EndpointLessons::default();
         let Some(spec) = self.team(&mut asked).await else { return Ok(asked) };
         let pair = self.context.pair(self.case, spec, Teacher::Endpoint, self.settings.runs).await?;
@@ -121,7 +121,7 @@ impl Asking<'_> {
 
     /// A valid team in our own writing, after one repair at most.
     async fn team(&self, asked: &mut EndpointLessons) -> Option<String> {
-        let language = &self.context.trials.language;
+        let language = &self.context.env.language;
         let orchestrator = Prompted {
             level: self.settings.level,
             structured: self.settings.structured,

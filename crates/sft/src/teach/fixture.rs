@@ -1,9 +1,8 @@
 //! What tests of teachers need: tasks, a simulated world, and a runner of teams.
 
 use super::TeachContext;
-use crate::trial::Trials;
-use lemon_eval::{Case, Grader};
 use lemon_policy::pair::Pair;
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_spec::Language;
 use lemon_task::{SetName, compose};
 use lemon_world::{Preset, World};
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Composed tasks and their world. Programs are not run: there they count as wrong.
 pub struct Fixture {
-    pub trials: Trials,
+    pub env: RolloutEnv,
     pub cases: Vec<Case>,
     pub cancel: CancellationToken,
 }
@@ -25,13 +24,14 @@ impl Fixture {
         };
         let cases: Vec<Case> = sets.iter().flat_map(composed).collect();
         let world = World::new(Preset::Calibrated, cases.iter().map(|case| &case.item));
-        let trials = Trials::new(world.backend(), Arc::new(Language::default()), Default::default(), Grader::new(None));
-        Fixture { trials, cases, cancel: CancellationToken::new() }
+        let env =
+            RolloutEnv::new(world.backend(), Arc::new(Language::default()), Default::default(), Grader::new(None));
+        Fixture { env, cases, cancel: CancellationToken::new() }
     }
 
     pub fn context(&self, seed: u64) -> TeachContext<'_> {
         let world = Some("calibrated".to_owned());
-        TeachContext { trials: &self.trials, cases: &self.cases, world, seed, cancel: &self.cancel, watch: None }
+        TeachContext { env: &self.env, cases: &self.cases, world, seed, cancel: &self.cancel, watch: None }
     }
 }
 

@@ -16,15 +16,13 @@
 
 use super::words::{BRIEF, WORKED, worded};
 use super::{TeachContext, WIDTH, draw, task_text};
-use crate::trial::Earned;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext, percent};
 use lemon_exec::{Form, answer};
 use lemon_policy::pair::{Pair, TaskText, Teacher, Told, canonical_round, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize, is_option};
-use lemon_rollout::{RolloutRequest, Team};
+use lemon_rollout::{Case, Earned, RolloutError, RolloutRequest, Team};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, Share, Spec, render, validate};
 use lemon_task::Everyday;
 use lemon_trace::{AgentStatus, EventKind, Trace};
@@ -56,7 +54,7 @@ impl Default for RulesSettings {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &RulesSettings) -> Result<Vec<Pair>, EvalError> {
+pub async fn teach(context: &TeachContext<'_>, settings: &RulesSettings) -> Result<Vec<Pair>, RolloutError> {
     let one = |(at, case)| pairs(context, settings, at, case);
     let all = stream::iter(context.cases.iter().enumerate()).map(one).buffered(WIDTH);
     let all: Vec<Vec<Pair>> = all.try_collect().await?;
@@ -69,8 +67,8 @@ async fn pairs(
     settings: &RulesSettings,
     at: usize,
     case: &Case,
-) -> Result<Vec<Pair>, EvalError> {
-    let language = &context.trials.language;
+) -> Result<Vec<Pair>, RolloutError> {
+    let language = &context.env.language;
     let task = &case.item.task;
     let subject = task.subject.as_deref().filter(|_| settings.subjects);
     let mut pairs = Vec::new();
@@ -279,14 +277,14 @@ async fn second_round(
     context: &TeachContext<'_>,
     case: &Case,
     subject: Option<&str>,
-) -> Result<Option<Pair>, EvalError> {
-    let (task, language) = (&case.item.task, &context.trials.language);
+) -> Result<Option<Pair>, RolloutError> {
+    let (task, language) = (&case.item.task, &context.env.language);
     let seed = draw(context.seed, &["second round"]);
     let text = render(&opening(&task.question, subject, language, seed)).text;
     let rules = Rules { seed, subject: subject.map(str::to_owned), ..Rules::default() };
     let writer = Arc::new(Fixed { text, reviewer: Some(Arc::new(rules)) });
     let request = RolloutRequest::new(case, Team::Orchestrator(writer), seed).cancelled_by(context.cancel);
-    let run = context.trials.rollout(request).await?;
+    let run = context.env.rollout(request).await?;
     let Some(earned) = run.earned() else { return Ok(None) };
     Ok(later_pair(context, case, &run.trace, Teacher::Rules, Some(earned)))
 }

@@ -15,14 +15,12 @@ mod rounds;
 use super::rules::{decided, later_pair};
 use super::words::worded;
 use super::{TeachContext, WIDTH, draw, rules};
-use crate::trial::Earned;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
 use lemon_policy::pair::{Pair, Teacher, canonical_ids, dedupe};
 use lemon_policy::{TaskFeatures, TaskKind, featurize};
-use lemon_rollout::RolloutRequest;
+use lemon_rollout::{Case, Earned, RolloutError, RolloutRequest};
 use lemon_spec::{Language, Spec, render};
 use pool::{Candidate, Pool};
 pub use rounds::Staged;
@@ -164,8 +162,8 @@ impl Orchestrator for BestTeams {
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn teach(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Pair>, EvalError> {
-    let language = &context.trials.language;
+pub async fn teach(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Pair>, RolloutError> {
+    let language = &context.env.language;
     let seed = draw(context.seed, &["wording", "0"]);
     let (best_teams, own) = match settings.pooling {
         Pooling::Cluster | Pooling::Kind => (find(context, settings).await?, Vec::new()),
@@ -206,9 +204,9 @@ async fn pairs_of_both_rounds(
     context: &TeachContext<'_>,
     case: &Case,
     writer: Arc<dyn Orchestrator>,
-) -> Result<Vec<Pair>, EvalError> {
+) -> Result<Vec<Pair>, RolloutError> {
     let seed = draw(context.seed, &["lesson", "0"]);
-    let run = context.trials.rollout(RolloutRequest::new(case, writer, seed).cancelled_by(context.cancel)).await?;
+    let run = context.env.rollout(RolloutRequest::new(case, writer, seed).cancelled_by(context.cancel)).await?;
     if context.cancel.is_cancelled() {
         return Ok(Vec::new());
     }
@@ -223,7 +221,7 @@ async fn pairs_of_both_rounds(
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<BestTeams, EvalError> {
+pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<BestTeams, RolloutError> {
     let mut clusters: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
     for case in context.cases {
         let cluster = Cluster::of(&featurize(&case.item.task.question, None));
@@ -285,7 +283,7 @@ fn last_of<'m, 'c>(clusters: &'m mut BTreeMap<Cluster, Vec<&'c Case>>, cluster: 
 ///
 /// # Errors
 /// The sandbox failed.
-pub async fn find_each(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Found>, EvalError> {
+pub async fn find_each(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<Vec<Found>, RolloutError> {
     let mut each = Vec::with_capacity(context.cases.len());
     for (at, case) in context.cases.iter().enumerate() {
         let features = featurize(&case.item.task.question, None);
@@ -295,7 +293,7 @@ pub async fn find_each(context: &TeachContext<'_>, settings: &TeamSearchSettings
             Some(best) => each.push(found(&best)),
             None if context.cancel.is_cancelled() => break,
             None => {
-                let team = rules::shape(&features, rules::Aim::default(), &context.trials.language);
+                let team = rules::shape(&features, rules::Aim::default(), &context.env.language);
                 each.push(Found { team, staged: None, earned: Earned::default(), runs: 0 });
             }
         }

@@ -1,6 +1,6 @@
 //! Composed items live in a world as published ones do, and need everything that tasks can need.
 
-use lemon_sft::trial::Trials;
+use lemon_rollout::RolloutEnv;
 use lemon_task::{Item, SetName, compose};
 use lemon_world::{LEVELS, Preset, SKILLS, TaskFamily, World, needs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,13 +52,13 @@ async fn teams_solve_them() {
     let items = compose(SetName::Gsm8k, 300, 9);
     let world = World::new(Preset::Calibrated, &items);
     let expected: f64 = items.iter().filter_map(|item| world.solo(&item.task.question, 2)).sum();
-    let grader = lemon_eval::Grader::new(None);
-    let trials = Trials::new(world.backend(), Arc::default(), Default::default(), grader);
+    let grader = lemon_rollout::Grader::new(None);
+    let env = RolloutEnv::new(world.backend(), Arc::default(), Default::default(), grader);
     let mut found = BTreeMap::new();
     for item in items {
-        let case = lemon_eval::Case { set: "composed/gsm8k".into(), item };
+        let case = lemon_rollout::Case { set: "composed/gsm8k".into(), item };
         let text = "agents:\n  - {id: a1, base: solver, capacity: large}\n";
-        let earned = trials.run(&case, text, 1, &Default::default()).await.unwrap().unwrap();
+        let earned = env.run(&case, text, 1, &Default::default()).await.unwrap().unwrap();
         found.insert(case.item.position, earned.success);
     }
     let right: f64 = found.values().sum();

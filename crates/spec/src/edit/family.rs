@@ -98,7 +98,7 @@ mod tests {
             assert_eq!((row.family.as_str(), row.family.to_string().as_str()), (row.name, row.name));
             assert_eq!(serde_json::to_value(row.family).unwrap(), row.name);
         }
-        let error = "luck".parse::<Family>().unwrap_err().to_string();
-        assert!(error.starts_with("unknown edit family `luck`; expected one of dependency, role, "), "{error}");
+        let error = "fame".parse::<Family>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown edit family `fame`; expected one of dependency, role, "), "{error}");
     }
 }

@@ -11,7 +11,7 @@ fn two_arms(arm: &[f64], reference: &[f64]) -> Vec<StudyRow> {
     [of("full", arm), of("plain", reference)].concat()
 }
 
-fn contrast(rows: &[StudyRow], reference: &str) -> Contrast {
+fn arm_difference(rows: &[StudyRow], reference: &str) -> ArmDifference {
     compare(rows, &[reference])[0].against[0].arms[0].clone()
 }
 
@@ -22,7 +22,7 @@ fn near(left: f64, right: f64) -> bool {
 #[test]
 fn differences_are_those_computed_by_hand() {
     let check = |arm: &[f64], mean: f64, half: Option<f64>, p: f64| {
-        let found = contrast(&two_arms(arm, &vec![1.0; arm.len()]), "plain").reward;
+        let found = arm_difference(&two_arms(arm, &vec![1.0; arm.len()]), "plain").reward;
         assert!(near(found.estimate.mean.unwrap(), mean), "{found:?}");
         let width = found.estimate.interval.map(|[low, high]| (high - low) / 2.0);
         assert!(match (width, half) {
@@ -57,11 +57,11 @@ fn arms_are_summed_up() {
 fn seeds_without_a_partner_are_left_out_and_counted() {
     let mut rows = two_arms(&[1.0, 2.0, 3.0], &[1.0, 1.0]);
     rows.push(row("plain", 7, 100.0));
-    let found = contrast(&rows, "plain");
+    let found = arm_difference(&rows, "plain");
     assert_eq!((found.pairs, found.unpaired), (2, 2));
     assert_eq!(found.reward.estimate.mean, Some(0.5));
     // Not one pair.
-    let found = contrast(&[row("full", 1, 1.0), row("plain", 2, 1.0)], "plain");
+    let found = arm_difference(&[row("full", 1, 1.0), row("plain", 2, 1.0)], "plain");
     assert_eq!((found.pairs, found.unpaired, found.reward), (0, 2, Difference::default()));
     assert_eq!((found.token_ratio, found.equal_steps), (None, None));
 }
@@ -70,14 +70,14 @@ fn seeds_without_a_partner_are_left_out_and_counted() {
 fn a_run_that_stands_there_twice_counts_as_it_stands_there_last() {
     let mut rows = two_arms(&[5.0], &[1.0]);
     rows.push(row("full", 0, 2.0));
-    assert_eq!(contrast(&rows, "plain").reward.estimate.mean, Some(1.0));
+    assert_eq!(arm_difference(&rows, "plain").reward.estimate.mean, Some(1.0));
 }
 
 #[test]
 fn studies_and_regimes_stay_apart() {
     let mut rows = two_arms(&[2.0], &[1.0]);
     rows.extend(["noise=10", "noise=9"].map(|regime| StudyRow { regime: regime.to_owned(), ..row("full", 0, 3.0) }));
-    let found = compare(&rows, &["plain", "nobody"]);
+    let found = compare(&rows, &["plain", "absent"]);
     let names: Vec<&str> = found.iter().map(|comparison| comparison.regime.as_str()).collect();
     assert_eq!(names, ["", "noise=9", "noise=10"]);
     assert_eq!(found.iter().map(|comparison| comparison.against.len()).collect::<Vec<_>>(), [1, 0, 0]);
@@ -100,7 +100,7 @@ fn rising(arm: &str, seed: u64, done: f64) -> StudyRow {
 fn tokens_to_reach_are_read_from_the_curves() {
     let check = |done: f64, expected: Option<f64>| {
         let pairs = (0..6).flat_map(|seed| [rising("full", seed, done), rising("plain", seed, 1_000.0)]);
-        let found = contrast(&pairs.collect::<Vec<_>>(), "plain").token_ratio.unwrap();
+        let found = arm_difference(&pairs.collect::<Vec<_>>(), "plain").token_ratio.unwrap();
         assert!(
             match (found.ratio, expected) {
                 (Some(found), Some(expected)) => (found - expected).abs() < 1e-6,
@@ -118,7 +118,7 @@ fn tokens_to_reach_are_read_from_the_curves() {
     check(2_000.0, None);
     // A reference that learns nothing has no tokens to compare with.
     let flat = [row("full", 0, 1.0), row("plain", 0, 0.9)];
-    assert_eq!(contrast(&flat, "plain").token_ratio, None);
+    assert_eq!(arm_difference(&flat, "plain").token_ratio, None);
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn equal_steps_are_the_last_that_all_runs_have() {
     let mut rows = vec![rising("full", 0, 500.0), rising("plain", 0, 1_000.0)];
     rows[1].steps = 30;
     rows[1].curve.truncate(4);
-    let found = contrast(&rows, "plain").equal_steps.unwrap();
+    let found = arm_difference(&rows, "plain").equal_steps.unwrap();
     assert_eq!((found.step, found.reward.estimate.mean), (30, Some(0.25)));
     // Without looks at the same step there is nothing to compare.
     rows[1].steps = 31;
     rows[1].curve.clear();
-    assert_eq!(contrast(&rows, "plain").equal_steps, None);
+    assert_eq!(arm_difference(&rows, "plain").equal_steps, None);
 }
 
 #[test]
@@ -150,7 +150,8 @@ fn mean_curves_go_as_far_as_all_runs() {
 fn holm_counts_the_arms_of_the_table() {
     for comparison in compare(&studies(), &["plain", "never"]) {
         for against in comparison.against {
-            let mut tested: Vec<&Difference> = against.arms.iter().map(|contrast| &contrast.reward).collect();
+            let mut tested: Vec<&Difference> =
+                against.arms.iter().map(|arm_difference| &arm_difference.reward).collect();
             tested.sort_by(|left, right| left.p.unwrap().total_cmp(&right.p.unwrap()));
             let smallest = tested[0];
             assert!(near(smallest.holm.unwrap(), (smallest.p.unwrap() * tested.len() as f64).min(1.0)));
@@ -165,7 +166,7 @@ proptest! {
     fn swapping_arms_flips_the_sign(pairs in prop::collection::vec((0.0..2.0, 0.0..2.0), 1..24)) {
         let (arm, reference): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         let rows = two_arms(&arm, &reference);
-        let (prefetcher, back) = (contrast(&rows, "plain"), contrast(&rows, "full"));
+        let (prefetcher, back) = (arm_difference(&rows, "plain"), arm_difference(&rows, "full"));
         for (prefetcher, back) in [(prefetcher.reward, back.reward), (prefetcher.success, back.success), (prefetcher.tokens, back.tokens)] {
             prop_assert!(near(prefetcher.estimate.mean.unwrap(), -back.estimate.mean.unwrap()));
             if let (Some([low, high]), Some([other_low, other_high])) = (prefetcher.estimate.interval, back.estimate.interval) {
@@ -182,15 +183,15 @@ proptest! {
     ) {
         let (arm, reference): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         let shifted = |rewards: &[f64]| rewards.iter().map(|reward| reward + constant).collect::<Vec<_>>();
-        let before = contrast(&two_arms(&arm, &reference), "plain").reward;
-        let after = contrast(&two_arms(&shifted(&arm), &shifted(&reference)), "plain").reward;
+        let before = arm_difference(&two_arms(&arm, &reference), "plain").reward;
+        let after = arm_difference(&two_arms(&shifted(&arm), &shifted(&reference)), "plain").reward;
         prop_assert!(near(before.estimate.mean.unwrap(), after.estimate.mean.unwrap()));
         prop_assert!(near(before.p.unwrap(), after.p.unwrap()));
     }
 
     #[test]
     fn p_is_never_below_what_so_many_pairs_can_show(arm in prop::collection::vec(0.0..2.0, 1..24)) {
-        let found = contrast(&two_arms(&arm, &vec![1.0; arm.len()]), "plain").reward;
+        let found = arm_difference(&two_arms(&arm, &vec![1.0; arm.len()]), "plain").reward;
         let p = found.p.unwrap();
         prop_assert!((least_p(arm.len())..=1.0).contains(&p), "{p} of {}", arm.len());
     }

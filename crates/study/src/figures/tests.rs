@@ -49,7 +49,7 @@ fn all(rows: &[StudyRow]) -> Vec<(String, String)> {
         let arms: Vec<&str> = comparison.arms.iter().map(|arm| arm.arm.as_str()).collect();
         let at = format!("{} {}", comparison.study, comparison.regime);
         figures.push((format!("curves {at}"), curves(comparison, &arms)));
-        figures.extend(["plain", "nobody"].map(|arm| (format!("forest {arm} {at}"), forest(comparison, arm))));
+        figures.extend(["plain", "absent"].map(|arm| (format!("forest {arm} {at}"), forest(comparison, arm))));
         figures.extend(arms.iter().map(|arm| (format!("economy {arm} {at}"), economy(comparison, arm))));
     }
     figures

@@ -1,21 +1,21 @@
 //! What a table says, in sentences that claim no more than it shows.
 
-use crate::compare::{Contrast, Difference, SIGNIFICANT, least_p};
+use crate::compare::{ArmDifference, Difference, SIGNIFICANT, least_p};
 use lemon_eval::report::words::{list, p_value};
 use lemon_num::stats::holm;
 use lemon_view::markup::markdown;
 
 /// The findings about all arms against one reference.
-pub fn findings(reference: &str, contrasts: &[Contrast]) -> Vec<String> {
+pub fn findings(reference: &str, arm_differences: &[ArmDifference]) -> Vec<String> {
     let mut findings: Vec<String> = [
-        ("Reward", "above", "below", (|contrast| contrast.reward) as fn(&Contrast) -> Difference),
-        ("Success", "above", "below", |contrast| contrast.success),
-        ("Tokens of a run", "more than", "fewer than", |contrast| contrast.tokens),
+        ("Reward", "above", "below", (|arm_difference| arm_difference.reward) as fn(&ArmDifference) -> Difference),
+        ("Success", "above", "below", |arm_difference| arm_difference.success),
+        ("Tokens of a run", "more than", "fewer than", |arm_difference| arm_difference.tokens),
     ]
     .into_iter()
-    .map(|(measure, more, less, value)| sentence(measure, more, less, reference, contrasts, value))
+    .map(|(measure, more, less, value)| sentence(measure, more, less, reference, arm_differences, value))
     .collect();
-    findings.extend(too_few(contrasts));
+    findings.extend(too_few(arm_differences));
     findings
 }
 
@@ -25,16 +25,16 @@ fn sentence(
     more: &str,
     less: &str,
     reference: &str,
-    contrasts: &[Contrast],
-    value: fn(&Contrast) -> Difference,
+    arm_differences: &[ArmDifference],
+    value: fn(&ArmDifference) -> Difference,
 ) -> String {
     let names = |sign: Option<bool>| {
-        let which = contrasts.iter().filter(|contrast| {
-            let difference = value(contrast);
+        let which = arm_differences.iter().filter(|arm_difference| {
+            let difference = value(arm_difference);
             let is_up = difference.estimate.mean.is_some_and(|mean| mean > 0.0);
             difference.is_significant().then_some(is_up) == sign
         });
-        list(&which.map(|contrast| markdown(&contrast.arm)).collect::<Vec<_>>())
+        list(&which.map(|arm_difference| markdown(&arm_difference.arm)).collect::<Vec<_>>())
     };
     let reference = markdown(reference);
     let parts = [
@@ -51,40 +51,44 @@ fn sentence(
 }
 
 /// Whether there are too few pairs for any difference to be significant.
-fn too_few(contrasts: &[Contrast]) -> Option<String> {
-    let pairs = contrasts.iter().map(|contrast| contrast.pairs).min()?;
-    let least = (least_p(pairs) * contrasts.len() as f64).min(1.0);
+fn too_few(arm_differences: &[ArmDifference]) -> Option<String> {
+    let pairs = arm_differences.iter().map(|arm_difference| arm_difference.pairs).min()?;
+    let least = (least_p(pairs) * arm_differences.len() as f64).min(1.0);
     (least >= SIGNIFICANT).then(|| {
         format!(
             "With {pairs} pairs and {} compared, the smallest Holm p that an arm could get alone is {}: *not significant* says \
              little here.",
-            if contrasts.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", contrasts.len()) },
+            if arm_differences.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arm_differences.len()) },
             p_value(least)
         )
     })
 }
 
 /// The p of rewards, corrected for all of these comparisons together. `None` where there is no p.
-pub fn corrected_over_regimes(contrasts: &[(&str, &Contrast)]) -> Vec<Option<f64>> {
-    let p: Vec<f64> = contrasts.iter().filter_map(|(_, contrast)| contrast.reward.p).collect();
+pub fn corrected_over_regimes(arm_differences: &[(&str, &ArmDifference)]) -> Vec<Option<f64>> {
+    let p: Vec<f64> = arm_differences.iter().filter_map(|(_, arm_difference)| arm_difference.reward.p).collect();
     let mut corrected = holm(&p).into_iter();
-    contrasts.iter().map(|(_, contrast)| contrast.reward.p.and_then(|_| corrected.next())).collect()
+    arm_differences.iter().map(|(_, arm_difference)| arm_difference.reward.p.and_then(|_| corrected.next())).collect()
 }
 
 /// In how many regimes each arm differs, by the p that is corrected for all of them.
-pub fn findings_over_regimes(reference: &str, contrasts: &[(&str, &Contrast)], map_p: &[Option<f64>]) -> Vec<String> {
+pub fn findings_over_regimes(
+    reference: &str,
+    arm_differences: &[(&str, &ArmDifference)],
+    map_p: &[Option<f64>],
+) -> Vec<String> {
     // Above, below, and neither, by arm, in the order of their first regimes.
     let mut arms: Vec<(&str, [usize; 3])> = Vec::new();
-    for ((_, contrast), p) in contrasts.iter().zip(map_p) {
-        let outcome = match (p.is_some_and(|p| p < SIGNIFICANT), contrast.reward.estimate.mean) {
+    for ((_, arm_difference), p) in arm_differences.iter().zip(map_p) {
+        let outcome = match (p.is_some_and(|p| p < SIGNIFICANT), arm_difference.reward.estimate.mean) {
             (true, Some(mean)) if mean > 0.0 => 0,
             (true, Some(_)) => 1,
             _ => 2,
         };
-        if arms.iter().all(|(arm, _)| *arm != contrast.arm) {
-            arms.push((&contrast.arm, [0; 3]));
+        if arms.iter().all(|(arm, _)| *arm != arm_difference.arm) {
+            arms.push((&arm_difference.arm, [0; 3]));
         }
-        arms.iter_mut().filter(|(arm, _)| *arm == contrast.arm).for_each(|(_, counts)| counts[outcome] += 1);
+        arms.iter_mut().filter(|(arm, _)| *arm == arm_difference.arm).for_each(|(_, counts)| counts[outcome] += 1);
     }
     let reference = markdown(reference);
     let say = |(arm, [above, below, neither]): (&str, [usize; 3])| {

@@ -2,7 +2,7 @@
 
 use super::findings::{corrected_over_regimes, findings, findings_over_regimes};
 use super::{FEW_REGIMES, Figures, STOP, credited, map_references};
-use crate::compare::{ArmSummary, Comparison, Contrast, Difference, Estimate, FamilySummary, TokenRatio};
+use crate::compare::{ArmDifference, ArmSummary, Comparison, Difference, Estimate, FamilySummary, TokenRatio};
 use lemon_eval::report::words::{NONE, few, number, p_value, percent, plural, points, signed, token_difference};
 use lemon_view::markup::markdown;
 use std::fmt::Write;
@@ -81,34 +81,34 @@ fn write_figures(out: &mut String, figures: &Figures, study: &str, regime: Optio
 fn write_over_regimes(out: &mut String, regimes: &[Comparison]) {
     let regimes: Vec<&Comparison> = regimes.iter().collect();
     for reference in map_references(&regimes) {
-        let contrasts: Vec<(&str, &Contrast)> = regimes
+        let arm_differences: Vec<(&str, &ArmDifference)> = regimes
             .iter()
             .filter_map(|comparison| Some((comparison.regime.as_str(), comparison.against(reference)?)))
-            .flat_map(|(regime, against)| against.arms.iter().map(move |contrast| (regime, contrast)))
+            .flat_map(|(regime, against)| against.arms.iter().map(move |arm_difference| (regime, arm_difference)))
             .collect();
-        let map_p = corrected_over_regimes(&contrasts);
+        let map_p = corrected_over_regimes(&arm_differences);
         let _ = write!(
             out,
             "\nReward against **{}** in all regimes. *Map p* is Holm's over all {} rows of this table:\n\n\
              | regime | arm | pairs | reward | p | Holm p | map p | tokens to reach |\n|---|---|---|---|---|---|---|---|\n",
             markdown(reference),
-            contrasts.len()
+            arm_differences.len()
         );
-        for ((regime, contrast), map_p) in contrasts.iter().zip(&map_p) {
+        for ((regime, arm_difference), map_p) in arm_differences.iter().zip(&map_p) {
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} | {} |",
                 markdown(regime),
-                markdown(&contrast.arm),
-                pairs(contrast),
-                difference(&contrast.reward, |x| signed(x, 3)),
-                p(contrast.reward.p),
-                p(contrast.reward.holm),
+                markdown(&arm_difference.arm),
+                pairs(arm_difference),
+                difference(&arm_difference.reward, |x| signed(x, 3)),
+                p(arm_difference.reward.p),
+                p(arm_difference.reward.holm),
                 p(*map_p),
-                ratio(contrast.token_ratio.as_ref()),
+                ratio(arm_difference.token_ratio.as_ref()),
             );
         }
-        for finding in findings_over_regimes(reference, &contrasts, &map_p) {
+        for finding in findings_over_regimes(reference, &arm_differences, &map_p) {
             let _ = write!(out, "\n{finding}\n");
         }
     }
@@ -138,8 +138,8 @@ fn write_arms(out: &mut String, comparison: &Comparison) {
     }
 }
 
-fn write_against(out: &mut String, reference: &str, contrasts: &[Contrast]) {
-    if contrasts.is_empty() {
+fn write_against(out: &mut String, reference: &str, arm_differences: &[ArmDifference]) {
+    if arm_differences.is_empty() {
         let _ = write!(out, "\nThere is no other arm to compare with {}.\n", markdown(reference));
         return;
     }
@@ -149,28 +149,28 @@ fn write_against(out: &mut String, reference: &str, contrasts: &[Contrast]) {
          | tokens to reach | reward at equal steps | Holm p |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for contrast in contrasts {
-        let steps = contrast.equal_steps.map_or_else(
+    for arm_difference in arm_differences {
+        let steps = arm_difference.equal_steps.map_or_else(
             || NONE.to_owned(),
             |equal| format!("{} (step {})", difference(&equal.reward, |x| signed(x, 3)), equal.step),
         );
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {steps} | {} |",
-            markdown(&contrast.arm),
-            pairs(contrast),
-            difference(&contrast.reward, |x| signed(x, 3)),
-            p(contrast.reward.p),
-            p(contrast.reward.holm),
-            difference(&contrast.success, points),
-            p(contrast.success.holm),
-            difference(&contrast.tokens, token_difference),
-            p(contrast.tokens.holm),
-            ratio(contrast.token_ratio.as_ref()),
-            p(contrast.equal_steps.and_then(|equal| equal.reward.holm)),
+            markdown(&arm_difference.arm),
+            pairs(arm_difference),
+            difference(&arm_difference.reward, |x| signed(x, 3)),
+            p(arm_difference.reward.p),
+            p(arm_difference.reward.holm),
+            difference(&arm_difference.success, points),
+            p(arm_difference.success.holm),
+            difference(&arm_difference.tokens, token_difference),
+            p(arm_difference.tokens.holm),
+            ratio(arm_difference.token_ratio.as_ref()),
+            p(arm_difference.equal_steps.and_then(|equal| equal.reward.holm)),
         );
     }
-    for finding in findings(reference, contrasts) {
+    for finding in findings(reference, arm_differences) {
         let _ = write!(out, "\n{finding}\n");
     }
 }
@@ -205,10 +205,10 @@ fn hundredths(share: f64) -> String {
     few(100.0 * share)
 }
 
-fn pairs(contrast: &Contrast) -> String {
-    match contrast.unpaired {
-        0 => contrast.pairs.to_string(),
-        unpaired => format!("{} ({unpaired} left out)", contrast.pairs),
+fn pairs(arm_difference: &ArmDifference) -> String {
+    match arm_difference.unpaired {
+        0 => arm_difference.pairs.to_string(),
+        unpaired => format!("{} ({unpaired} left out)", arm_difference.pairs),
     }
 }
 

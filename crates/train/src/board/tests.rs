@@ -125,7 +125,7 @@ proptest! {
 }
 
 fn first_look() -> StepMetrics {
-    StepMetrics { look: Some(Means { runs: 4, reward: 0.25, ..Means::default() }), ..StepMetrics::default() }
+    StepMetrics { held_out: Some(Means { runs: 4, reward: 0.25, ..Means::default() }), ..StepMetrics::default() }
 }
 
 fn step(step: u64) -> StepMetrics {

@@ -5,7 +5,7 @@ use super::*;
 /// An episode of one round that says this and earned that.
 fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward: f64) -> Episode {
     let language = Language::default();
-    let brief = lemon_exec::orchestrator::WriteContext {
+    let context = lemon_exec::orchestrator::WriteContext {
         question: "How much are 3 apples at 2 dollars each?",
         round: 1,
         results: Vec::new(),
@@ -14,7 +14,7 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
         tokens_left: None,
         seed: 1,
     };
-    let request = encoder.request(&brief).unwrap();
+    let request = encoder.request(&context).unwrap();
     let encoded = encoder.encode(&request, text, &[]).unwrap();
     let sequence = Sequence { prompt: request.prompt.clone(), tokens: encoded.tokens.clone(), grammar: None };
     let logprobs = table.score(&[sequence], 1.0).unwrap().remove(0);
@@ -34,17 +34,17 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
     episode
 }
 
-/// What a policy gets for one group and its contrasts.
+/// What a policy gets for one group and its counterfactuals.
 fn examples_of(
     (table, encoder): (&FieldTable, &FieldPromptEncoder),
     credit: &CreditSettings,
     lambda: f64,
     group: Vec<Episode>,
-    contrasts: &[Candidate],
+    counterfactuals: &[Candidate],
 ) -> Vec<Example> {
     let signals = Signals {
         policy: table,
-        encoder: encoder,
+        encoder,
         reference: None,
         credit,
         update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
@@ -52,7 +52,7 @@ fn examples_of(
         temperature: 1.0,
         economy: &Economy::default(),
     };
-    signal::examples(&signals, &[group], contrasts).unwrap()
+    signal::examples(&signals, &[group], counterfactuals).unwrap()
 }
 
 /// The entry of an agent that reads no other.
@@ -113,7 +113,7 @@ fn the_local_gradient_is_the_analytic_one() {
 
 /// Teams of one to three agents, and what the policy gets for going on.
 #[test]
-fn endings_give_the_analytic_gradient_of_going_on() {
+fn prefix_truncations_give_the_analytic_gradient_of_going_on() {
     let start = FieldStart { slots: 3, lean: 0.7, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
@@ -135,7 +135,7 @@ fn endings_give_the_analytic_gradient_of_going_on() {
     for size in 1..=3 {
         let written = episode(&encoder, &table, &text(size), worth[size - 1]);
         let plan = written.rounds[0].plan.clone().unwrap();
-        let ends = endings(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
+        let ends = prefix_truncations(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
             let edited = apply(&plan, &edit, &language).unwrap();
             assert_eq!(edited.plan.source(), text(at + 1));
             Candidate::measured((0, 0, 0), edit, edited, worth[size - 1] - worth[at])
@@ -146,7 +146,7 @@ fn endings_give_the_analytic_gradient_of_going_on() {
             // Whose group has another team with an ending, somewhere else.
             let (edit, edited) = {
                 let longer = validate(&text(2), &language).unwrap();
-                let edit = endings(&longer, &language).remove(0);
+                let edit = prefix_truncations(&longer, &language).remove(0);
                 (edit.clone(), apply(&longer, &edit, &language).unwrap())
             };
             ends.push(Candidate::measured((9, 9, 9), edit, edited, 0.1));
@@ -197,9 +197,9 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit =
             CreditSettings { place, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let contrast = Candidate::measured((0, 0, 0), edit, edited, 0.5);
+        let counterfactual = Candidate::measured((0, 0, 0), edit, edited, 0.5);
         let group = vec![episode(&encoder, &table, text, 1.0)];
-        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
         assert_eq!(examples.len(), 1);
         match &examples[0].objective {
             lemon_model::Objective::Clipped { advantages, .. } => advantages.clone(),
@@ -228,10 +228,10 @@ fn a_difference_may_take_the_place_of_the_group() {
         let edited = apply(&plan, &edit, &language).unwrap();
         let credit =
             CreditSettings { instead, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let contrast = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
+        let counterfactual = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
         let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
         let ends = group[0].rounds[0].sample.ends.clone();
-        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[contrast]);
+        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
         let level = ends.iter().position(|end| text[..*end].ends_with("large")).unwrap();
         let (own, others): (Vec<usize>, Vec<usize>) = (0..advantages.len()).partition(|at| *at == level);

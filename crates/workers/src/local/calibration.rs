@@ -95,8 +95,8 @@ mod tests {
         for number in 0..4_000 {
             let likelihood = 0.6 + 0.4 * f64::from(number % 97) / 97.0;
             let doubts = Doubts { false_step: number % 4 == 0, ..Doubts::default() };
-            let luck = f64::from(number * 31 % 101) / 101.0;
-            replies.push((likelihood, doubts, luck < if doubts.false_step { 0.1 } else { likelihood * likelihood }));
+            let uniform = f64::from(number * 31 % 101) / 101.0;
+            replies.push((likelihood, doubts, uniform < if doubts.false_step { 0.1 } else { likelihood * likelihood }));
         }
         let fitted = Calibration::fit(&replies);
         for (likelihood, false_step, expected) in [(0.7, false, 0.49), (0.9, false, 0.81), (0.9, true, 0.1)] {

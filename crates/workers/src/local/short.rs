@@ -58,12 +58,12 @@ pub fn is_word_problem(question: &str) -> bool {
 
 /// The prompt: the task, what the agent reads of others, and one word for what is wanted. Where the duty asks for a paraphrase, the
 /// task is paraphrased; the seed selects the words.
-pub fn short_prompt(brief: &AgentPrompt, seed: u64) -> String {
-    let readings: Vec<String> = brief.readings.iter().map(|reading| marked(reading)).collect();
-    let form = form(brief, &readings);
-    let question = match mentions(&brief.duty, REWORDING) {
-        true => Cow::Owned(in_other_words(&brief.question, seed)),
-        false => Cow::Borrowed(&*brief.question),
+pub fn short_prompt(agent_prompt: &AgentPrompt, seed: u64) -> String {
+    let readings: Vec<String> = agent_prompt.readings.iter().map(|reading| marked(reading)).collect();
+    let form = form(agent_prompt, &readings);
+    let question = match mentions(&agent_prompt.duty, REWORDING) {
+        true => Cow::Owned(in_other_words(&agent_prompt.question, seed)),
+        false => Cow::Borrowed(&*agent_prompt.question),
     };
     prompt(form, &question, &readings.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -78,16 +78,18 @@ fn marked(reading: &str) -> String {
 }
 
 /// What is wanted, by the base role, what there is to read, and what the duty asks for.
-fn form(brief: &AgentPrompt, readings: &[String]) -> LessonForm {
+fn form(agent_prompt: &AgentPrompt, readings: &[String]) -> LessonForm {
     let answers = readings.iter().filter(|reading| reading.contains("####")).count();
-    match (brief.base.as_str(), answers) {
-        ("planner" | "decomposer", _) => plan_or_numbers(&brief.duty),
+    match (agent_prompt.base.as_str(), answers) {
+        ("planner" | "decomposer", _) => plan_or_numbers(&agent_prompt.duty),
         ("critic" | "verifier" | "tester" | "judge" | "summariser", 1) => LessonForm::Check,
         // An agent that reads several answers decides between them, whatever its role is.
         (_, 2..) => LessonForm::Choose,
-        (_, 1) if mentions(&brief.duty, &["check", "verify", "correct", "recompute", "review"]) => LessonForm::Check,
-        _ if brief.asks_for_answer_alone() => LessonForm::Brief,
-        _ if !readings.is_empty() && mentions(&brief.duty, &["next step", "one step"]) => LessonForm::Step,
+        (_, 1) if mentions(&agent_prompt.duty, &["check", "verify", "correct", "recompute", "review"]) => {
+            LessonForm::Check
+        }
+        _ if agent_prompt.asks_for_answer_alone() => LessonForm::Brief,
+        _ if !readings.is_empty() && mentions(&agent_prompt.duty, &["next step", "one step"]) => LessonForm::Step,
         _ => LessonForm::Solve,
     }
 }
@@ -106,14 +108,14 @@ mod tests {
     use super::*;
 
     fn check(base: &str, duty: &str, readings: &[&str], expected: &str) {
-        let brief = AgentPrompt {
+        let agent_prompt = AgentPrompt {
             question: "Ana has 3 pens and buys 4. How many?".into(),
             base: base.into(),
             duty: duty.into(),
             readings: readings.iter().map(|it| (*it).into()).collect(),
             ..AgentPrompt::default()
         };
-        let text = short_prompt(&brief, 0);
+        let text = short_prompt(&agent_prompt, 0);
         // What becomes of the question itself is a matter of `lemon_problems`.
         let (task, rest) = text.split_once('\n').unwrap();
         assert!(task.starts_with("task: ") && task.ends_with(" has 3 pens and buys 4. how many?"), "{task}");

@@ -51,15 +51,15 @@ impl Default for Asked {
 impl Asked {
     pub fn request(&self, item: &Item) -> Request {
         let made_for = if TaskFamily::of(item) == TaskFamily::Coding { "programmer" } else { "solver" };
-        let brief = AgentPrompt {
+        let agent_prompt = AgentPrompt {
             question: item.task.question.as_str().into(),
             base: if self.base.is_empty() { made_for } else { self.base }.to_owned(),
             role: self.role.clone(),
             duty: self.duty.clone(),
             readings: self.readings.iter().map(|text| text.as_str().into()).collect(),
         };
-        let said = brief.readings.join("\n");
-        let prompt = format!("{} {}\n{}\n{said}", brief.role, brief.duty, brief.question);
+        let said = agent_prompt.readings.join("\n");
+        let prompt = format!("{} {}\n{}\n{said}", agent_prompt.role, agent_prompt.duty, agent_prompt.question);
         Request {
             agent: "agent".into(),
             level: self.level,
@@ -69,7 +69,7 @@ impl Asked {
             temperature: None,
             seed: self.seed,
             schema: None,
-            agent_prompt: Some(Arc::new(brief)),
+            agent_prompt: Some(Arc::new(agent_prompt)),
             progress: None,
         }
     }

@@ -42,7 +42,7 @@ fn what_an_agent_is_not_told_does_not_matter() {
     }
 }
 
-/// Two ways to ask that change nobody's odds, of one half: as often both are right or both wrong as not.
+/// Two ways to ask that leave the odds at one half: as often both are right or both wrong as not.
 #[track_caller]
 fn check_independent(what: &str, other: Asked) {
     let world = flat(Preset::Calibrated, 0.0);

@@ -6,7 +6,7 @@ use lemon_world::{Choices, LEVELS, Preset, TaskFamily};
 
 const SEEDS: u64 = 40;
 
-/// Asks everybody in a way that should shift the log-odds by `shift`, and checks that it does, by more than chance.
+/// Asks every agent in a way that should shift the log-odds by `shift`, and checks that it does, by more than chance.
 #[track_caller]
 fn check_shift(what: &str, shift: impl Fn(&Choices) -> f64, how: impl Fn(&Item) -> Option<Asked>) {
     for preset in Preset::ALL {

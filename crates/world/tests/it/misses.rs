@@ -15,12 +15,13 @@ fn check_miss(world: &World, request: &Request, expected: &str) {
 }
 
 #[test]
-fn what_nobody_knows_is_a_miss() {
+fn an_unknown_question_is_a_miss() {
     let world = World::new(Preset::Calibrated, &*ITEMS);
     let request = Asked::default().request(&ITEMS[0]);
     let other = |question: &str| {
-        let brief = AgentPrompt { question: question.into(), ..request.agent_prompt.as_deref().unwrap().clone() };
-        Request { agent_prompt: Some(Arc::new(brief)), ..request.clone() }
+        let agent_prompt =
+            AgentPrompt { question: question.into(), ..request.agent_prompt.as_deref().unwrap().clone() };
+        Request { agent_prompt: Some(Arc::new(agent_prompt)), ..request.clone() }
     };
     check_miss(&world, &other("Unheard of?"), "the simulated world does not know this task");
     check_miss(&world, &other(""), "the simulated world does not know this task");

@@ -52,7 +52,7 @@ fn an_agent_revises_as_the_debaters_on_record_did() {
             let read = (rights + wrongs) as f64;
             let support = (rights as f64 - wrongs as f64) / (read + 1.0);
             let heard = |own| logistic(fit.revision.log_odds(own, support, logit(fit.levels[0].accuracy)));
-            // Nobody has it: a second look at even odds.
+            // No reply is right: a second look at even odds.
             let revised = |own| if own == 0.0 && rights == 0 { fit.revision.second_look / 2.0 } else { heard(own) };
             let readings = [vec![right(item); rights], vec![wrong(item); wrongs]].concat();
             Some((Asked { readings, ..Asked::default() }, (revised(1.0) + revised(0.0)) / 2.0))

@@ -21,7 +21,7 @@ fn recorded(on_miss: Option<World>) -> Recorded {
 }
 
 #[test]
-fn an_agent_that_reads_nobody_gets_what_is_on_record() {
+fn an_agent_that_reads_no_other_gets_what_is_on_record() {
     let worker = recorded(None);
     for base in ["solver", "expert"] {
         let request = Asked { base, duty: "Whatever.".into(), ..Asked::default() }.request(&items()[0]);

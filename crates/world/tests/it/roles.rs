@@ -28,7 +28,7 @@ fn a_judge_never_invents_a_right_answer() {
             }
             assert!(is_right(item, &decides("judge", vec![]).of(&lucky, item).text), "it can know by itself");
         }
-        // Whoever looks again may find it, if it is not too hard.
+        // An agent that tries again may find it, if it is not too hard.
         assert!(others > 0, "{}", preset.as_str());
     }
 }

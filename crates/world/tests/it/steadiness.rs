@@ -39,23 +39,23 @@ fn accuracy(world: &World, level: usize) -> f64 {
 
 #[test]
 fn steadier_workers_agree_with_themselves_more_often() {
-    let [noisy, usual, steady] = [0.5, 1.0, 3.0].map(world);
+    let [noisy, default, steady] = [0.5, 1.0, 3.0].map(world);
     for (level, name) in LEVELS.iter().enumerate() {
-        let [a, b, c] = [&noisy, &usual, &steady].map(|world| agreement(world, level));
+        let [a, b, c] = [&noisy, &default, &steady].map(|world| agreement(world, level));
         assert!(a + 0.03 < b && b + 0.03 < c, "{name}: {a} {b} {c}");
     }
 }
 
 #[test]
 fn the_order_of_levels_is_kept_and_odds_are_multiplied() {
-    let usual = world(1.0);
+    let default = world(1.0);
     for steadiness in [0.5, 3.0] {
         let world = world(steadiness);
         let [small, medium, large] = [0, 1, 2].map(|level| accuracy(&world, level));
         assert!(small < medium && medium < large, "{steadiness}: {small} {medium} {large}");
         for item in &*ITEMS {
             let question = &item.task.question;
-            let [one, other] = [&usual, &world].map(|world| world.solo(question, 1).unwrap());
+            let [one, other] = [&default, &world].map(|world| world.solo(question, 1).unwrap());
             assert!((other - logistic(steadiness * logit(one))).abs() < 1e-9, "{}", item.task.id);
         }
     }
@@ -72,9 +72,9 @@ fn what_is_drawn_follows_the_probability() {
 
 #[test]
 fn chosen_figures_of_its_own_give_a_world_its_own_name() {
-    let usual = shipped(Preset::Calibrated);
+    let default = shipped(Preset::Calibrated);
     for item in ITEMS.iter().take(20) {
-        assert_eq!(reply(&world(1.0), item, 0, 7), reply(&usual, item, 0, 7));
+        assert_eq!(reply(&world(1.0), item, 0, 7), reply(&default, item, 0, 7));
     }
     let names: HashSet<String> = [0.5, 1.0, 3.0].map(|steadiness| world(steadiness).backend().name).into();
     assert!(names.len() == 3 && names.contains("sim (calibrated)"), "{names:?}");

@@ -17,7 +17,7 @@ fn certain(right: bool, items: &[Item]) -> World {
     World::with_figures(fitted, Preset::Calibrated, items)
 }
 
-/// Checks that a reply is read as right, or as wrong, by whoever reads it.
+/// Checks that a reply is read as right, or as wrong, by the grader and by agents.
 #[track_caller]
 fn check_read(item: &Item, reply: &str, right: bool) {
     if let Key::Code { prompt, .. } = item.key() {
@@ -55,7 +55,7 @@ fn every_reply_is_read_as_the_world_decided() {
 }
 
 #[test]
-fn whoever_reads_others_states_an_answer_too() {
+fn agents_that_read_others_state_an_answer_too() {
     let world = World::new(Preset::Teams, &*ITEMS);
     for item in &*ITEMS {
         let readings: Vec<_> = (0..3).map(|seed| Asked { seed, ..Asked::default() }.of(&world, item).text).collect();

@@ -47,8 +47,8 @@ pub fn bench(
 }
 
 fn chosen(names: &[String], device: DeviceChoice) -> Result<Vec<BenchShape>, Fault> {
-    let usual: &[&str] = if device == DeviceChoice::Cuda { &["42m", "285m"] } else { &["3m"] };
-    let names: Vec<&str> = if names.is_empty() { usual.to_vec() } else { names.iter().map(String::as_str).collect() };
+    let default: &[&str] = if device == DeviceChoice::Cuda { &["42m", "285m"] } else { &["3m"] };
+    let names: Vec<&str> = if names.is_empty() { default.to_vec() } else { names.iter().map(String::as_str).collect() };
     let find = |name: &str| {
         let known = SHAPES.iter().find(|shape| shape.name == name).copied();
         known.ok_or_else(|| {

@@ -3,8 +3,8 @@
 
 use crate::commands::grade::refusal;
 use crate::fault::{Fault, read_file};
-use lemon_eval::Grader;
 use lemon_exec::Form;
+use lemon_rollout::Grader;
 use lemon_sandbox::{Sandbox, SandboxLimits, TestedProgram};
 use lemon_task::{Item, SetName, Source, load};
 use regex::Regex;

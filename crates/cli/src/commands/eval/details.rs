@@ -2,8 +2,9 @@
 
 use crate::commands::pages;
 use lemon_eval::report::items::{ItemDetail, ReplyDetail, chosen, item_detail, reply_detail};
-use lemon_eval::{Case, Evaluation, Row};
+use lemon_eval::{Evaluation, Row};
 use lemon_exec::store::Store;
+use lemon_rollout::Case;
 use lemon_view::run::html_linked;
 use std::collections::HashMap;
 use std::path::Path;

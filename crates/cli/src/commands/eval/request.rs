@@ -3,9 +3,10 @@
 use crate::args::{CreditArgs, EvalArgs, OnMissArg, Scope, WorkerKind, WorldName};
 use crate::fault::{Fault, read_file};
 use crate::tell;
-use lemon_eval::{Case, Method, TeamSource as Writer};
+use lemon_eval::{Method, TeamSource as Writer};
 use lemon_exec::store::Store;
 use lemon_exec::unix_ms;
+use lemon_rollout::Case;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
 use lemon_workers::{Config, SharedLimits, Simulation, WorkerSet, WorkersError, recorded_replies};
 use lemon_world::Preset;

@@ -105,12 +105,12 @@ fn times() {
 #[test]
 fn a_line_is_said_of_each_look() {
     let check = |metrics: StepMetrics, expected: Option<&str>| assert_eq!(plain_line(&metrics).as_deref(), expected);
-    let look = "reward 0.512 · 71.2 % right · 1,234 tokens · 98.0 % valid · 3.2 agents · 12.5 % review";
-    let first = StepMetrics { look: Some(means()), ..StepMetrics::default() };
-    check(first.clone(), Some(&format!("held out, step 0: {look}")));
+    let held_out = "reward 0.512 · 71.2 % right · 1,234 tokens · 98.0 % valid · 3.2 agents · 12.5 % review";
+    let first = StepMetrics { held_out: Some(means()), ..StepMetrics::default() };
+    check(first.clone(), Some(&format!("held out, step 0: {held_out}")));
     let later = StepMetrics { step: 20, worker_tokens: 98_765, ..first };
-    check(later.clone(), Some(&format!("held out, step 20: {look} · 98,765 worker tokens spent")));
-    check(StepMetrics { look: None, ..later }, None);
+    check(later.clone(), Some(&format!("held out, step 20: {held_out} · 98,765 worker tokens spent")));
+    check(StepMetrics { held_out: None, ..later }, None);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn the_view_remembers_what_a_step_does_not_say() {
     let stop = FamilyReport { free: 1, ..FamilyReport::default() };
     let families = BTreeMap::from([(Family::Stop, stop)]);
     let timing = Timing { step: 1, running: 2.0, ..Timing::default() };
-    view.step(&StepMetrics { look: Some(means()), ..StepMetrics::default() }, &Timing::default());
+    view.step(&StepMetrics { held_out: Some(means()), ..StepMetrics::default() }, &Timing::default());
     view.step(
         &StepMetrics { step: 1, rollouts: means(), families: families.clone(), ..StepMetrics::default() },
         &timing,
@@ -127,5 +127,5 @@ fn the_view_remembers_what_a_step_does_not_say() {
     view.step(&StepMetrics { step: 2, rollouts: means(), skipped: true, ..StepMetrics::default() }, &timing);
     view.finish();
     assert_eq!((view.rewards.len(), view.seconds.make_contiguous()), (2, &mut [2.0, 2.0][..]));
-    assert_eq!((view.time.running, view.families, view.look), (4.0, families, Some((0, means()))));
+    assert_eq!((view.time.running, view.families, view.held_out), (4.0, families, Some((0, means()))));
 }

@@ -59,7 +59,7 @@ fn the_gradient_is_that_of_the_objective() {
 
 const STEP: StepSettings = StepSettings { learning_rate: 0.05, temperature: 1.0, clip_norm: 1.0, micro_batch: 0 };
 
-fn liked(request: &Request, sample: &Sample, weight: f32) -> Example {
+fn liked(request: &SampleRequest, sample: &Sample, weight: f32) -> Example {
     let objective = Objective::Likelihood { weights: vec![weight; sample.tokens.len()] };
     Example { sequence: sequence(request, &sample.tokens), objective }
 }

@@ -148,7 +148,7 @@ async fn teams_with_planners_read_every_plan_and_all_solvers_vote() {
 }
 
 #[tokio::test]
-async fn those_who_vote_read_nobody_and_more_of_them_follow() {
+async fn voters_read_no_agent_and_more_of_them_follow() {
     let fixture = Fixture::new(&[SetName::Gsm8k], 60);
     let settings = BroadSettings { voting: 1.0, ..BroadSettings::default() };
     let pairs = teach(&fixture.context(5), &settings).await.unwrap();
@@ -216,7 +216,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
             seed: 0,
         };
         let answer = Answer { from: vec!["a1".to_owned(), "a2".to_owned()], by: AnswerRule::Vote };
-        let nobody_more = |seed: u64| {
+        let adds_no_agent = |seed: u64| {
             let reviewer = Reviewer {
                 answer: answer.clone(),
                 further: Further::Voters,
@@ -225,7 +225,7 @@ fn the_surer_an_answer_is_the_more_often_it_stands() {
             };
             reviewer.review(&context).agents.is_empty()
         };
-        (0..1_000).filter(|seed| nobody_more(*seed)).count()
+        (0..1_000).filter(|seed| adds_no_agent(*seed)).count()
     };
     let check = |replies, least, most| assert!((least..=most).contains(&stands(replies)), "{replies:?}");
     check([("#### 7", Some(90)), ("#### 7", Some(70))], 750, 850);
@@ -239,7 +239,7 @@ async fn a_language_that_cannot_say_it_gets_no_pairs_that_are_wrong() {
     let mut fixture = Fixture::new(&[SetName::Gsm8k], 20);
     let mut narrow = Language::default();
     narrow.limits.agents = 2;
-    fixture.trials.language = Arc::new(narrow.clone());
+    fixture.env.language = Arc::new(narrow.clone());
     let pairs = teach(&fixture.context(1), &BroadSettings::default()).await.unwrap();
     assert!(!pairs.is_empty() && pairs.iter().all(|pair| pair.fault(&narrow).is_none()));
 }

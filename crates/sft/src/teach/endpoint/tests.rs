@@ -89,7 +89,7 @@ async fn an_endpoint_that_says_nothing_is_tried_again_and_then_left() {
 }
 
 #[tokio::test]
-async fn the_same_team_for_the_same_task_is_kept_once_and_a_cancelled_lesson_asks_nobody() {
+async fn the_same_team_for_the_same_task_is_kept_once_and_a_cancelled_lesson_asks_no_worker() {
     let (asked, calls) =
         ask(Behaviour::text(TEAM), 2, &EndpointTeacherSettings { asks: 3, runs: 0, ..settings() }).await;
     assert_eq!((asked.pairs.len(), calls), (2, 6));

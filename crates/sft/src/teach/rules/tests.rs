@@ -33,11 +33,14 @@ fn check(question: &str, aim: Aim, expected: &str) {
 }
 
 const EASY: &str = "Vera has 3 pens and buys 4 more. How many pens has Vera?";
-const HARD: &str = "Nobody had told Vera that the three shelves, which do not hold more than twelve boxes each, were to be \
-                    filled again every two hours during the whole of the week, although half of the boxes, as she said \
-                    herself (\"They are not mine\"), had been left in the yard since the year before, and were not even \
-                    counted. One day each of nine workers carried four boxes in an hour, and in the rest of the day seven. \
-                    How many boxes were left after ten days if 2400 were there at first and 15 per cent were broken?";
+const HARD: &str = concat!(
+    "Nobody", // alias: a task text may hold any word
+    " had told Vera that the three shelves, which do not hold more than twelve boxes each, were to be \
+     filled again every two hours during the whole of the week, although half of the boxes, as she said \
+     herself (\"They are not mine\"), had been left in the yard since the year before, and were not even \
+     counted. One day each of nine workers carried four boxes in an hour, and in the rest of the day seven. \
+     How many boxes were left after ten days if 2400 were there at first and 15 per cent were broken?"
+);
 
 #[test]
 fn shapes_follow_what_is_seen() {
@@ -185,7 +188,7 @@ async fn as_an_orchestrator_it_writes_the_same_teams() {
     let case = &fixture.cases[0];
     let rules = Rules { seed: 4, ..Rules::default() };
     let request = RolloutRequest::new(case, Team::Orchestrator(Arc::new(rules)), 1);
-    let run = fixture.trials.rollout(request).await.unwrap();
+    let run = fixture.env.rollout(request).await.unwrap();
     let written = run.trace.events.iter().find_map(|event| match &event.kind {
         EventKind::Decision { text, .. } => Some(text.clone()),
         _ => None,

@@ -5,13 +5,13 @@ use super::rounds::Staged;
 use crate::teach::broad::TeamSampler;
 use crate::teach::words::{BRIEF, REWORDED, WORKED, worded};
 use crate::teach::{SearchProgress, TeachContext, WIDTH, draw};
-use crate::trial::Earned;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use lemon_eval::{Case, EvalError, founders, mutant};
+use lemon_eval::{mutant, seed_teams};
 use lemon_exec::orchestrator::Fixed;
 use lemon_num::Random;
 use lemon_policy::pair::canonical_ids;
 use lemon_policy::{TaskKind, featurize};
+use lemon_rollout::{Case, Earned, RolloutError};
 use lemon_spec::{Agent, Answer, AnswerRule, Share, Spec, render, validate};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Candidate {
 impl Pool<'_> {
     /// Tries so many teams, gives most of them up early, lets others challenge the best, and takes of those that ran to the
     /// end the cheapest that is not clearly worse than the best, in two rounds where that is wanted and pays. `None`: cancelled.
-    pub async fn best(&self) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
+    pub async fn best(&self) -> Result<Option<(Candidate, Option<Staged>)>, RolloutError> {
         let TeamSearchSettings { teams, runs, challengers, two_rounds, .. } = *self.settings;
         if let Some(team) = &self.settings.team {
             let mut given = Candidate { team: team.clone(), earned: Vec::new() };
@@ -137,7 +137,7 @@ impl Pool<'_> {
         kept: &mut Vec<Candidate>,
         known: &mut HashSet<String>,
         random: &mut Random,
-    ) -> Result<bool, EvalError> {
+    ) -> Result<bool, RolloutError> {
         let TeamSearchSettings { teams, runs, challengers, .. } = *self.settings;
         kept.truncate(PARENTS);
         for candidate in kept.iter_mut() {
@@ -171,7 +171,7 @@ impl Pool<'_> {
     }
 
     /// The best of so many teams drawn at random, each run so many times on every task. `None`: cancelled.
-    pub async fn best_of_few(&self) -> Result<Option<Candidate>, EvalError> {
+    pub async fn best_of_few(&self) -> Result<Option<Candidate>, RolloutError> {
         let TeamSearchSettings { teams, runs, .. } = *self.settings;
         let mut random = Random::new(draw(self.context.seed, &["few", &self.name]));
         let mut known = HashSet::new();
@@ -192,7 +192,7 @@ impl Pool<'_> {
     /// The first teams: random ones, where the settings ask for them, and standard shapes, each with duties that show the working and
     /// with brief ones.
     fn seed_teams(&self, known: &mut HashSet<String>) -> Vec<Candidate> {
-        let language = &self.context.trials.language;
+        let language = &self.context.env.language;
         let marked = |team: &Spec, mark: &str| {
             let mut team = team.clone();
             for agent in &mut team.agents {
@@ -200,7 +200,7 @@ impl Pool<'_> {
             }
             shared_sparingly(team)
         };
-        let teams = founders(language, self.kind == TaskKind::Program);
+        let teams = seed_teams(language, self.kind == TaskKind::Program);
         let variants = teams.iter().flat_map(|team| [marked(team, WORKED), marked(team, BRIEF)]);
         let mut sampler = TeamSampler::new(draw(self.context.seed, &["drawn", &self.name]));
         let TeamSearchSettings { drawn, most_agents, .. } = *self.settings;
@@ -211,7 +211,7 @@ impl Pool<'_> {
 
     fn is_new(&self, team: &Spec, known: &mut HashSet<String>) -> bool {
         let text = render(team).text;
-        let language = &self.context.trials.language;
+        let language = &self.context.env.language;
         team.agents.len() <= self.settings.most_agents && validate(&text, language).is_ok() && known.insert(text)
     }
 
@@ -239,7 +239,7 @@ impl Pool<'_> {
     /// The team with a change of its structure, of a mark, or of both; or with one more like one of those who vote, who reads the
     /// task in other words.
     fn changed(&self, team: &Spec, random: &mut Random) -> Option<Spec> {
-        let language = &self.context.trials.language;
+        let language = &self.context.env.language;
         let what = random.below(4);
         let mut changed = team.clone();
         if what == 3 {
@@ -265,7 +265,7 @@ impl Pool<'_> {
     }
 
     /// Measures teams on more and more runs and gives up those that do worse. `false`: cancelled.
-    async fn halve(&self, teams: &mut Vec<Candidate>, runs: usize) -> Result<bool, EvalError> {
+    async fn halve(&self, teams: &mut Vec<Candidate>, runs: usize) -> Result<bool, RolloutError> {
         for part in RUNGS {
             for candidate in teams.iter_mut() {
                 if !self.measure(candidate, "halve", (runs / part).max(1)).await? {
@@ -279,7 +279,7 @@ impl Pool<'_> {
     }
 
     /// A team, or its best division into two rounds if that earned more in as many runs with the same noise seeds. `None`: cancelled.
-    async fn in_rounds(&self, team: Candidate) -> Result<Option<(Candidate, Option<Staged>)>, EvalError> {
+    async fn in_rounds(&self, team: Candidate) -> Result<Option<(Candidate, Option<Staged>)>, RolloutError> {
         let mut best = (team.clone(), None);
         for way in Staged::ways(&canonical_ids(&team.team)) {
             let mut candidate = Candidate { team: team.team.clone(), earned: Vec::new() };
@@ -300,7 +300,7 @@ impl Pool<'_> {
         way: Option<&Staged>,
         stage: &str,
         best: Option<&Candidate>,
-    ) -> Result<Option<bool>, EvalError> {
+    ) -> Result<Option<bool>, RolloutError> {
         for part in HURDLES {
             if !self.measure_way(candidate, way, stage, (self.settings.runs / part).max(1)).await? {
                 return Ok(None);
@@ -313,7 +313,7 @@ impl Pool<'_> {
     }
 
     /// Runs a team until it has run so often. `false`: cancelled.
-    async fn measure(&self, candidate: &mut Candidate, stage: &str, runs: usize) -> Result<bool, EvalError> {
+    async fn measure(&self, candidate: &mut Candidate, stage: &str, runs: usize) -> Result<bool, RolloutError> {
         self.measure_way(candidate, None, stage, runs).await
     }
 
@@ -324,7 +324,7 @@ impl Pool<'_> {
         way: Option<&Staged>,
         stage: &str,
         runs: usize,
-    ) -> Result<bool, EvalError> {
+    ) -> Result<bool, RolloutError> {
         let team = &candidate.team;
         let run = |at: usize| async move {
             let Some(case) = self.cases.get(at % self.cases.len().max(1)) else { return Ok(None) };
@@ -338,7 +338,7 @@ impl Pool<'_> {
                     Arc::new(Fixed { text, reviewer: None })
                 }
             };
-            self.context.trials.run_written(case, writer, seed, self.context.cancel).await
+            self.context.env.run_written(case, writer, seed, self.context.cancel).await
         };
         let wanted = candidate.earned.len()..runs;
         let earned: Vec<Option<Earned>> = stream::iter(wanted).map(run).buffered(WIDTH).try_collect::<Vec<_>>().await?;
@@ -388,7 +388,7 @@ mod tests {
 
     /// A team of this level that earned this, for so many tokens a run.
     fn candidate(rewards: &[f64], tokens: f64) -> Candidate {
-        let team = founders(&Language::default(), false).remove(0);
+        let team = seed_teams(&Language::default(), false).remove(0);
         let earned = rewards.iter().map(|reward| Earned { reward: *reward, success: 0.0, tokens }).collect();
         Candidate { team, earned }
     }

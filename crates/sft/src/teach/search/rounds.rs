@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_read_nobody_begin_and_all_vote() {
+    fn two_agents_that_read_none_begin_and_all_vote() {
         let ways = Staged::ways(&team());
         // Medium and large, and two large.
         assert_eq!(ways.len(), 2 * Staged::ENOUGH.len());

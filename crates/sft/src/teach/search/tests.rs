@@ -128,7 +128,7 @@ async fn a_cancelled_search_ends_without_pairs() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_tell_what_teams_earn_the_rules_hold() {
+async fn where_rewards_are_unknown_the_rules_hold() {
     // Programs, without a sandbox.
     let fixture = Fixture::new(&[SetName::HumanEval, SetName::Gsm8k], 30);
     let best_teams = find(&fixture.context(1), &quick()).await.unwrap();

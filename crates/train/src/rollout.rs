@@ -2,13 +2,11 @@
 
 use lemon_exec::ReplyCache;
 use lemon_rollout::{
-    Case, Outcome as RolloutOutcome, Record, Replies, Rollout, RolloutError, RolloutRequest, RunOptions, Team,
-    UnknownReason,
+    Case, Outcome as RolloutOutcome, Record, Replies, Rollout, RolloutEnv, RolloutError, RolloutRequest, RunOptions,
+    Team, UnknownReason,
 };
 use lemon_trace::{EventKind, Failure, Summary};
 use std::sync::Arc;
-
-pub use lemon_rollout::RolloutEnv as Arena;
 
 /// What a run came to.
 #[derive(Debug, Clone)]
@@ -38,7 +36,7 @@ pub(crate) struct Outcome {
 
 /// Runs rounds that are written.
 pub(crate) async fn run(
-    env: &Arena,
+    env: &RolloutEnv,
     case: &Case,
     texts: Vec<String>,
     seed: u64,

@@ -4,19 +4,16 @@
 //! answer altogether is free and is always run. The rest is offered to the economy of credit, which purchases it or not.
 
 use super::TrainError;
-use super::episode::{Episode, Job, Stage};
+use super::episode::{Episode, EpisodeRunner, Job};
 use super::recipe::CreditSettings;
 use lemon_credit::economy::{Economy, FamilyLedger, Offer, OfferVerdict};
 use lemon_exec::ReplyCache;
-use lemon_policy::TrainablePolicy as Student;
+use lemon_policy::TrainablePolicy;
 use lemon_rollout::{Replies, RolloutError};
 use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, prefix_truncations};
 use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-
-// The names that the rest of the trainer uses.
-pub(crate) use self::{Counterfactuals as Contrasts, counterfactuals as contrasts};
 
 /// One edited decision that could be run.
 pub(crate) struct Candidate {
@@ -52,17 +49,17 @@ pub(crate) struct Counterfactuals {
 
 /// Measures the counterfactuals of a step for at most `allowance` worker tokens.
 pub(crate) async fn counterfactuals(
-    stage: &Stage<'_>,
-    student: &dyn Student,
+    runner: &EpisodeRunner<'_>,
+    policy: &dyn TrainablePolicy,
     groups: &[Vec<Episode>],
     settings: &CreditSettings,
     economy: &mut Economy,
     (allowance, temperature): (u64, f32),
     seed: u64,
 ) -> Result<Counterfactuals, TrainError> {
-    let of_group = |(at, group): (usize, &Vec<Episode>)| of_group(stage, at, group, settings);
+    let of_group = |(at, group): (usize, &Vec<Episode>)| of_group(runner, at, group, settings);
     let mut candidates: Vec<Candidate> = groups.iter().enumerate().flat_map(of_group).collect();
-    ask_cache(stage, groups, &mut candidates).await?;
+    ask_cache(runner, groups, &mut candidates).await?;
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
     let cost_ratio = economy.cost_ratio();
     let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].price(cost_ratio) };
@@ -71,8 +68,8 @@ pub(crate) async fn counterfactuals(
     for (at, verdict) in paid.into_iter().zip(verdicts) {
         candidates[at].verdict = verdict;
     }
-    continue_reviews(stage, student, groups, &mut candidates, temperature).await?;
-    run_purchased(stage, groups, &mut candidates, settings, (allowance, cost_ratio, seed)).await?;
+    continue_reviews(runner, policy, groups, &mut candidates, temperature).await?;
+    run_purchased(runner, groups, &mut candidates, settings, (allowance, cost_ratio, seed)).await?;
 
     let (mut ledger, mut spent) = (FamilyLedger::default(), 0);
     for candidate in &candidates {
@@ -97,9 +94,14 @@ impl Candidate {
 }
 
 /// Every edit of every episode of a group that was measured and can be changed.
-fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &CreditSettings) -> Vec<Candidate> {
+fn of_group(
+    runner: &EpisodeRunner<'_>,
+    group: usize,
+    episodes: &[Episode],
+    settings: &CreditSettings,
+) -> Vec<Candidate> {
     let asked: HashSet<Ask> = episodes.iter().flat_map(asks_of).collect();
-    let has_cache_keys = settings.common_noise && stage.arena.backend.worker.has_cache_keys();
+    let has_cache_keys = settings.common_noise && runner.env.backend.worker.has_cache_keys();
     let mut candidates = Vec::new();
     for (at, episode) in episodes.iter().enumerate() {
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
@@ -108,12 +110,12 @@ fn of_group(stage: &Stage<'_>, group: usize, episodes: &[Episode], settings: &Cr
         let mut seen: HashSet<Vec<String>> = HashSet::new();
         for (round, written) in episode.rounds.iter().enumerate() {
             let Some(plan) = &written.plan else { continue };
-            for edit in changes(plan, stage.language(), settings.prefix_truncation) {
+            for edit in changes(plan, runner.language(), settings.prefix_truncation) {
                 let wanted = settings.families.contains(&edit.family) && edit.family != Family::Message;
                 if !wanted || (settings.simplify_only && !edit.forward) {
                     continue;
                 }
-                let Some((edited, texts)) = changed(stage, episode, round, plan, &edit) else { continue };
+                let Some((edited, texts)) = changed(runner, episode, round, plan, &edit) else { continue };
                 // Two ways to the same team are one counterfactual.
                 if !seen.insert(texts.clone()) {
                     continue;
@@ -164,7 +166,7 @@ fn changes(plan: &Plan, language: &Language, prefixes: bool) -> Vec<Edit> {
 
 /// The changed team and the texts of its run; `None` where the rounds after it could not be as they are.
 fn changed(
-    stage: &Stage<'_>,
+    runner: &EpisodeRunner<'_>,
     episode: &Episode,
     round: usize,
     plan: &Plan,
@@ -173,12 +175,12 @@ fn changed(
     let is_last = round + 1 == episode.rounds.len();
     match edit.change {
         // Only where there is room for another round, and none was written.
-        Change::Review if !is_last || round + 1 >= stage.rounds as usize => return None,
+        Change::Review if !is_last || round + 1 >= runner.rounds as usize => return None,
         // A review without a second round is a stop already.
         Change::Stop if is_last => return None,
         _ => {}
     }
-    let edited = apply(plan, edit, stage.language()).ok()?;
+    let edited = apply(plan, edit, runner.language()).ok()?;
     let mut texts = episode.texts();
     texts[round] = edited.plan.source().to_owned();
     if edit.change == Change::Stop {
@@ -188,7 +190,7 @@ fn changed(
     let mut earlier = episode.earlier(round);
     earlier.extend(edited.plan.spec().agents.iter().map(|agent| agent.id.clone()));
     for later in texts.iter().skip(round + 1) {
-        let plan = validate_round(later, stage.language(), &earlier).ok()?;
+        let plan = validate_round(later, runner.language(), &earlier).ok()?;
         earlier.extend(plan.spec().agents.iter().map(|agent| agent.id.clone()));
     }
     Some((edited, texts))
@@ -268,14 +270,14 @@ fn may_share_cache_keys(change: &Change) -> bool {
 
 /// Runs what the reply cache may answer, and keeps the differences of what it does answer.
 async fn ask_cache(
-    stage: &Stage<'_>,
+    runner: &EpisodeRunner<'_>,
     groups: &[Vec<Episode>],
     candidates: &mut [Candidate],
 ) -> Result<(), RolloutError> {
     let unknown = |at: &usize| candidates[*at].may_be_free && candidates[*at].delta.is_none();
     let asked: Vec<usize> = (0..candidates.len()).filter(unknown).collect();
     let jobs = asked.iter().map(|at| job(groups, &candidates[*at])).collect();
-    let runs = stage.run_all(jobs, Replies::CacheOnly).await?;
+    let runs = runner.run_all(jobs, Replies::CacheOnly).await?;
     for (at, run) in asked.into_iter().zip(runs) {
         let Some(changed) = run.outcome else { continue };
         candidates[at].delta = reward(groups, &candidates[at]).map(|reward| reward - changed.reward);
@@ -285,8 +287,8 @@ async fn ask_cache(
 
 /// Has the rounds written that would have followed where a review was not asked for.
 async fn continue_reviews(
-    stage: &Stage<'_>,
-    student: &dyn Student,
+    runner: &EpisodeRunner<'_>,
+    policy: &dyn TrainablePolicy,
     groups: &[Vec<Episode>],
     candidates: &mut [Candidate],
     temperature: f32,
@@ -305,7 +307,7 @@ async fn continue_reviews(
         fork.writer_seed ^= 0x5eed;
         forks.push(fork);
     }
-    let played = stage.play(student, &mut forks, temperature).await?;
+    let played = runner.play(policy, &mut forks, temperature).await?;
     let each = played.spent / forks.len().max(1) as u64;
     for (at, fork) in reviews.into_iter().zip(forks) {
         let candidate = &mut candidates[at];
@@ -320,7 +322,7 @@ async fn continue_reviews(
 /// Runs what was purchased. The counterfactuals of a group follow one another, so that what one asks the next need not; groups
 /// run side by side.
 async fn run_purchased(
-    stage: &Stage<'_>,
+    runner: &EpisodeRunner<'_>,
     groups: &[Vec<Episode>],
     candidates: &mut [Candidate],
     settings: &CreditSettings,
@@ -353,7 +355,7 @@ async fn run_purchased(
                 Job { seed: job.seed ^ seed ^ (*at as u64) << 32, memory: Arc::new(ReplyCache::default()), ..job }
             }
         });
-        let runs = stage.run_all(jobs.collect(), Replies::Workers).await?;
+        let runs = runner.run_all(jobs.collect(), Replies::Workers).await?;
         for (at, run) in now.into_iter().zip(runs) {
             spent += run.spent;
             let candidate = &mut candidates[at];
