@@ -7,7 +7,7 @@
 //! reply, what is doubtful about it ([`doubts`]).
 //!
 //! ```
-//! use lemon_problems::{Generator, Lessons, Mix, Part};
+//! use lemon_problems::{Generator, Lessons, Mix, ProblemPart};
 //!
 //! let problem = Generator::new(1, ProblemPart::Train).problem();
 //! assert!(problem.steps.iter().all(|step| step.holds()));

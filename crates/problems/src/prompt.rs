@@ -53,7 +53,7 @@ const LONGEST_READING: usize = 160;
 /// The prompt: the task, what was read of others, and what is wanted.
 ///
 /// ```
-/// use lemon_problems::{Form, prompt};
+/// use lemon_problems::{LessonForm, prompt};
 ///
 /// let text = prompt(LessonForm::Check, "Ana had $1,200.\nHow much is half?", &["1200 / 2 = 600\n#### 600"]);
 /// assert_eq!(text, "task: alex had 1200 dollars. how much is half?\nread: 1200 / 2 = 600; #### 600\ncheck:\n");

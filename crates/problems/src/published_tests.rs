@@ -68,7 +68,7 @@ fn folder(gsm8k: &str, mawps: &str) -> tempfile::TempDir {
 const GSM8K: &str = r#"{"question": "A mill grinds 14 sacks a day for 3 days. How many sacks is that?", "answer": "<<14*3=42>>42\n#### 42"}
 {"question": "A mill grinds 1/2 of 90 sacks. How many sacks is that?", "answer": "<<90/2=45>>45\n#### 45"}
 "#;
-const MAWPS: &str = "SituationQuestion,Numbers,Equation,Answer,group_nums,Body,Ques
+const MAWPS: &str = "Question,Numbers,Equation,Answer,group_nums,Body,Ques
 Mona has number0 kites and loses number1 . How many kites has she left ?,9.0 4.0,- number0 number1,5.0,[],,
 ";
 

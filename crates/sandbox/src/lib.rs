@@ -1,10 +1,10 @@
 //! Runs an untrusted Python program against a test and says, honestly, whether it passed.
 //!
 //! ```no_run
-//! use lemon_sandbox::{Limits, Policy, Program, Sandbox};
+//! use lemon_sandbox::{Containment, Sandbox, SandboxLimits, TestedProgram};
 //!
 //! let sandbox = Sandbox::new(Containment::Isolated)?; // refuses here if this machine cannot isolate
-//! let program = Program {
+//! let program = TestedProgram {
 //!     prompt_and_code: "def add(a, b):\n    return a + b\n".into(),
 //!     test: "def check(candidate):\n    assert candidate(1, 2) == 3\n".into(),
 //!     entry_point: "add".into(),
