@@ -1,4 +1,4 @@
-//! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`CommitId`], a [`Sum`] or a
+//! A repository on the Hugging Face hub. What a server says becomes part of a path only as a [`CommitId`], a `Sum` or a
 //! plain name; every file has a checksum, or is refused; and it gets its place by a rename, after it was checked.
 
 mod pull;
