@@ -36,7 +36,7 @@ pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};
 pub use local::{CARD, Calibration, Card, Local, LocalError, LocalModel, OUT_OF_REACH, PromptForm, is_word_problem};
 pub use orchestrators::{BUNDLED_ORCHESTRATOR, MOST_AGENTS, PolicySource, encoder, policy};
-pub use recorded::{RecordedItems, is_to_train_on, recorded_items};
+pub use recorded::{RecordedItems, recorded_items};
 pub use resolve::{Resolved, RunLimits};
 pub use run::{Before, ReadyRun, RunRequest};
 pub use simulation::{OnMiss, Simulation, WorkerSet, recordings};

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What a simulated world or recorded replies are made of.
+#[derive(Default)]
 pub struct Simulation<'a> {
     /// The simulated world.
     pub preset: Preset,
@@ -32,9 +33,10 @@ pub struct Simulation<'a> {
 }
 
 /// What becomes of a call that is not on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMiss {
     /// It fails.
+    #[default]
     Fail,
     /// The simulated world answers.
     Simulate,

@@ -9,6 +9,7 @@ mod line;
 use crate::outcomes::{self, OutcomesError};
 use kinds::solving;
 use kinds::{CallKind, Kinds};
+use lemon_num::hashed_seed;
 use lemon_spec::BaseRole;
 use lemon_task::{SetName, Source, load};
 use line::Line;
@@ -296,4 +297,10 @@ impl Reader<'_> {
         let question = questions.get(id).cloned().ok_or_else(|| format!("{set}/{split} has no item `{id}`"))?;
         Ok(Some((question, name.into(), matches!(set, SetName::HumanEval | SetName::HumanEvalPy))))
     }
+}
+
+/// Whether a recorded item (`set/split/id`) belongs to the half that is fitted to and trained on; the other half is for checks
+/// and tests. It depends on the name alone, so that every program agrees.
+pub fn is_to_fit(name: &str) -> bool {
+    hashed_seed(0, &["half", name]).is_multiple_of(2)
 }

@@ -213,7 +213,7 @@ fn second_layer(item: &RecordedItem, prompt: &AgentPrompt, request: &Request) ->
 fn serve(request: &Request, call: &RecordedCall) -> Result<Reply, AskError> {
     let model = call.model.to_string();
     let Some((tokens_in, tokens_out)) = call.tokens else {
-        return finish(request, call.text.to_string(), model, SPEED);
+        return finish(request, call.text.to_string(), model, SPEED, None);
     };
     let usage = |tokens_out| Usage { tokens_in, tokens_out, counted: false };
     if tokens_out > request.max_tokens {
