@@ -292,7 +292,7 @@ pub fn instructions(language: &Language) -> String {
         text,
         "\nCapacity levels, weakest and cheapest first: {}.\nAt most {} agents, {} references each.\n\
          Reply with the specification alone.",
-        language.capacities.join(", "),
+        language.told_capacities().join(", "),
         language.limits.agents,
         language.limits.parents
     );

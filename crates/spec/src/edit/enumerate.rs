@@ -2,7 +2,7 @@
 
 use super::apply::{ended, has_own_duty, has_own_role, neighbour, without};
 use super::{Change, Edit};
-use crate::{AnswerRule, Language, Next, Plan, Share};
+use crate::{Language, Next, Plan, Share};
 
 /// Every edit that applies and leaves a valid team: agent by agent in the order of the text, then the answer, then
 /// `next`. The order is the same each time.
@@ -14,7 +14,7 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
         delegation(plan, position, language, &mut changes);
         references(plan, position, language, &heights, &mut changes);
     }
-    let other_rules = AnswerRule::ALL.iter().filter(|rule| **rule != plan.answer_rule());
+    let other_rules = language.answer_rules().iter().filter(|rule| **rule != plan.answer_rule());
     changes.extend(other_rules.map(|rule| Change::AnswerBy { rule: *rule }));
     changes.push(match plan.next() {
         Next::Stop => Change::Review,
