@@ -3,6 +3,7 @@
 use crate::features::Difficulty;
 use crate::skill::TaskFamily;
 use lemon_num::logistic;
+use lemon_spec::Style;
 use lemon_task::Item;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -197,6 +198,14 @@ impl Preset {
         match self {
             Preset::Calibrated | Preset::Teams => &LEVELS,
             Preset::Real => &REAL_LEVELS,
+        }
+    }
+
+    /// How agents of each capacity reply; empty where roles alone say it.
+    pub fn styles(self) -> &'static [Option<Style>] {
+        match self {
+            Preset::Calibrated | Preset::Teams => &[],
+            Preset::Real => &[None, Some(Style::Brief), Some(Style::Program), Some(Style::Reasoned)],
         }
     }
 

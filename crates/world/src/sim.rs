@@ -106,6 +106,7 @@ impl World {
             levels: self.preset.levels().iter().map(|name| level(name)).collect(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
+            code: None,
         }
     }
 

@@ -235,6 +235,13 @@ fn form_of(item: &Item) -> Form {
     }
 }
 
+fn options_of(item: &Item) -> Vec<(char, String)> {
+    match item.key() {
+        Key::Choice { options, .. } => ('A'..='Z').zip(options.iter().cloned()).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Programs of the world are right if they hold the published solution, which nothing else does.
 fn is_right(item: &Item, answer: &str) -> bool {
     match item.key() {
@@ -247,9 +254,9 @@ fn recorded_answer(item: &Item, level: usize, call: &RecordedCall) -> Answered {
     let form = form_of(item);
     Answered {
         level,
-        ballot: ballot(&answer_of(&call.text, form), form),
+        ballot: ballot(&answer_of(&call.text, form), form, &options_of(item)),
         right: call.correct.unwrap_or(false),
-        truncated: call.truncated,
+        truncated: call.truncated || call.silent,
         tokens: call.tokens.map_or(0.0, |(_, out)| out as f64),
     }
 }
@@ -259,7 +266,7 @@ fn made_answer(item: &Item, level: usize, reply: &Reply) -> Answered {
     let answer = answer_of(&reply.text, form);
     Answered {
         level,
-        ballot: ballot(&answer, form),
+        ballot: ballot(&answer, form, &options_of(item)),
         right: is_right(item, &answer),
         truncated: reply.truncated,
         tokens: reply.usage.tokens_out as f64,

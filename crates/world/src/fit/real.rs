@@ -133,7 +133,7 @@ fn observe(item: &Item, record: &RecordedItem, levels: &[usize]) -> Observed {
         for call in solo(record, *level) {
             let right = call.correct.unwrap_or(false);
             observed.add(at, u32::from(right), 1);
-            if !right && !call.truncated {
+            if !right && !call.truncated && !call.silent {
                 observed.wrong[at].extend(grade(item, &lemon_exec::answer::extract_or_all(&call.text)).extracted);
             }
         }
@@ -152,7 +152,7 @@ fn with_lengths<'a>(figures: LevelFit, calls: impl Iterator<Item = &'a RecordedC
         tokens: round(tokens),
         characters: (4.0 * tokens).round(),
         spread: round(mean(logs.into_iter().map(|log| (log - middle).powi(2))).sqrt()),
-        cut: round(mean(wrong.iter().map(|call| f64::from(u8::from(call.truncated))))),
+        cut: round(mean(wrong.iter().map(|call| f64::from(u8::from(call.truncated || call.silent))))),
         ..figures
     }
 }
