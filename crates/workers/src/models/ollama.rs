@@ -256,7 +256,7 @@ mod tests {
             assert!(fault.contains(words), "{words}: {fault}");
         };
         check("", None, "it is no manifest");
-        check("[]", None, "it is no manifest");
+        check("[]", None, "expected a layer");
         check(&"[".repeat(100_000), None, "it is no manifest");
         check(&" ".repeat(2 << 20), None, "expected a manifest of at most 1048576 bytes");
         check("{}", None, "expected a layer `application/vnd.ollama.image.model`, found none");
