@@ -177,7 +177,8 @@ fn configured(config: &Config, local_only: bool) -> Result<Option<Capacities>, W
     capacity.retain(|capacity| !local_only || is_local(capacity));
     // Half an address must not be completed by what happens to be found.
     if config.flags.is_half() && (capacity.is_empty() || capacity.iter().any(is_local)) {
-        return Err(WorkersError::new("--base-url and --model belong together").hint("give both, or neither"));
+        return Err(WorkersError::new("--base-url and --model belong together")
+            .hint("give both, or neither; a model that `lemon models list` shows needs no --base-url"));
     }
     if capacity.is_empty() {
         return Ok(None);
