@@ -245,15 +245,22 @@ async fn of_models(
 fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Backend {
     let level = |name: &String| match resolved.config.capacity(name) {
         None => Level::new(name),
-        Some(Capacity { price, max_tokens, temperature, .. }) => Level {
-            price: price.unwrap_or_default(),
-            max_tokens: *max_tokens,
-            temperature: *temperature,
+        Some(capacity) => Level {
+            price: capacity.price.unwrap_or_default(),
+            max_tokens: capacity.max_tokens(),
+            temperature: capacity.temperature,
+            style: capacity.style,
             ..Level::new(name)
         },
     };
     let levels = resolved.language.capacities.iter().map(level).collect();
-    Backend { worker, name: resolved.kind.name().to_owned(), levels, clock: Default::default() }
+    Backend {
+        worker,
+        name: resolved.kind.name().to_owned(),
+        levels,
+        clock: Default::default(),
+        code: Some(resolved.code()),
+    }
 }
 
 /// Whether simulated workers keep their noise when their inputs change.
