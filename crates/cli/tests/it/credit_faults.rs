@@ -53,7 +53,10 @@ fn a_budget_is_never_overrun() {
         let code = i32::from(!is_complete);
         let ran = ran.code(code);
         assert_eq!(ran.stderr.contains("error: the budget is used up: "), !is_complete, "{}", ran.stderr);
-        assert_eq!(ran.stderr.contains(&format!("; {missing} of {} edits are not measured", effects.len())), !is_complete);
+        assert_eq!(
+            ran.stderr.contains(&format!("; {missing} of {} edits are not measured", effects.len())),
+            !is_complete
+        );
         assert_eq!(ran.stderr.contains("hint: give more with --budget-tokens N"), !is_complete, "{}", ran.stderr);
         complete.push(is_complete);
         let text = folder.lemon(&profile(&["--limit", "4", "--budget-tokens", &words])).code(code).stdout;
