@@ -205,14 +205,14 @@ pub fn markdown(scores: &[SetScore]) -> String {
         text.push_str(&format!(
             "## {set}: {questions} questions in {clusters} clusters; at least one worker is right: {any}\n\n"
         ));
-        text.push_str(&format!("| worker | solve | tokens | brief | choose | right by quarter of confidence |\n"));
-        text.push_str(&format!("|---|---|---|---|---|---|\n"));
+        text.push_str("| worker | solve | tokens | brief | choose | right by quarter of confidence |\n");
+        text.push_str("|---|---|---|---|---|---|\n");
         for it in &score.workers {
             let (solve, brief, choose) = (rate(&it.solve), rate(&it.brief), rate(&it.choose));
             let quarters = it.by_confidence.map(percent).join(" / ");
             text.push_str(&format!("| {} | {solve} | {:.1} | {brief} | {choose} | {quarters} |\n", it.name, it.tokens));
         }
-        text.push_str(&format!("\n| checker | of | right after | fixed | broke |\n|---|---|---|---|---|\n"));
+        text.push_str("\n| checker | of | right after | fixed | broke |\n|---|---|---|---|---|\n");
         for it in &score.workers {
             for CheckScore { of, rate: after, fixed, wrong, broke, right } in &it.checks {
                 let after = rate(after);
