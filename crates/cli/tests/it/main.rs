@@ -16,6 +16,7 @@ mod effort;
 mod eval;
 mod eval_faults;
 mod export;
+mod found;
 mod grading;
 mod guard;
 mod hostile;
