@@ -21,7 +21,6 @@ use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -274,7 +273,8 @@ fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Re
     if let Some(out) = &args.out {
         std::fs::write(out, &table).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
     }
-    let path = evidence::add(&config.store_path(None), &entries(rows, &model))?;
+    let identity = evidence::identity(&config.capacity)?.unwrap_or_default();
+    let path = evidence::add(&config.store_path(None), &entries(rows, &model, &identity))?;
     eprintln!("the guard of `lemon run` goes by this: {}", path.display());
     Ok(u8::from(rows.len() < count))
 }
@@ -337,15 +337,16 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
             false => format!("{:.2}", sign_test(*wins.max(losses), *wins.min(losses))),
         };
         let times = *tokens as f64 / plain_tokens as f64;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");
+        text.push_str(&format!(
+            "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |\n"
+        ));
     }
     text
 }
 
 /// What the guard may learn from these rows: each rule by the form of the questions. What an orchestrator writes was measured
 /// behind the guard, which says nothing of its teams without it.
-fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
+fn entries(rows: &[Row], model: &str, identity: &str) -> Vec<Entry> {
     let mut entries: BTreeMap<(Form, &str), Entry> = BTreeMap::new();
     for row in rows {
         let Some(plain) = row.outcomes.first() else { continue };
@@ -354,6 +355,7 @@ fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
         {
             let entry = entries.entry((row.form, other.method.as_str())).or_insert_with(|| Entry {
                 model: model.to_owned(),
+                identity: identity.to_owned(),
                 form: row.form,
                 method: other.method.clone(),
                 items: 0,
