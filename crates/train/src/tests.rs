@@ -1,10 +1,11 @@
 mod signals;
 
+use super::alternatives::{Alternative, alternatives};
 use super::build::{Tasks, build_policy, rollout_env, simulated, tasks};
 use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
 use super::recipe::{
-    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Start, TaskSettings, UpdateSettings,
+    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Start, Suffix, TaskSettings, UpdateSettings,
     WarmStart,
 };
 use super::rollout::{Outcome, Run};
@@ -20,7 +21,7 @@ use lemon_model::{
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_rollout::reward::Weight;
 use lemon_rollout::{Grader, RolloutEnv};
-use lemon_spec::edit::{Family, apply, edits, prefix_truncations};
+use lemon_spec::edit::{Family, apply, edits};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
 use lemon_trace::{FailureKind, Header, Summary, Trace, VERSION};
