@@ -246,7 +246,7 @@ impl Economy {
                 let below = places.partition_point(|at| worth(at) >= settings.least_worth);
                 let mut draws = places.split_off(below);
                 random.shuffle(&mut draws);
-                places.extend(in_turns(&draws, offers));
+                places.extend(in_turns(&draws, offers, random));
             }
             Paid::Contrast => {
                 // Without replacement: the largest of u^(1/w) (P. S. Efraimidis and P. G. Spirakis, 2006).
@@ -281,18 +281,19 @@ impl Economy {
     }
 }
 
-/// Offers so that families take turns; within a family in their order.
-fn in_turns(places: &[usize], offers: &[Offer]) -> Vec<usize> {
+/// Offers so that families take turns, in an order that is drawn; within a family in their order.
+fn in_turns(places: &[usize], offers: &[Offer], random: &mut Random) -> Vec<usize> {
+    let mut order = Family::ALL.to_vec();
+    random.shuffle(&mut order);
     let mut turns: BTreeMap<Family, usize> = BTreeMap::new();
-    let mut keyed: Vec<(usize, usize)> = Vec::new();
+    let mut keyed: Vec<((usize, Option<usize>), usize)> = Vec::new();
     for at in places {
         let Some(offer) = offers.get(*at) else { continue };
         let turn = turns.entry(offer.family).or_default();
-        keyed.push((*turn, *at));
+        keyed.push(((*turn, order.iter().position(|family| *family == offer.family)), *at));
         *turn += 1;
     }
-    // A stable sort: among the offers of a turn the order stays that of the draw.
-    keyed.sort_by_key(|(turn, _)| *turn);
+    keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, at)| at).collect()
 }
 

@@ -88,6 +88,11 @@ pub const ARMS: &[Arm] = &[
         plain(recipe);
         recipe.rollouts.branches = 2;
     }),
+    arm("message-replay", "references and what is shared against their alternatives, leave-one-out (C3)", |recipe| {
+        recipe.credit.families = vec![Family::Dependency, Family::Share];
+        (recipe.credit.form, recipe.credit.suffix) = (CreditForm::Replay, Suffix::Keep);
+        recipe.credit.by_variance = false;
+    }),
     arm("edge", "references credited within the group (Graph-GRPO), no counterfactuals", |recipe| {
         plain(recipe);
         recipe.credit.baseline = Baseline::Edge;

@@ -27,7 +27,7 @@ pub fn table(compared: &Comparison, settings: &LabSettings, command: &str) -> St
             all.noise
         );
     }
-    let figures: [(&str, fn(&Figures) -> String); 3] = [
+    let figures: [NamedFigure; 3] = [
         ("Scale by field", |it| format!("{:.2}", it.scale)),
         ("Bias by field, %", bias),
         ("Noise by field", |it| format!("{:.0}", it.noise)),
@@ -43,6 +43,9 @@ pub fn table(compared: &Comparison, settings: &LabSettings, command: &str) -> St
     }
     out
 }
+
+/// A table by field: its title, and what its cells show.
+type NamedFigure = (&'static str, fn(&Figures) -> String);
 
 /// What the columns mean.
 const NOTES: &str = "\

@@ -94,10 +94,12 @@ pub fn write(folder: &Path, rows: &[StudyRow], command: &str, pool: Pool) -> Res
     Ok(written)
 }
 
+/// A part of a stamp that rows must share.
+type NamedPart = (&'static str, fn(&Stamp) -> &String);
+
 /// Whether all rows of each study were made by one build on one kind of device. Rows without a stamp are of an unknown one.
 fn check_stamps(rows: &[StudyRow]) -> Result<(), ReportError> {
-    let of: [(&'static str, fn(&Stamp) -> &String); 2] =
-        [("commit", |stamp| &stamp.commit), ("device", |stamp| &stamp.device)];
+    let of: [NamedPart; 2] = [("commit", |stamp| &stamp.commit), ("device", |stamp| &stamp.device)];
     for study in rows.iter().map(|row| &row.study).collect::<BTreeSet<_>>() {
         for (what, value) in of {
             let own = rows.iter().filter(|row| row.study == *study);

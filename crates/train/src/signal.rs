@@ -133,11 +133,11 @@ pub(crate) fn signal(
     Ok(Signal { examples, values, scored })
 }
 
-/// The texts of all episodes whose reward is known, and where each was written.
-fn texts(
-    signals: &Signals<'_>,
-    groups: &[Vec<Episode>],
-) -> Result<(Vec<Text>, BTreeMap<Written, usize>, u64), PolicyError> {
+/// Texts, where each was written, and the tokens that the policy scored for them.
+type Texts = (Vec<Text>, BTreeMap<Written, usize>, u64);
+
+/// The texts of all episodes whose reward is known.
+fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, PolicyError> {
     let mut texts: Vec<Text> = Vec::new();
     let mut places: BTreeMap<Written, usize> = BTreeMap::new();
     for (group_at, group) in groups.iter().enumerate() {

@@ -116,6 +116,10 @@ pub const ESTIMATORS: &[Estimator] = &[
         recipe.credit.correction = 0.0;
         only_small(recipe);
     }),
+    estimator("replay", "the written value against the mean of the others, the rest kept (C3)", false, |recipe| {
+        fields(recipe, CreditForm::Replay, Suffix::Keep, true);
+        only_small(recipe);
+    }),
     Estimator {
         measured: 0.5,
         ..estimator("half-measured", "all-action, half of the counterfactuals measured by chance", false, |recipe| {

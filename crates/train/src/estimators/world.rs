@@ -40,8 +40,11 @@ pub(super) struct Lab {
     teams: Vec<Team>,
     /// Parsing takes most of the time of a comparison, and there are few texts.
     encoded: Mutex<HashMap<String, Option<Encoded>>>,
-    known: Mutex<HashMap<(usize, String), Arc<Vec<(Alternative, Team)>>>>,
+    known: Mutex<HashMap<(usize, String), Known>>,
 }
+
+/// The alternatives of a text, and what each earns.
+type Known = Arc<Vec<(Alternative, Team)>>;
 
 /// What a team earns: its mean, and the calls that bring noise.
 #[derive(Debug, Clone)]
@@ -177,7 +180,7 @@ impl Lab {
         found
     }
 
-    fn alternatives(&self, plan: &Plan, credit: &CreditSettings) -> Arc<Vec<(Alternative, Team)>> {
+    fn alternatives(&self, plan: &Plan, credit: &CreditSettings) -> Known {
         let families = credit.families.iter().fold(0, |set, family| set | 1 << (*family as usize));
         let flags = families << 2 | usize::from(credit.simplify_only) << 1 | usize::from(credit.prefix_truncation);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreditSettings {
-    /// What a team's reward is compared with, where no counterfactual says more.
+    /// What a team's reward is compared with. Prefix teams take its place where they are measured.
     pub baseline: Baseline,
     /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
     pub divide_by_deviation: bool,
@@ -117,6 +117,9 @@ pub enum CreditForm {
     /// variance.
     #[serde(alias = "pairwise")]
     Gradient,
+    /// The value that was written gets its reward less the mean of the other measured values, whatever their probabilities: replay
+    /// with a leave-one-out baseline, as C3 (arXiv 2603.06859) does for messages in a fixed context.
+    Replay,
     /// The paper's preference for the better of both values, weighted by |Δ|, added to the group's advantage.
     Preference,
 }

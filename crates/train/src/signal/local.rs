@@ -176,6 +176,10 @@ fn one(
             (all[0], pushes)
         }
         CreditForm::Sampled if is_complete => (single_action(&chances, &rewards, 0).unwrap_or(0.0), Vec::new()),
+        CreditForm::Replay => {
+            let others = lemon_num::mean_of(rewards.iter().skip(1).copied());
+            (others.map_or(0.0, |others| rewards[0] - others), Vec::new())
+        }
         CreditForm::Sampled => ((1..rewards.len()).map(pair).sum(), Vec::new()),
         CreditForm::AllAction | CreditForm::Gradient => {
             let pushes: Vec<f64> = (1..rewards.len()).map(|other| -0.5 * pair(other)).collect();
