@@ -3,7 +3,7 @@
 mod guard;
 mod prompted;
 
-pub use guard::{Guard, plain_team};
+pub use guard::{Guard, MAX_COST, plain_team};
 pub use prompted::{ModelNote, Prompted};
 
 use crate::answer;

@@ -181,6 +181,8 @@ pub struct OrchestratorConfig {
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,
+    /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.
+    pub max_cost: Option<f64>,
 }
 
 /// The kinds of orchestrator.
@@ -416,6 +418,9 @@ impl Config {
             if !capacity.base_url.starts_with("http://") && !capacity.base_url.starts_with("https://") {
                 return fault(place("base_url"), "must begin with http:// or https://");
             }
+        }
+        if let Some(cost) = self.orchestrator.max_cost.filter(|cost| !(1.0..f64::INFINITY).contains(cost)) {
+            return fault("orchestrator.max_cost".to_owned(), &format!("must be at least 1, got {cost}"));
         }
         for (place, value) in [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)] {
             if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {

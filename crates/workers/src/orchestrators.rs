@@ -9,7 +9,7 @@ use crate::resolve::Resolved;
 use async_trait::async_trait;
 use lemon_exec::Level;
 use lemon_exec::orchestrator::{
-    Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
+    Draft, Fixed, Guard, MAX_COST, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
@@ -207,6 +207,7 @@ impl Resolved {
             proven: evidence::proven(self),
             reply_tokens: self.language.capacities.iter().map(reply_tokens).collect(),
             writing_costs,
+            max_cost: self.config.orchestrator.max_cost.unwrap_or(MAX_COST),
         })
     }
 
