@@ -197,12 +197,15 @@ impl FieldTable {
             let place = self.layout.place(choice);
             let allowed = self.layout.allowed(place, scene.setting);
             let known = given.next();
+            if known.is_some_and(|(known, value)| known.first != place.first || value >= allowed) {
+                return None;
+            }
             if allowed == 1 {
                 return Some(Chosen { value: 0, logprob: 0.0, forced: true });
             }
             self.logprobs(scene.setting, place, allowed, settings.temperature, &earlier, &mut logprobs);
             let (value, logprob) = match known {
-                Some((known, value)) => (known.first == place.first).then_some((value, *logprobs.get(value)?))?,
+                Some((_, value)) => (value, *logprobs.get(value)?),
                 None => draw(&logprobs, &mut random)?,
             };
             earlier.push(place.first + value);

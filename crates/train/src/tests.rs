@@ -201,6 +201,13 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
     // A second pass over the same texts is with another policy.
     recipe.update.epochs = 2;
     assert!(metrics_of(&learn(&recipe).await).iter().skip(1).all(|metrics| metrics.kl_old > 0.0));
+    // In tree groups it continues texts from their first tokens.
+    recipe.update.epochs = 1;
+    (recipe.rollouts.group, recipe.rollouts.branches) = (4, 2);
+    for metrics in metrics_of(&learn(&recipe).await).iter().skip(1) {
+        assert!(!metrics.skipped && metrics.gradient_norm > 0.0 && metrics.rollouts.valid == 1.0, "{metrics:?}");
+        assert_eq!((metrics.kl_old, metrics.clipped), (0.0, 0.0), "what was given is not learned from");
+    }
 }
 
 #[tokio::test]
