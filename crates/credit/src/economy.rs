@@ -55,6 +55,7 @@ pub enum Paid {
     Uniform,
     /// As the paper has it: a family is drawn by its mean |Δ| so far, with a floor for every family, and then one of its edits, up
     /// to the cap.
+    #[serde(alias = "effect")]
     Contrast,
 }
 
@@ -121,6 +122,7 @@ pub struct FamilyReport {
     /// Counterfactuals that cost nothing.
     pub free: u64,
     /// Those that were purchased.
+    #[serde(rename = "purchased", alias = "bought")]
     pub bought: u64,
     /// Those that were offered and told too little.
     pub declined: u64,
@@ -133,6 +135,7 @@ pub struct FamilyReport {
     /// The mean difference.
     pub mean: Option<f64>,
     /// The mean absolute difference: the paper's contrast.
+    #[serde(rename = "absolute", alias = "contrast")]
     pub contrast: Option<f64>,
     /// The variance of the differences.
     pub variance: Option<f64>,

@@ -24,6 +24,7 @@
 mod alternatives;
 pub mod board;
 pub mod build;
+pub mod by_recipe;
 mod counterfactual;
 mod credit;
 mod episode;

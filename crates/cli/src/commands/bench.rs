@@ -167,6 +167,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
             name: "endpoints".into(),
             levels: language.capacities.iter().map(level).collect(),
             clock: Clock::Real,
+            code: None,
         },
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,
@@ -258,6 +259,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // One that cannot be ended has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -2,7 +2,7 @@
 
 use super::{Change, Edit, EditError, Edited};
 use crate::render::{AGENTS, ENTRY_PREFIX};
-use crate::{Agent, AnswerRule, Field, Language, Next, Plan, Share, Span, Spans, Spec, render, validate_round};
+use crate::{Agent, Field, Language, Next, Plan, Share, Span, Spans, Spec, render, validate_round};
 
 /// Applies an edit to a team.
 ///
@@ -208,7 +208,7 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
         delegation(plan, position, language, &mut changes);
         references(plan, position, language, &heights, &mut changes);
     }
-    let other_rules = AnswerRule::ALL.iter().filter(|rule| **rule != plan.answer_rule());
+    let other_rules = language.answer_rules().iter().filter(|rule| **rule != plan.answer_rule());
     changes.extend(other_rules.map(|rule| Change::AnswerBy { rule: *rule }));
     changes.push(match plan.next() {
         Next::Stop => Change::Review,
