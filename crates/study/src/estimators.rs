@@ -9,7 +9,7 @@ pub fn table(compared: &Comparison, settings: &LabSettings, command: &str) -> St
     // Writing to a string cannot fail, here and below.
     let _ = write!(
         out,
-        "Made by `{command}`. The policy is an autoregressive table that can write {} texts; the expected reward is {:.4}. The\n\
+        "Made by `{command}`.\n\nThe policy is an autoregressive table that can write {} texts; the expected reward is {:.4}. The\n\
          exact gradient is a sum over all texts. Each estimator sees {} groups of {} texts, through the code that training\n\
          uses. Rewards are made up: random effects of decisions and of pairs of decisions, and noise of deviation {} for each\n\
          call. Texts of a group and their counterfactuals share the noise.\n\n",
