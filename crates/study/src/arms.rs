@@ -2,7 +2,7 @@
 
 use lemon_credit::economy::Paid;
 use lemon_spec::edit::Family;
-use lemon_train::recipe::{Baseline, CreditForm, Place, Recipe, Start, Suffix};
+use lemon_train::recipe::{CreditForm, Place, Recipe, RewardBaseline, Start, Suffix};
 
 /// One way to train.
 #[derive(Debug, Clone, Copy)]
@@ -95,11 +95,11 @@ pub const ARMS: &[Arm] = &[
     }),
     arm("edge", "references credited within the group (Graph-GRPO), no counterfactuals", |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Edge;
+        recipe.credit.baseline = RewardBaseline::Edge;
     }),
     arm("agent-norm", "advantages normalised by place of the agent (Dr. MAS), no counterfactuals", |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Agent;
+        recipe.credit.baseline = RewardBaseline::Agent;
     }),
     arm("one-voice", "differences without inverse-variance weights", |recipe| recipe.credit.by_variance = false),
     arm("value-baseline", "each value's running mean advantage subtracted", |recipe| {

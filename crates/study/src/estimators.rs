@@ -1,10 +1,10 @@
 //! The table of estimators: bias and variance of each against the exact gradient.
 
-use lemon_train::estimators::{Compared, Comparison, Figures, LabSettings};
+use lemon_train::estimators::{Compared, Figures, LabReport, LabSettings};
 use std::fmt::Write;
 
 /// The document. `command` is what makes it.
-pub fn table(compared: &Comparison, settings: &LabSettings, command: &str) -> String {
+pub fn table(compared: &LabReport, settings: &LabSettings, command: &str) -> String {
     let mut out = String::from("# Which estimators follow the gradient?\n\n");
     // Writing to a string cannot fail, here and below.
     let _ = write!(

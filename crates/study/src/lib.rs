@@ -17,4 +17,4 @@ mod samples;
 mod write;
 
 pub use plans::named;
-pub use write::{Pool, REFERENCES, ReportError, write};
+pub use write::{MixedRows, REFERENCES, ReportError, write};

@@ -2,7 +2,7 @@
 
 use lemon_credit::economy::FamilyReport;
 use lemon_spec::edit::Family;
-use lemon_train::Evaluation;
+use lemon_train::HeldOutResult;
 use lemon_train::metrics::Means;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct StudyRow {
     pub stamp: Option<Stamp>,
     /// The held-out tasks after training, with the likeliest teams and with teams drawn at the temperature of the rollouts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evaluations: Vec<Evaluation>,
+    pub evaluations: Vec<HeldOutResult>,
     /// What credit bought over the whole run, by family: counts and tokens are sums, the rest means over steps.
     pub families: BTreeMap<Family, FamilyReport>,
 }

@@ -15,7 +15,7 @@ use lemon_train::build::{AnyPolicy, BuildError, BuiltPolicy, build_policy, rollo
 use lemon_train::metrics::{Means, StepMetrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
-use lemon_train::{Evaluation, TrainContext, TrainError, candidates, evaluate_at, search_fixed, train};
+use lemon_train::{HeldOutResult, TrainContext, TrainError, candidates, evaluate_at, search_fixed, train};
 use lemon_world::Choices;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -376,7 +376,7 @@ struct Made {
     policy_tokens: u64,
     before: Means,
     after: Means,
-    evaluations: Vec<Evaluation>,
+    evaluations: Vec<HeldOutResult>,
     stops: Vec<(&'static str, String, Means)>,
 }
 

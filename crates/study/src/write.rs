@@ -39,7 +39,7 @@ const MOST_CURVES: usize = 6;
 
 /// Whether rows of different builds or devices may stand in one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pool {
+pub enum MixedRows {
     /// They may not: the difference could be that of the builds.
     Refuse,
     /// They may.
@@ -67,8 +67,8 @@ pub enum ReportError {
 ///
 /// # Errors
 /// A file cannot be written, or rows differ in build or device and `pool` does not allow that.
-pub fn write(folder: &Path, rows: &[StudyRow], command: &str, pool: Pool) -> Result<Vec<PathBuf>, ReportError> {
-    if pool == Pool::Refuse {
+pub fn write(folder: &Path, rows: &[StudyRow], command: &str, pool: MixedRows) -> Result<Vec<PathBuf>, ReportError> {
+    if pool == MixedRows::Refuse {
         check_stamps(rows)?;
     }
     fs::create_dir_all(folder)?;

@@ -44,7 +44,7 @@ impl Default for LabSettings {
 
 /// What a comparison is about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
+pub struct LabReport {
     /// Texts that the policy can write.
     pub texts: usize,
     /// The expected reward.
@@ -59,7 +59,7 @@ pub struct Comparison {
 ///
 /// # Errors
 /// The policy refuses its own texts.
-pub fn compare(settings: &LabSettings, names: &[&str]) -> Result<Comparison, PolicyError> {
+pub fn compare(settings: &LabSettings, names: &[&str]) -> Result<LabReport, PolicyError> {
     let lab = Lab::new(settings)?;
     let truth = Truth::new(&lab)?;
     let plain = ESTIMATORS[0]; // The first one is what the others are paired with.
@@ -84,7 +84,7 @@ pub fn compare(settings: &LabSettings, names: &[&str]) -> Result<Comparison, Pol
         (field.clone(), own.map(|(slope, _)| slope * slope).sum::<f64>().sqrt())
     };
     let fields = stats::fields(&truth.gradient, &truth.names).iter().map(norm).collect();
-    Ok(Comparison { texts: lab.texts.len(), reward: truth.reward, fields, estimators })
+    Ok(LabReport { texts: lab.texts.len(), reward: truth.reward, fields, estimators })
 }
 
 /// The expected reward and its gradient, by listing all texts.

@@ -28,7 +28,7 @@ pub(crate) async fn evaluate(
 
 /// What held-out tasks gave.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Evaluation {
+pub struct HeldOutResult {
     /// The temperature that teams were drawn at: 0 takes the likeliest.
     pub temperature: f32,
     /// Means over all runs.
@@ -48,7 +48,7 @@ pub async fn evaluate_at(
     recipe: &Recipe,
     temperature: f32,
     seeds: u64,
-) -> Result<Evaluation, TrainError> {
+) -> Result<HeldOutResult, TrainError> {
     let episodes = played(context, policy, recipe, temperature, seeds).await?;
     Ok(evaluation(&episodes, context.held_out.len(), temperature))
 }
@@ -82,7 +82,7 @@ pub(crate) fn held_out_episodes(cases: usize, recipe: &Recipe, seeds: u64) -> Ve
 }
 
 /// The means of episodes, over all and for each task.
-pub(crate) fn evaluation(episodes: &[Episode], cases: usize, temperature: f32) -> Evaluation {
+pub(crate) fn evaluation(episodes: &[Episode], cases: usize, temperature: f32) -> HeldOutResult {
     let reward = |episode: &Episode| Some(episode.run.as_ref()?.outcome?.reward);
     let mut sums = vec![(0.0, 0usize); cases];
     for episode in episodes {
@@ -91,7 +91,7 @@ pub(crate) fn evaluation(episodes: &[Episode], cases: usize, temperature: f32) -
         }
     }
     let items = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f64)).collect();
-    Evaluation { temperature, means: means(episodes), items }
+    HeldOutResult { temperature, means: means(episodes), items }
 }
 
 /// Fails where the workers of most episodes could not be reached.

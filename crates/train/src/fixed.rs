@@ -1,7 +1,7 @@
 //! The best team that is the same for every task: what a trained policy has to beat.
 
 use crate::episode::{Episode, Job};
-use crate::evaluate::{Evaluation, evaluation, held_out_episodes};
+use crate::evaluate::{HeldOutResult, evaluation, held_out_episodes};
 use crate::recipe::Recipe;
 use crate::{TrainContext, TrainError};
 use lemon_exec::ReplyCache;
@@ -20,7 +20,7 @@ pub struct FixedTeam {
     /// Worker tokens that the search cost.
     pub tokens: u64,
     /// What it gave on the held-out tasks.
-    pub evaluation: Evaluation,
+    pub evaluation: HeldOutResult,
 }
 
 /// The teams that are searched: one agent, votes of three and five, a solver and a critic that reads its reply or its answer, and

@@ -3,7 +3,7 @@
 mod credit;
 mod prices;
 
-pub use credit::{Baseline, CreditForm, CreditSettings, Place, Suffix};
+pub use credit::{CreditForm, CreditSettings, Place, RewardBaseline, Suffix};
 use lemon_model::OptimiserSettings;
 pub use lemon_policy::fields::{FieldStart, FirstTeams};
 use lemon_spec::Shape;

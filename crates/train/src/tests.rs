@@ -6,7 +6,7 @@ use super::build::{Tasks, build_policy, rollout_env, simulated, tasks};
 use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
 use super::recipe::{
-    Baseline, CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Prices, Start, Suffix,
+    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Prices, RewardBaseline, Start, Suffix,
     TaskSettings, UpdateSettings, WarmStart,
 };
 use super::rollout::{Outcome, Run};

@@ -11,7 +11,7 @@ use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
 use lemon_study::estimators::table;
 use lemon_study::run::{Regime, Study, StudyError, run};
-use lemon_study::{Pool, ReportError, named, write};
+use lemon_study::{MixedRows, ReportError, named, write};
 use lemon_train::estimators::{ESTIMATORS, LabSettings, compare};
 use lemon_workers::{Resolved, RunLimits, WorkerFiles, bundled};
 use std::path::Path;
@@ -79,7 +79,7 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     // What runs leave behind is made again from their seeds.
     drop(std::fs::remove_dir_all(&scratch));
     let Some(report) = &args.report else { return println(&args.rows.display().to_string()) };
-    let pool = if args.pool { Pool::Allow } else { Pool::Refuse };
+    let pool = if args.pool { MixedRows::Allow } else { MixedRows::Refuse };
     let written = write(report, &rows, &command(args), pool).map_err(|error| match error {
         ReportError::File(error) => at(report, &error),
         ReportError::Mixed { .. } => Fault::new(error).hint("--pool lets them stand in one report"),

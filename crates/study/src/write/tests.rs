@@ -4,7 +4,7 @@ use crate::samples::{learned, row, studies};
 fn written(rows: &[StudyRow]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("study");
-    let paths = write(&inside, rows, "lemon ablate --out study", Pool::Refuse).unwrap();
+    let paths = write(&inside, rows, "lemon ablate --out study", MixedRows::Refuse).unwrap();
     assert_eq!(paths.len(), fs::read_dir(&inside).unwrap().count());
     let name = |path: &PathBuf| path.strip_prefix(&inside).unwrap().to_str().unwrap().to_owned();
     paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
@@ -119,9 +119,9 @@ fn rows_of_different_builds_or_devices_are_pooled_only_when_asked_to() {
     let folder = tempfile::tempdir().unwrap();
     let check = |one: Option<Stamp>, other: Option<Stamp>, expected: Option<&str>| {
         let rows = [of("full", one), of("plain", other)];
-        let refused = write(folder.path(), &rows, "", Pool::Refuse).err().map(|error| error.to_string());
+        let refused = write(folder.path(), &rows, "", MixedRows::Refuse).err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), expected);
-        write(folder.path(), &rows, "", Pool::Allow).unwrap();
+        write(folder.path(), &rows, "", MixedRows::Allow).unwrap();
     };
     check(Some(stamp("a", "cpu")), Some(stamp("a", "cpu")), None);
     check(None, None, None);
@@ -134,9 +134,9 @@ fn rows_of_different_builds_or_devices_are_pooled_only_when_asked_to() {
 
 #[test]
 fn regret_and_intervals_over_tasks_are_shown() {
-    let evaluation = |rewards: [f64; 2]| lemon_train::Evaluation {
+    let evaluation = |rewards: [f64; 2]| lemon_train::HeldOutResult {
         items: rewards.map(Some).to_vec(),
-        ..lemon_train::Evaluation::default()
+        ..lemon_train::HeldOutResult::default()
     };
     let of = |arm: &str, seed: u64, reward: f64| StudyRow {
         evaluations: vec![evaluation([reward + 0.01 * seed as f64, reward]); 2],
@@ -148,7 +148,7 @@ fn regret_and_intervals_over_tasks_are_shown() {
         .map(|(arm, seed, reward)| of(arm, seed, *reward))
         .collect();
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), &rows, "", Pool::Refuse).unwrap();
+    write(folder.path(), &rows, "", MixedRows::Refuse).unwrap();
     let tables = std::fs::read_to_string(folder.path().join("tables.md")).unwrap();
     let line = |start: &str| tables.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
     assert!(line("| full | 4 |").contains("| +0.050 |"), "{}", line("| full"));

@@ -1,6 +1,6 @@
 //! The estimators that are compared.
 
-use crate::recipe::{Baseline, CreditForm, Place, Recipe, Suffix};
+use crate::recipe::{CreditForm, Place, Recipe, RewardBaseline, Suffix};
 use lemon_spec::edit::Family;
 
 /// One way to turn rewards and counterfactuals into a gradient.
@@ -59,20 +59,20 @@ pub const ESTIMATORS: &[Estimator] = &[
     estimator("plain", "reward less the mean of the other texts of the group", true, plain),
     estimator("grpo", "reward less the mean of the group, itself included", true, |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Group;
+        recipe.credit.baseline = RewardBaseline::Group;
     }),
     estimator("deviation", "the same over the standard deviation of the group", false, |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Group;
+        recipe.credit.baseline = RewardBaseline::Group;
         recipe.credit.divide_by_deviation = true;
     }),
     estimator("agent", "entries of agents normalised by their place in the team (Dr. MAS)", false, |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Agent;
+        recipe.credit.baseline = RewardBaseline::Agent;
     }),
     estimator("edge", "references compared with texts of the group without them (Graph-GRPO)", false, |recipe| {
         plain(recipe);
-        recipe.credit.baseline = Baseline::Edge;
+        recipe.credit.baseline = RewardBaseline::Edge;
     }),
     estimator("tree", "two branches for each trunk, compared with one another", true, |recipe| {
         plain(recipe);

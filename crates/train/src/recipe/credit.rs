@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct CreditSettings {
     /// What a team's reward is compared with. Prefix teams take its place where they are measured.
-    pub baseline: Baseline,
+    pub baseline: RewardBaseline,
     /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
     pub divide_by_deviation: bool,
     /// What measured rewards of other values do to the tokens of a field.
@@ -63,7 +63,7 @@ impl Default for CreditSettings {
     fn default() -> Self {
         let families = Family::ALL.into_iter().filter(|family| *family != Family::Message).collect();
         CreditSettings {
-            baseline: Baseline::Others,
+            baseline: RewardBaseline::Others,
             divide_by_deviation: false,
             form: CreditForm::AllAction,
             place: Place::Field,
@@ -87,7 +87,7 @@ impl Default for CreditSettings {
 /// What a team's reward is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Baseline {
+pub enum RewardBaseline {
     /// The mean of the other teams of its group (leave-one-out).
     #[default]
     Others,

@@ -2,7 +2,7 @@
 
 use super::text::Text;
 use crate::episode::{Branch, Episode};
-use crate::recipe::{Baseline, CreditSettings};
+use crate::recipe::{CreditSettings, RewardBaseline};
 use lemon_credit::advantage::group_relative;
 use lemon_credit::estimator::{leave_one_out, normalised_by_class, presence_credit};
 use lemon_spec::{Field, Plan, Span};
@@ -17,9 +17,9 @@ pub(super) fn advantages(texts: &mut [Text], groups: &[Vec<Episode>], credit: &C
         }
     }
     match credit.baseline {
-        Baseline::Others | Baseline::Group => {}
-        Baseline::Agent => by_agent(texts),
-        Baseline::Edge => by_edge(texts, groups.len()),
+        RewardBaseline::Others | RewardBaseline::Group => {}
+        RewardBaseline::Agent => by_agent(texts),
+        RewardBaseline::Edge => by_edge(texts, groups.len()),
     }
 }
 
@@ -30,7 +30,7 @@ fn rewards(group: &[Episode]) -> Vec<Option<f64>> {
 fn flat(texts: Vec<&mut Text>, group: &[Episode], credit: &CreditSettings) {
     let rewards = rewards(group);
     let advantages = match credit.baseline {
-        Baseline::Group => group_relative(&rewards, credit.divide_by_deviation),
+        RewardBaseline::Group => group_relative(&rewards, credit.divide_by_deviation),
         _ if credit.divide_by_deviation => group_relative(&rewards, true),
         _ => leave_one_out(&rewards),
     };

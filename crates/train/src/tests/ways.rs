@@ -36,9 +36,9 @@ async fn every_way_to_credit_trains_and_is_repeatable() {
     let mut seen: Vec<(&str, Vec<u8>)> = vec![("full", learn(&small()).await.policy)];
     let ways: [Named<Recipe>; 12] = [
         ("tree", |recipe| (recipe.rollouts.group, recipe.rollouts.branches) = (4, 2)),
-        ("edge", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, Baseline::Edge)),
-        ("agent", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, Baseline::Agent)),
-        ("group", |recipe| recipe.credit.baseline = Baseline::Group),
+        ("edge", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Edge)),
+        ("agent", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Agent)),
+        ("group", |recipe| recipe.credit.baseline = RewardBaseline::Group),
         ("replace", |recipe| recipe.credit.replace = true),
         ("keep", |recipe| (recipe.credit.suffix, recipe.credit.replace) = (Suffix::Keep, true)),
         ("pairwise", |recipe| recipe.credit.form = CreditForm::Gradient),
