@@ -4,6 +4,7 @@
 
 mod csv;
 mod data;
+pub mod files;
 mod findings;
 pub mod items;
 mod markdown;

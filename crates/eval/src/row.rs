@@ -19,6 +19,17 @@ pub struct Evaluation {
     pub rows: Vec<Row>,
 }
 
+impl Evaluation {
+    /// An evaluation of these rows, which come as runs end and are put in order.
+    pub fn new(set_up: SetUp, training: Vec<Training>, mut rows: Vec<Row>) -> Self {
+        let place = |list: &[String], name: &str| list.iter().position(|other| *other == name);
+        rows.sort_by_cached_key(|row| {
+            (place(&set_up.methods, &row.method), row.seed, place(&set_up.sets, &row.set), row.item, row.run_id.clone())
+        });
+        Evaluation { set_up, training, rows }
+    }
+}
+
 /// How an evaluation was set up: what is needed to repeat it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SetUp {

@@ -146,7 +146,7 @@ impl Lemon {
         let mut rows = Vec::with_capacity(work.runs());
         let evaluator = Arc::new(Evaluator::new(env, self.workers.priced()));
         evaluator.evaluate(&work, &CancellationToken::new(), |row| rows.push(row)).await?;
-        Ok(Evaluation { set_up, training: Vec::new(), rows })
+        Ok(Evaluation::new(set_up, Vec::new(), rows))
     }
 
     /// Measures what each decision of a team is worth on these cases: runs the team, and the team with one decision edited.

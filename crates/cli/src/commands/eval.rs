@@ -173,8 +173,7 @@ async fn run(args: &EvalArgs, prepared: Prepared, folder: PathBuf, cancel: &Canc
     if prepared.request.clusters {
         set_up.clusters = Some(mark_clusters(&mut rows, &work.cases));
     }
-    files::in_order(&mut rows, &set_up);
-    let evaluation = Evaluation { set_up, training, rows };
+    let evaluation = Evaluation::new(set_up, training, rows);
     let report = Report::new(&evaluation);
     let details = details::details(&evaluation, &work.cases, &prepared.store, &folder);
     files::write(&folder, &evaluation, &report, &details)?;

@@ -1,8 +1,9 @@
-//! The folder of an evaluation: all its rows, and the report in four forms.
+//! The folder of an evaluation, and the right to work on it.
 
 use crate::fault::{Fault, read_file};
+use lemon_eval::report::files::{self, ROWS};
 use lemon_eval::report::items::ItemDetail;
-use lemon_eval::{Evaluation, Report, Row, SetUp, report};
+use lemon_eval::{Evaluation, Report};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -79,30 +80,14 @@ fn unwritable(folder: &Path, error: &std::io::Error) -> Fault {
     Fault::new(format!("{} cannot be written: {error}", folder.display()))
 }
 
-/// Writes everything. Each file is written beside its place first: a cut-off write leaves the old one.
+/// Writes the rows and the report.
 pub fn write(folder: &Path, evaluation: &Evaluation, report: &Report, details: &[ItemDetail]) -> Result<(), Fault> {
-    let failed = |error: std::io::Error| unwritable(folder, &error);
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    // Written piece by piece: the rows of a large evaluation are as large again as text.
-    let new = folder.join("eval.json.new");
-    let file = std::fs::File::create(&new).map_err(failed)?;
-    serde_json::to_writer(std::io::BufWriter::new(file), evaluation).map_err(|error| failed(error.into()))?;
-    std::fs::rename(&new, folder.join("eval.json")).map_err(failed)?;
-    // One after the other, so that only one of them is in memory at a time.
-    let put = |name: &str, content: String| {
-        let new = folder.join(format!("{name}.new"));
-        std::fs::write(&new, content).and_then(|()| std::fs::rename(&new, folder.join(name))).map_err(failed)
-    };
-    put("report.json", report::json(report))?;
-    put("report.md", report::markdown(report))?;
-    put("report.csv", report::csv(evaluation))?;
-    put("report.html", report::html_with_items(report, evaluation, details))?;
-    Ok(())
+    files::write(folder, evaluation, report, details).map_err(|error| unwritable(folder, &error))
 }
 
 /// The evaluation that a user names: by its file, its folder or its id.
 pub fn find(store: &Path, name: &str) -> Result<PathBuf, Fault> {
-    let candidates = [PathBuf::from(name), Path::new(name).join("eval.json"), folder(store, name).join("eval.json")];
+    let candidates = [PathBuf::from(name), Path::new(name).join(ROWS), folder(store, name).join(ROWS)];
     let found = candidates.iter().find(|path| path.is_file());
     found.cloned().ok_or_else(|| {
         Fault::new(format!("there is no evaluation `{name}`"))
@@ -113,14 +98,6 @@ pub fn find(store: &Path, name: &str) -> Result<PathBuf, Fault> {
 pub fn read(path: &Path) -> Result<Evaluation, Fault> {
     let text = read_file(path)?;
     serde_json::from_str(&text).map_err(|error| Fault::new(format!("{} is no evaluation: {error}", path.display())))
-}
-
-/// Rows come as runs end; on record they stand by method, seed and item.
-pub fn in_order(rows: &mut [Row], set_up: &SetUp) {
-    let place = |list: &[String], name: &str| list.iter().position(|other| *other == name);
-    rows.sort_by_cached_key(|row| {
-        (place(&set_up.methods, &row.method), row.seed, place(&set_up.sets, &row.set), row.item, row.run_id.clone())
-    });
 }
 
 #[cfg(test)]
