@@ -320,7 +320,7 @@ mod tests {
     fn a_critic_beats_every_fixed_method_where_questions_differ() {
         let settings =
             EvaluationSettings { seeds: vec![1, 2], prices: vec![0.3, 0.1], ..EvaluationSettings::default() };
-        let found = evaluate(&synthetic::tasks(400, 1), &synthetic::tasks(300, 2), &settings).unwrap();
+        let found = evaluate(&synthetic::tasks(250, 1), &synthetic::tasks(200, 2), &settings).unwrap();
         let curve = found.curve();
         assert_eq!(curve.len(), FIXED.len() + 3 * 2 + 1);
         let reward = |row: &CurveRow| row.accuracy - 0.1 * row.tokens / 1000.0;
@@ -333,7 +333,7 @@ mod tests {
         assert!(curve.iter().take(FIXED.len()).all(|row| row.accuracy <= hindsight.accuracy));
         let (matched, best) = found.paired();
         assert!(!matched.is_empty() && best.len() == 2);
-        assert_eq!(found.rows().lines().count(), 1 + curve.len() * 2 * 300);
+        assert_eq!(found.rows().lines().count(), 1 + curve.len() * 2 * 200);
         assert!(found.markdown().contains("| critic, up to 3 rounds | 0.10 |"), "{}", found.markdown());
     }
 

@@ -144,7 +144,8 @@ fn fit_group(
     // There is one model more than folds.
     let answer = answer_models.into_iter().next_back();
     let answer = answer.unwrap_or_else(|| fit_answers(group, read, of_group, views, folds, settings));
-    GroupModel { available, answer, teams }
+    let stop = fit_stop(read, &tables, views, settings);
+    GroupModel { available, answer, stop, teams }
 }
 
 /// The answer model on the tasks outside a fold: whether an answer of a prefix is right.
@@ -181,6 +182,31 @@ fn fit_answers(
         weights.extend(std::iter::repeat_n(1.0 / count.max(1) as f64, count));
     }
     LogisticModel::fit(&rows.standardised(), &targets, &weights, settings.answer_ridge)
+}
+
+/// What to stop is worth after every prefix.
+fn fit_stop(
+    read: &[Read<'_>],
+    tables: &[(usize, Table)],
+    views: &[[f64; TEXT_VIEWS]],
+    settings: &CriticSettings,
+) -> LogisticModel {
+    let mut rows = DenseRows::new(PREFIX_FEATURES);
+    let (mut targets, mut weights) = (Vec::new(), Vec::new());
+    for of_task in tables.chunk_by(|(left, _), (right, _)| left == right) {
+        let from = targets.len();
+        for (at, table) in of_task {
+            for counts in TeamCounts::all().skip(1) {
+                let Some(cell) = table.get(counts) else { continue };
+                let (stand, plain) = (&cell.stand, &read[*at].text.plain);
+                rows.push(&prefix_features(counts, stand.probability, stand.second, &views[*at], plain));
+                targets.push(f64::from(u8::from(cell.right)));
+            }
+        }
+        let count = targets.len() - from;
+        weights.extend(std::iter::repeat_n(1.0 / count.max(1) as f64, count));
+    }
+    LogisticModel::fit(&rows.standardised(), &targets, &weights, settings.team_ridge)
 }
 
 /// What a team is worth after every prefix it can follow; `None`: too few tasks have it on record.
@@ -226,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_critic_learns_which_team_a_question_needs() {
-        let critic = fit_critic(&synthetic::tasks(300, 1), &CriticSettings::default()).unwrap();
+        let critic = fit_critic(&synthetic::tasks(200, 1), &CriticSettings::default()).unwrap();
         let best = |question: &str, price: f64| {
             let prepared = critic.prepare(question, lemon_exec::Form::Number).unwrap();
             let stand = prepared.standpoint(&[], false);
@@ -243,7 +269,7 @@ mod tests {
 
     #[test]
     fn agreement_raises_the_worth_of_stopping() {
-        let critic = fit_critic(&synthetic::tasks(300, 2), &CriticSettings::default()).unwrap();
+        let critic = fit_critic(&synthetic::tasks(200, 2), &CriticSettings::default()).unwrap();
         let prepared =
             critic.prepare("A hard puzzle about trains: there are 4 and 7. How many?", lemon_exec::Form::Number);
         let prepared = prepared.unwrap();
@@ -257,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_critic_and_its_file_the_same_estimates() {
-        let tasks = synthetic::tasks(120, 3);
+        let tasks = synthetic::tasks(60, 3);
         let fit = |seed| fit_critic(&tasks, &CriticSettings { seed, ..CriticSettings::default() }).unwrap();
         let critic = fit(1);
         assert_eq!(critic, fit(1));

@@ -72,6 +72,8 @@ pub(crate) struct GroupModel {
     pub available: [usize; 3],
     /// How likely an answer of a prefix is right.
     pub answer: LogisticModel,
+    /// How likely the best answer of a prefix is right: what to stop is worth, from the features that teams are judged by.
+    pub stop: LogisticModel,
     /// By position in the list of teams.
     pub teams: BTreeMap<usize, TeamModel>,
 }
@@ -216,6 +218,7 @@ impl DecisionCritic {
         for (group, model) in &self.groups {
             let name = |part: &str| format!("groups.{group:?}.{part}").to_lowercase();
             model.answer.check(&name("answer"), ANSWER_FEATURES)?;
+            model.stop.check(&name("stop"), PREFIX_FEATURES)?;
             if model.available.iter().zip(MOST).any(|(available, most)| *available > most) {
                 return content(format!(
                     "{}: expected at most {MOST:?}, found {:?}",
@@ -239,6 +242,12 @@ impl Prepared<'_> {
     /// The answer that these replies would give.
     pub fn standpoint(&self, seen: &[&SeenReply], hide_sure: bool) -> Standpoint {
         standpoint(Some(&self.model.answer), seen, self.group != Group::Code, &self.views, hide_sure)
+    }
+
+    /// How likely the answer of a prefix is right.
+    pub fn stop(&self, counts: TeamCounts, stand: &Standpoint) -> f64 {
+        let (probability, second) = (stand.probability, stand.second);
+        self.model.stop.probability(&prefix_features(counts, probability, second, &self.views, &self.text.plain))
     }
 
     /// What each team that may be asked next is worth. The standard errors cost time: they are 0 unless asked for.
@@ -277,7 +286,7 @@ impl Prepared<'_> {
         price: f64,
     ) -> Option<TeamEstimate> {
         let worth = |estimate: &TeamEstimate| estimate.success - price * estimate.tokens / 1000.0;
-        let stop = if counts == TeamCounts::NONE { f64::NEG_INFINITY } else { stand.probability };
+        let stop = if counts == TeamCounts::NONE { f64::NEG_INFINITY } else { self.stop(counts, stand) };
         let teams = self.estimates(counts, stand, available, false).into_iter();
         let best = teams.max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
         (worth(&best) > stop).then_some(best)

@@ -71,7 +71,8 @@ impl CriticOrchestrator {
         };
         let base = if prepared.group == Group::Code { PROGRAMMER } else { SOLVER };
         let agents = self.agents(more, counts, base);
-        let from = agents.iter().map(|agent| agent.id.clone()).collect::<Vec<_>>();
+        let earlier = seen.iter().map(|(_, result)| result.agent.to_owned());
+        let from: Vec<String> = earlier.chain(agents.iter().map(|agent| agent.id.clone())).collect();
         // Nothing can be learned from one program: no later round would change the answer.
         let is_final = prepared.group == Group::Code;
         let by = if from.len() > 1 { AnswerRule::Vote } else { AnswerRule::Last };
@@ -149,7 +150,7 @@ mod tests {
     use lemon_spec::{Language, validate_round};
 
     fn orchestrator(price: f64) -> CriticOrchestrator {
-        let critic = fit_critic(&synthetic::tasks(300, 1), &CriticSettings::default()).unwrap();
+        let critic = fit_critic(&synthetic::tasks(150, 1), &CriticSettings::default()).unwrap();
         let capacities = ["small", "medium", "large"].map(|name| Some(name.to_owned()));
         CriticOrchestrator::new(critic, capacities, price, "critic".into())
     }

@@ -28,7 +28,7 @@ pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, price: f64, r
         let answered = replies.get(stand.support.first().copied().unwrap_or_default());
         walked.right = answered.is_some_and(|reply| reply.right);
         walked.tokens = served.tokens(counts);
-        walked.expected = stand.probability;
+        walked.expected = prepared.stop(counts, &stand);
         if walked.rounds == rounds {
             return walked;
         }
