@@ -9,9 +9,7 @@ use crate::resolve::{Resolved, RunLimits};
 use lemon_exec::{Backend, Budget, Settings};
 use lemon_spec::Language;
 use lemon_task::{Item, SetName};
-use lemon_world::outcomes::{self, RecordedReply};
-use lemon_world::{AgentNoise, Preset, Recorded, World};
-use std::collections::HashMap;
+use lemon_world::{AgentNoise, Preset, Recorded, Recordings, SamplePool, World};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,10 +23,10 @@ pub struct Simulation<'a> {
     pub shared_noise: bool,
     /// Whether an item that cannot be simulated is an error.
     pub strict: bool,
-    /// The folder of task sets, for recorded replies.
-    pub data: Option<&'a Path>,
-    /// The task sets, for recorded replies.
-    pub sets: Vec<SetName>,
+    /// The recorded calls, where the workers serve them.
+    pub recordings: Option<Arc<Recordings>>,
+    /// Which of several recorded samples are served.
+    pub pool: SamplePool,
     /// What becomes of a call that is not on record.
     pub on_miss: OnMiss,
 }
@@ -76,9 +74,19 @@ impl WorkerSet {
             Build::Backend(build) => {
                 let simulation = simulation()?;
                 let settings = Settings { budget, reuse: false, ..Settings::default() };
-                Ok(WorkerSet { backend: build(&simulation)?, resolved: in_a_world(config, kind, tell), settings })
+                let backend = build(&simulation)?;
+                let capacities = backend.levels.iter().map(|level| level.name.clone()).collect();
+                Ok(WorkerSet { backend, resolved: in_a_world(config, kind, capacities, tell), settings })
             }
         }
+    }
+
+    /// The same with the base roles of recorded calls, for specifications that name them.
+    #[must_use]
+    pub fn with_roles_of(mut self, recordings: &Recordings) -> Self {
+        let language = Arc::make_mut(&mut self.resolved.language);
+        recordings.roles().iter().for_each(|role| language.roles.insert(role.clone()));
+        self
     }
 
     /// The capacities with what serves each; none in a simulated world.
@@ -94,28 +102,33 @@ impl WorkerSet {
     }
 }
 
-/// A configuration without capacities: worlds bring their own, with the default names.
-fn in_a_world(config: &Config, kind: WorkerKind, tell: Tell) -> Resolved {
-    let language = Arc::new(Language { limits: config.limits.clone(), ..Language::default() });
+/// A configuration without capacities: worlds bring their own.
+fn in_a_world(config: &Config, kind: WorkerKind, capacities: Vec<String>, tell: Tell) -> Resolved {
+    let language = Arc::new(Language { limits: config.limits.clone(), capacities, ..Language::default() });
     Resolved { kind, config: config.with_capacities(Vec::new()), language, is_configured: false, tell }
 }
 
-/// What recorded models replied, by question.
+/// The recorded calls about these sets, at these levels (all that are served by default where none is named). Kinds of calls
+/// that are not served are told.
 ///
 /// # Errors
 /// There is no folder of task sets, or its record cannot be read.
-pub fn recorded_replies(
+pub fn recordings(
     data: Option<&Path>,
     sets: &[SetName],
-) -> Result<HashMap<String, Vec<RecordedReply>>, WorkersError> {
+    levels: &[String],
+    tell: Tell,
+) -> Result<Arc<Recordings>, WorkersError> {
     let Some(data) = data else {
         return Err(WorkersError::new("recorded replies are read from a folder").hint("name it with --data DIR"));
     };
-    let mut replies = HashMap::new();
-    for set in sets {
-        replies.extend(outcomes::replies(data, *set).map_err(WorkersError::new)?);
+    let recordings = Recordings::read(data, sets, levels).map_err(WorkersError::new)?;
+    for (kind, lines) in recordings.unknown() {
+        tell(&format!(
+            "warning: {lines} recorded calls of the kind {kind} are not served; kinds.toml has no entry for it"
+        ));
     }
-    Ok(replies)
+    Ok(Arc::new(recordings))
 }
 
 /// A simulated world.
@@ -125,12 +138,14 @@ pub(crate) fn simulated(simulation: &Simulation<'_>) -> Result<Backend, WorkersE
 
 /// Recorded replies of real models.
 pub(crate) fn recorded(simulation: &Simulation<'_>) -> Result<Backend, WorkersError> {
-    let replies = recorded_replies(simulation.data, &simulation.sets)?;
+    let Some(recordings) = &simulation.recordings else {
+        return Err(WorkersError::new("recorded replies are read from a folder").hint("name it with --data DIR"));
+    };
     let on_miss = match simulation.on_miss {
         OnMiss::Simulate => Some(world(simulation)?),
         OnMiss::Fail => None,
     };
-    Ok(Recorded::new(replies, on_miss).backend())
+    Ok(Recorded::new(recordings.clone(), on_miss).with_pool(simulation.pool).backend())
 }
 
 fn world(simulation: &Simulation<'_>) -> Result<World, WorkersError> {

@@ -263,11 +263,11 @@ fn csv_rows<T: for<'de> Deserialize<'de>>(path: &Path, text: &str) -> Result<Vec
     csv::Reader::from_reader(text.as_bytes()).deserialize().map(|row| row.map_err(fault)).collect()
 }
 
-fn read(path: &Path) -> Result<String, OutcomesError> {
+pub(crate) fn read(path: &Path) -> Result<String, OutcomesError> {
     std::fs::read_to_string(path).map_err(|error| OutcomesError::File { path: path.into(), reason: error.to_string() })
 }
 
-fn unpack(path: &Path) -> Result<String, OutcomesError> {
+pub(crate) fn unpack(path: &Path) -> Result<String, OutcomesError> {
     let fault = |error: std::io::Error| OutcomesError::File { path: path.into(), reason: error.to_string() };
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(path).map_err(fault)?).read_to_string(&mut text).map_err(fault)?;

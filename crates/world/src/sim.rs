@@ -197,7 +197,7 @@ impl<'a> Asked<'a> {
     /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless noise is kept, by everything it is
     /// told and reads.
     fn draws(&self, purpose: &str) -> Random {
-        let AgentPrompt { question, base, role, duty, readings } = self.agent_prompt;
+        let AgentPrompt { question, base, role, duty, readings, .. } = self.agent_prompt;
         let mut parts = vec![purpose, question.as_ref()];
         if self.noise == AgentNoise::Fresh {
             parts.extend([self.capacity, base, role, duty]);

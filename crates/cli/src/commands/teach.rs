@@ -14,6 +14,7 @@ use lemon_task::{SetName, Source, compose, load};
 use lemon_train::build::{self, SPLITS};
 use lemon_train::recipe::Prices;
 use lemon_workers::{Config, OnMiss, Resolved, Simulation, WorkerFiles, WorkerSet};
+use lemon_world::SamplePool;
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -192,8 +193,8 @@ async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<Wo
             items: cases.iter().map(|case| &case.item).collect(),
             shared_noise: false,
             strict: false,
-            data: None,
-            sets: Vec::new(),
+            recordings: None,
+            pool: SamplePool::All,
             on_miss: OnMiss::Fail,
         })
     };
