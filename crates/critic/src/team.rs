@@ -46,9 +46,6 @@ impl TeamCounts {
         })
     }
 
-    /// How many prefixes there are.
-    pub(crate) const COUNT: usize = (MOST[0] + 1) * (MOST[1] + 1) * (MOST[2] + 1);
-
     /// The position of this prefix in [`TeamCounts::all`].
     pub(crate) fn position(self) -> usize {
         let [brief, program, reasoned] = self.counts();
@@ -104,7 +101,7 @@ mod tests {
     #[test]
     fn positions_follow_the_order() {
         let all: Vec<TeamCounts> = TeamCounts::all().collect();
-        assert_eq!(all.len(), TeamCounts::COUNT);
+        assert_eq!(all.len(), 2 * 4 * 5);
         assert!(all.iter().enumerate().all(|(at, counts)| counts.position() == at));
         assert_eq!(all.first(), Some(&TeamCounts::NONE));
     }

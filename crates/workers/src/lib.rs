@@ -8,6 +8,7 @@
 mod backend;
 pub mod bundled;
 mod config;
+mod critic;
 pub mod discover;
 mod download;
 mod error;
@@ -31,6 +32,7 @@ pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
+pub use critic::{CriticTasks, PROMPT_WEIGHT, critic_tasks};
 pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};

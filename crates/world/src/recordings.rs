@@ -64,6 +64,8 @@ pub struct RecordedCall {
     pub truncated: bool,
     /// Whether it was right, where the record says.
     pub correct: Option<bool>,
+    /// The mean log-probability of its tokens, where the record says.
+    pub log_probability: Option<f64>,
 }
 
 impl Recordings {
@@ -119,6 +121,7 @@ impl Recordings {
                     tokens: None,
                     truncated: false,
                     correct: None,
+                    log_probability: None,
                 });
                 recordings.items.entry(question.into()).or_default().calls.extend(calls);
             }

@@ -26,6 +26,7 @@ fn call(level: usize, sample: u32, text: &str) -> RecordedCall {
         tokens: None,
         truncated: false,
         correct: None,
+        log_probability: None,
     }
 }
 
