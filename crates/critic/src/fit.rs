@@ -4,9 +4,9 @@ use crate::linear::{CostModel, LogisticModel};
 use crate::model::{CriticError, DecisionCritic, GroupModel, TeamModel, TextModels, rounded};
 use crate::optimise::{DenseRows, Loss, Regression, TextRows};
 use crate::prefix::{ANSWER_FEATURES, PREFIX_FEATURES, TEXT_VIEWS, answer_features, answers, prefix_features};
-use crate::table::{Table, draws};
+use crate::table::{Cell, Table, draws};
 use crate::task::RecordedTask;
-use crate::team::{TEAMS, TeamCounts};
+use crate::team::{CHOICES, TeamCounts, choice};
 use crate::text::{Group, QuestionText, read_question};
 use lemon_num::{mean_of, mixed_seed};
 use rayon::prelude::*;
@@ -139,7 +139,7 @@ fn fit_group(
         available.iter_mut().zip(table.available).for_each(|(most, has)| *most = (*most).max(has));
     }
     let teams: Vec<Option<TeamModel>> =
-        (0..TEAMS.len()).into_par_iter().map(|team| fit_team(team, read, &tables, views, settings)).collect();
+        (0..CHOICES).into_par_iter().map(|team| fit_team(team, read, &tables, views, settings)).collect();
     let teams = teams.into_iter().enumerate().filter_map(|(team, model)| Some((team, model?))).collect();
     // There is one model more than folds.
     let answer = answer_models.into_iter().next_back();
@@ -209,6 +209,16 @@ fn fit_stop(
     LogisticModel::fit(&rows.standardised(), &targets, &weights, settings.team_ridge)
 }
 
+/// Where a choice ends: after its team, or after the team that follows where answers differ. `None`: not on record.
+fn outcome(position: usize, counts: TeamCounts, table: &Table) -> Option<&Cell> {
+    let (first, then) = choice(position)?;
+    let middle = counts.after(first, table.available)?;
+    let cell = table.get(middle)?;
+    let Some(then) = then else { return Some(cell) };
+    let end = table.get(middle.after(then, table.available)?)?;
+    Some(if cell.agrees { cell } else { end })
+}
+
 /// What a team is worth after every prefix it can follow; `None`: too few tasks have it on record.
 fn fit_team(
     team: usize,
@@ -225,7 +235,7 @@ fn fit_team(
         for (at, table) in of_task {
             for counts in TeamCounts::all() {
                 let Some(before) = table.get(counts) else { continue };
-                let Some(after) = counts.after(team, table.available).and_then(|end| table.get(end)) else { continue };
+                let Some(after) = outcome(team, counts, table) else { continue };
                 let stand = &before.stand;
                 let plain = &read[*at].text.plain;
                 rows.push(&prefix_features(counts, stand.probability, stand.second, &views[*at], plain));
@@ -256,7 +266,7 @@ mod tests {
         let best = |question: &str, price: f64| {
             let prepared = critic.prepare(question, lemon_exec::Form::Number).unwrap();
             let stand = prepared.standpoint(&[], false);
-            prepared.choose(TeamCounts::NONE, &stand, [9; 3], price).unwrap().team
+            prepared.choose(TeamCounts::NONE, &stand, [9; 3], price, true).unwrap().team
         };
         let (easy, hard) = (
             "An easy sum of apples: there are 4 and 7. How many?",
@@ -297,7 +307,7 @@ mod tests {
             loaded.estimates("How many?", lemon_exec::Form::Number, &[], [9; 3])
         );
         let estimates = loaded.estimates("How many?", lemon_exec::Form::Number, &[], [9; 3]);
-        assert_eq!(estimates.len(), TEAMS.len());
+        assert_eq!(estimates.len(), crate::team::TEAMS.len(), "plans are no teams of their own");
         assert!(estimates.iter().all(|it| (0.0..=1.0).contains(&it.success) && it.error > 0.0 && it.tokens > 0.0));
     }
 

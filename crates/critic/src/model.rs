@@ -4,7 +4,7 @@ use crate::linear::{CostModel, LogisticModel};
 use crate::optimise::{TEXT_WIDTH, text_dot};
 use crate::prefix::{ANSWER_FEATURES, PREFIX_FEATURES, Standpoint, TEXT_VIEWS, prefix_features, standpoint};
 use crate::task::SeenReply;
-use crate::team::{MOST, TEAMS, TeamCounts};
+use crate::team::{CHOICES, MOST, TeamCounts, choice};
 use crate::text::{BUCKETS, Group, QuestionText, read_question};
 use lemon_exec::Form;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ pub(crate) struct GroupModel {
     pub answer: LogisticModel,
     /// How likely the best answer of a prefix is right: what to stop is worth, from the features that teams are judged by.
     pub stop: LogisticModel,
-    /// By position in the list of teams.
+    /// By position in the list of teams, plans behind them.
     pub teams: BTreeMap<usize, TeamModel>,
 }
 
@@ -143,7 +143,7 @@ impl DecisionCritic {
         let Some(prepared) = self.prepare(question, form) else { return Vec::new() };
         let seen: Vec<&SeenReply> = seen.iter().collect();
         let (counts, stand) = (counts_of(&seen), prepared.standpoint(&seen, false));
-        prepared.estimates(counts, &stand, available, true)
+        prepared.estimates(counts, &stand, available, Consider::TeamsWithErrors)
     }
 
     /// Saves it: a line of JSON that says what the file is, with the checksum of the line behind it, which is the critic.
@@ -227,8 +227,8 @@ impl DecisionCritic {
                 ));
             }
             for (team, model) in &model.teams {
-                if *team >= TEAMS.len() {
-                    return content(format!("{}: expected a team below {}, found {team}", name("teams"), TEAMS.len()));
+                if *team >= CHOICES {
+                    return content(format!("{}: expected a team below {CHOICES}, found {team}", name("teams")));
                 }
                 model.success.check(&name(&format!("teams.{team}.success")), PREFIX_FEATURES)?;
                 model.tokens.check(&name(&format!("teams.{team}.tokens")), PREFIX_FEATURES)?;
@@ -250,21 +250,28 @@ impl Prepared<'_> {
         self.model.stop.probability(&prefix_features(counts, probability, second, &self.views, &self.text.plain))
     }
 
-    /// What each team that may be asked next is worth. The standard errors cost time: they are 0 unless asked for.
+    /// What each choice is worth.
     pub fn estimates(
         &self,
         counts: TeamCounts,
         stand: &Standpoint,
         available: [usize; 3],
-        with_errors: bool,
+        consider: Consider,
     ) -> Vec<TeamEstimate> {
         let available = std::array::from_fn(|level| {
             available[level].min(self.model.available[level]).min(self.group.most()[level])
         });
         let features = prefix_features(counts, stand.probability, stand.second, &self.views, &self.text.plain);
         let estimate = |(team, model): (&usize, &TeamModel)| {
-            let end = counts.after(*team, available)?;
-            let (success, error) = match with_errors {
+            let (first, then) = choice(*team)?;
+            let end = counts.after(first, available)?;
+            match (then, consider) {
+                (None, _) => {}
+                // The team that follows has to be there.
+                (Some(then), Consider::Plans) => end.after(then, available).map(|_| ())?,
+                (Some(_), _) => return None,
+            }
+            let (success, error) = match consider == Consider::TeamsWithErrors {
                 true => {
                     let estimate = model.success.estimate(&features);
                     (estimate.mean, estimate.error)
@@ -277,20 +284,33 @@ impl Prepared<'_> {
     }
 
     /// The team that is worth more than stopping, and most; `None`: to stop is worth most. Without replies something has to
-    /// be asked.
+    /// be asked. Unless this is the last round, a team may be worth more for what can follow it.
     pub fn choose(
         &self,
         counts: TeamCounts,
         stand: &Standpoint,
         available: [usize; 3],
         price: f64,
+        is_last: bool,
     ) -> Option<TeamEstimate> {
         let worth = |estimate: &TeamEstimate| estimate.success - price * estimate.tokens / 1000.0;
         let stop = if counts == TeamCounts::NONE { f64::NEG_INFINITY } else { self.stop(counts, stand) };
-        let teams = self.estimates(counts, stand, available, false).into_iter();
+        let consider = if is_last { Consider::Teams } else { Consider::Plans };
+        let teams = self.estimates(counts, stand, available, consider).into_iter();
         let best = teams.max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
         (worth(&best) > stop).then_some(best)
     }
+}
+
+/// Which choices are weighed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consider {
+    /// Teams; no other round follows.
+    Teams,
+    /// The same, with standard errors, which cost time.
+    TeamsWithErrors,
+    /// Teams, and teams that another may follow.
+    Plans,
 }
 
 /// How many calls of each level there are.

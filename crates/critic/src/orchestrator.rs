@@ -88,7 +88,7 @@ impl CriticOrchestrator {
         stand: &crate::prefix::Standpoint,
         context: &WriteContext<'_>,
     ) -> Option<TeamCounts> {
-        let chosen = prepared.choose(counts, stand, self.available(), self.price)?;
+        let chosen = prepared.choose(counts, stand, self.available(), self.price, context.round >= self.rounds)?;
         let limit = context.language.limits.agents;
         let pays = context.tokens_left.is_none_or(|left| chosen.tokens <= left as f64);
         (pays && chosen.team.calls() <= limit).then_some(chosen.team)

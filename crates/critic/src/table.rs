@@ -12,6 +12,8 @@ pub(crate) struct Cell {
     pub stand: Standpoint,
     /// Whether the answer there is right.
     pub right: bool,
+    /// Whether several replies state an answer, all the same.
+    pub agrees: bool,
     /// What the prefix cost.
     pub tokens: f64,
 }
@@ -49,7 +51,9 @@ impl Cell {
         let answered = stand.support.first().copied().unwrap_or_default();
         // Where no reply states an answer, the first one is all there is.
         let right = replies.get(answered).is_some_and(|reply| reply.right);
-        Cell { stand, right, tokens: served.tokens(counts) }
+        let stated = seen.iter().filter(|reply| reply.answer.is_some()).count();
+        let agrees = stated > 1 && stand.support.len() == stated;
+        Cell { stand, right, agrees, tokens: served.tokens(counts) }
     }
 }
 

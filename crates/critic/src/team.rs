@@ -33,6 +33,22 @@ pub(crate) const TEAMS: [TeamCounts; 14] = [
     TeamCounts([0, 3, 4]),
 ];
 
+/// Teams with a second team that follows unless all answers agree: positions in [`TEAMS`]. What such a plan is worth counts
+/// that a later round is asked only where it is needed. Their positions follow those of the teams.
+pub(crate) const PLANS: [(usize, usize); 12] =
+    [(3, 13), (3, 7), (3, 6), (3, 2), (6, 13), (6, 6), (4, 9), (4, 6), (2, 13), (2, 7), (2, 6), (7, 13)];
+
+/// The first team of a choice, and the one that follows it unless all answers agree. `None`: there is no such choice.
+pub(crate) fn choice(position: usize) -> Option<(usize, Option<usize>)> {
+    match position.checked_sub(TEAMS.len()) {
+        None => Some((position, None)),
+        Some(plan) => PLANS.get(plan).map(|(first, then)| (*first, Some(*then))),
+    }
+}
+
+/// How many choices there are.
+pub(crate) const CHOICES: usize = TEAMS.len() + PLANS.len();
+
 impl TeamCounts {
     /// Nothing asked yet.
     pub(crate) const NONE: TeamCounts = TeamCounts([0; 3]);

@@ -32,7 +32,10 @@ pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, price: f64, r
         if walked.rounds == rounds {
             return walked;
         }
-        let Some(chosen) = prepared.choose(counts, &stand, served.available(), price) else { return walked };
+        let Some(chosen) = prepared.choose(counts, &stand, served.available(), price, walked.rounds + 1 == rounds)
+        else {
+            return walked;
+        };
         if walked.rounds == 0 {
             walked.first = chosen.team;
         }
