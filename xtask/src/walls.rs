@@ -109,6 +109,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-exec",
             "lemon-critic",
             "lemon-task",
+            "lemon-sandbox",
             "lemon-world",
             "lemon-eval",
             "lemon-problems",

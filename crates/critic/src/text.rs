@@ -146,8 +146,9 @@ pub fn stated_answer(reply: &str, form: Form, question: &str) -> Option<String> 
     valid.then_some(key)
 }
 
-fn ballot(stated: &str, form: Form, _question: &str) -> String {
-    answer::ballot(stated, form)
+fn ballot(stated: &str, form: Form, question: &str) -> String {
+    let options = if form == Form::Choice { answer::options_in(question) } else { Vec::new() };
+    answer::ballot(stated, form, &options)
 }
 
 #[cfg(test)]

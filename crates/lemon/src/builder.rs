@@ -6,7 +6,7 @@ use lemon_exec::{Backend, Budget, Level, Settings, Worker};
 use lemon_rollout::reward::{GradedRun, RewardSettings, Weight, Weights};
 use lemon_spec::{Language, Plan};
 use lemon_workers::{
-    Capacity, Config, OnMiss, Resolved, RunLimits, Simulation, Tell, WorkerFiles, WorkerKind, WorkerSet, WorkersError,
+    Capacity, Config, Resolved, RunLimits, Simulation, Tell, WorkerFiles, WorkerKind, WorkerSet, WorkersError,
 };
 use lemon_world::Preset;
 use std::path::PathBuf;
@@ -244,15 +244,22 @@ async fn of_models(
 fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Backend {
     let level = |name: &String| match resolved.config.capacity(name) {
         None => Level::new(name),
-        Some(Capacity { price, max_tokens, temperature, .. }) => Level {
-            price: price.unwrap_or_default(),
-            max_tokens: *max_tokens,
-            temperature: *temperature,
+        Some(capacity) => Level {
+            price: capacity.price.unwrap_or_default(),
+            max_tokens: capacity.max_tokens(),
+            temperature: capacity.temperature,
+            style: capacity.style,
             ..Level::new(name)
         },
     };
     let levels = resolved.language.capacities.iter().map(level).collect();
-    Backend { worker, name: resolved.kind.name().to_owned(), levels, clock: Default::default() }
+    Backend {
+        worker,
+        name: resolved.kind.name().to_owned(),
+        levels,
+        clock: Default::default(),
+        code: Some(resolved.code()),
+    }
 }
 
 /// Whether simulated workers keep their noise when their inputs change.
@@ -271,8 +278,8 @@ pub(crate) async fn simulated(
     notices: Tell,
 ) -> Result<WorkerSet, WorkersError> {
     let simulation = || {
-        let (shared_noise, sets) = (noise == Noise::Shared, Vec::new());
-        Ok(Simulation { preset, items, shared_noise, strict: true, data: None, sets, on_miss: OnMiss::Simulate })
+        let shared_noise = noise == Noise::Shared;
+        Ok(Simulation { preset, items, shared_noise, strict: true, ..Simulation::default() })
     };
     WorkerSet::new(config, WorkerKind::SIM, &[], None, simulation, notices).await
 }

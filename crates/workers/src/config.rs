@@ -1,12 +1,14 @@
 //! `lemon.toml`, with the endpoint flags applied.
 
+mod effort;
+
 use crate::bundled;
 use crate::error::WorkersError;
 use crate::files::read_file;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
-use lemon_spec::{Language, Limits};
-use serde::de::{MapAccess, Visitor};
+use lemon_spec::{Language, Limits, Style};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -90,9 +92,12 @@ pub struct Capacity {
     pub max_concurrency: Option<usize>,
     /// What its tokens cost.
     pub price: Option<Price>,
-    /// Completion tokens of a reply at most.
-    #[serde(default = "Capacity::default_max_tokens")]
-    pub max_tokens: u64,
+    /// How it is asked to reply; as the roles of its agents say where absent.
+    pub style: Option<Style>,
+    /// The styles that this entry makes a capacity of each; none is left once the file is read.
+    pub(crate) efforts: Option<Vec<Style>>,
+    /// Completion tokens of a reply at most; as [`Capacity::max_tokens`] says where absent.
+    pub max_tokens: Option<u64>,
     /// Sampling temperature; the endpoint's own where absent.
     pub temperature: Option<f64>,
     /// Seconds without anything new of a reply that comes piece by piece; seconds that a reply that comes whole may take.
@@ -118,7 +123,9 @@ impl Capacity {
             api_key_env,
             max_concurrency: None,
             price: None,
-            max_tokens: Self::default_max_tokens(),
+            style: None,
+            efforts: None,
+            max_tokens: None,
             temperature: None,
             timeout_s: Self::default_timeout(),
             total_timeout_s: None,
@@ -149,8 +156,9 @@ impl Capacity {
         self.local.as_deref().unwrap_or(&self.model)
     }
 
-    fn default_max_tokens() -> u64 {
-        1024
+    /// Completion tokens of a reply at most.
+    pub fn max_tokens(&self) -> u64 {
+        self.max_tokens.unwrap_or_else(|| self.style.unwrap_or(Style::Reasoned).max_tokens())
     }
 
     fn default_timeout() -> f64 {
@@ -261,6 +269,8 @@ pub struct RunConfig {
     pub on_parent_failure: Option<OnParentFailure>,
     /// Completion tokens below which a call is not worth making.
     pub least_reply_tokens: Option<u64>,
+    /// Whether programs of agents run without isolation; they do not where absent.
+    pub unsafe_no_sandbox: Option<bool>,
     /// Whether replies on record answer the same call again.
     pub reuse: Option<bool>,
     /// When a failed call is tried again.
@@ -355,6 +365,8 @@ impl Config {
         let mut language = Language { limits: self.limits.clone(), ..Language::default() };
         if !self.capacity.is_empty() {
             language.capacities = self.capacity.iter().map(|(name, _)| name.clone()).collect();
+            language.efforts = effort::efforts(&self.capacity);
+            language.tests = self.runs_programs();
         }
         if let Some(folder) = &self.roles.folder {
             language.roles.add_folder(&self.resolve(folder)).map_err(|errors| {
@@ -367,6 +379,11 @@ impl Config {
             })?;
         }
         Ok(language)
+    }
+
+    /// Whether agents of some capacity write programs that are run.
+    pub fn runs_programs(&self) -> bool {
+        self.capacity.iter().any(|(_, capacity)| capacity.style == Some(Style::Program))
     }
 
     /// The capacity of this name.
@@ -395,7 +412,7 @@ impl Config {
             if capacity.max_concurrency == Some(0) {
                 return fault(place("max_concurrency"), "must be at least 1, got 0");
             }
-            if capacity.max_tokens == 0 {
+            if capacity.max_tokens == Some(0) {
                 return fault(place("max_tokens"), "must be at least 1, got 0");
             }
             if !(capacity.timeout_s > 0.0 && capacity.timeout_s.is_finite()) {
@@ -467,9 +484,10 @@ fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, C
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
-            while let Some(entry) = map.next_entry()? {
-                entries.push(entry);
+            while let Some((name, entry)) = map.next_entry::<String, Capacity>()? {
+                entries.extend(effort::capacities(name, entry).map_err(A::Error::custom)?);
             }
+            effort::check_names(&entries).map_err(A::Error::custom)?;
             Ok(entries)
         }
     }

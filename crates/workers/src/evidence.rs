@@ -10,6 +10,7 @@ use crate::resolve::Resolved;
 use lemon_eval::{Ask, Method};
 use lemon_exec::Form;
 use lemon_num::stats::sign_test;
+use lemon_spec::Language;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -132,8 +133,11 @@ pub(crate) fn proven(resolved: &Resolved) -> BTreeMap<Form, String> {
             }
         };
         let capacity = language.capacities.last().map(String::as_str);
-        let ask = Ask { capacities: &language.capacities, capacity, code: entry.form == Form::Code, seed: 0 };
-        method.spec(&ask)
+        let Language { capacities, efforts, .. } = &**language;
+        let ask = Ask { capacities, efforts, capacity, code: entry.form == Form::Code, seed: 0 };
+        // The guard runs teams of one round: what a second one would need is not in its text.
+        let one_round = method.second_spec(&ask).is_none() && method.check(efforts).is_ok();
+        method.spec(&ask).filter(|_| one_round)
     };
     best.into_iter().filter_map(|(form, entry)| Some((form, team(entry)?))).collect()
 }

@@ -7,6 +7,7 @@
 
 mod backend;
 pub mod bundled;
+mod code;
 mod config;
 mod critic;
 pub mod discover;
@@ -29,6 +30,7 @@ mod started;
 pub mod task_sets;
 
 pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
+pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
@@ -38,7 +40,7 @@ pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};
 pub use local::{CARD, Calibration, Card, Local, LocalError, LocalModel, OUT_OF_REACH, PromptForm, is_word_problem};
 pub use orchestrators::{BUNDLED_ORCHESTRATOR, MOST_AGENTS, PolicySource, encoder, policy};
-pub use recorded::{RecordedItems, is_to_train_on, recorded_items};
+pub use recorded::{RecordedItems, recorded_items};
 pub use resolve::{Resolved, RunLimits};
 pub use run::{Before, ReadyRun, RunRequest};
 pub use simulation::{OnMiss, Simulation, WorkerSet, recordings};

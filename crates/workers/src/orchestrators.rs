@@ -1,7 +1,7 @@
 //! From a resolved configuration to what writes the team.
 
 use crate::bundled::{self, BundledModel};
-use crate::config::{Config, OrchestratorKind};
+use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::critic::critic_orchestrator;
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
@@ -81,7 +81,8 @@ fn load_bundled(model: &BundledModel, device: DeviceChoice) -> Result<LanguagePo
 
 /// The language of the bundled orchestrator, which was taught the default names of capacities.
 fn with_default_names(language: &Language) -> Arc<Language> {
-    Arc::new(Language { capacities: Language::default().capacities, ..language.clone() })
+    let Language { capacities, efforts, tests, .. } = Language::default();
+    Arc::new(Language { capacities, efforts, tests, ..language.clone() })
 }
 
 /// Agents in a round of what a policy writes. More than training draws by default: the weaker the models, the more agents pay.
@@ -221,7 +222,7 @@ impl Resolved {
             return inner;
         }
         let reply_tokens = |name: &String| {
-            self.config.capacity(name).map_or_else(|| Level::new(name).max_tokens, |capacity| capacity.max_tokens)
+            self.config.capacity(name).map_or_else(|| Level::new(name).max_tokens, Capacity::max_tokens)
         };
         Arc::new(Guard {
             inner,

@@ -1,9 +1,8 @@
 //! Items with recorded replies, divided into those to train on and those held out.
 
 use crate::error::WorkersError;
-use lemon_num::hashed_seed;
 use lemon_task::{Item, SetName, Source, load};
-use lemon_world::Recordings;
+use lemon_world::{Recordings, is_to_fit};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -14,11 +13,6 @@ pub struct RecordedItems {
     pub train: Vec<(String, Item)>,
     /// The other items of the splits that are for tests.
     pub held_out: Vec<(String, Item)>,
-}
-
-/// Whether an item of a test split is to train on. It depends on its name alone, so that every run and program agree.
-pub fn is_to_train_on(set: SetName, split: &str, id: &str) -> bool {
-    hashed_seed(0, &["half", set.as_str(), split, id]).is_multiple_of(2)
 }
 
 /// The recorded items of these sets. The splits `train` and `dev` are to train on; of the other splits, half of the items.
@@ -35,7 +29,7 @@ pub fn recorded_items(data: &Path, sets: &[SetName], recordings: &Recordings) ->
         for split in splits {
             let tasks = load(&Source::Folder(data.to_owned()), *set, split).map_err(WorkersError::new)?;
             for item in tasks.items.into_iter().filter(|item| recordings.knows(&item.task.question)) {
-                let train = matches!(split, "train" | "dev") || is_to_train_on(*set, split, &item.task.id);
+                let train = matches!(split, "train" | "dev") || is_to_fit(&format!("{set}/{split}/{}", item.task.id));
                 let part = if train { &mut found.train } else { &mut found.held_out };
                 part.push((format!("{set}/{split}"), item));
             }

@@ -7,13 +7,14 @@ use crate::error::WorkersError;
 use crate::kind::{Build, WorkerKind};
 use crate::resolve::{Resolved, RunLimits};
 use lemon_exec::{Backend, Budget, Settings};
-use lemon_spec::Language;
+use lemon_spec::{Effort, Language, Style};
 use lemon_task::{Item, SetName};
 use lemon_world::{AgentNoise, Preset, Recorded, Recordings, SamplePool, World};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a simulated world or recorded replies are made of.
+#[derive(Default)]
 pub struct Simulation<'a> {
     /// The simulated world.
     pub preset: Preset,
@@ -31,10 +32,18 @@ pub struct Simulation<'a> {
     pub on_miss: OnMiss,
 }
 
+impl Simulation<'_> {
+    /// How agents of each capacity reply.
+    fn styles(&self) -> &[Option<Style>] {
+        self.recordings.as_deref().map_or_else(|| self.preset.styles(), Recordings::styles)
+    }
+}
+
 /// What becomes of a call that is not on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMiss {
     /// It fails.
+    #[default]
     Fail,
     /// The simulated world answers.
     Simulate,
@@ -75,8 +84,8 @@ impl WorkerSet {
                 let simulation = simulation()?;
                 let settings = Settings { budget, reuse: false, ..Settings::default() };
                 let backend = build(&simulation)?;
-                let capacities = backend.levels.iter().map(|level| level.name.clone()).collect();
-                Ok(WorkerSet { backend, resolved: in_a_world(config, kind, capacities, tell), settings })
+                let language = language(config, &backend, simulation.styles());
+                Ok(WorkerSet { backend, resolved: in_a_world(config, kind, language, tell), settings })
             }
         }
     }
@@ -102,9 +111,16 @@ impl WorkerSet {
     }
 }
 
+/// What specifications may say to these workers.
+fn language(config: &Config, backend: &Backend, styles: &[Option<Style>]) -> Language {
+    let capacities = backend.levels.iter().map(|level| level.name.clone()).collect();
+    let efforts = styles.iter().map(|style| Effort { style: *style, price: None }).collect();
+    Language { limits: config.limits.clone(), capacities, efforts, ..Language::default() }
+}
+
 /// A configuration without capacities: worlds bring their own.
-fn in_a_world(config: &Config, kind: WorkerKind, capacities: Vec<String>, tell: Tell) -> Resolved {
-    let language = Arc::new(Language { limits: config.limits.clone(), capacities, ..Language::default() });
+fn in_a_world(config: &Config, kind: WorkerKind, language: Language, tell: Tell) -> Resolved {
+    let language = Arc::new(language);
     Resolved { kind, config: config.with_capacities(Vec::new()), language, is_configured: false, tell }
 }
 

@@ -21,6 +21,7 @@ fn served_by((name, capacity): &(String, Capacity)) -> ServedBy {
         model: capacity.model.clone(),
         local: capacity.local.clone(),
         api_key_env: capacity.api_key_env.clone(),
+        style: capacity.style,
     }
 }
 
@@ -60,7 +61,7 @@ pub fn again(config: &Config, before: &StartedWith) -> Result<Option<Vec<(String
                 Capacity::new(&served.base_url, &served.model, key)
             }
         };
-        (served.name.clone(), capacity)
+        (served.name.clone(), Capacity { style: served.style, ..capacity })
     };
     Ok(Some(before.capacities.iter().map(level).collect()))
 }
@@ -78,7 +79,7 @@ pub fn check(before: &StartedWith, now: &StartedWith) -> Result<(), WorkersError
     let kind = |started: &StartedWith| WorkerKind::named(Scope::Run, &started.kind).ok();
     let same_kind = before.kind == now.kind || kind(before).is_some_and(|before| kind(now) == Some(before));
     let same = |(a, b): (&ServedBy, &ServedBy)| {
-        (&a.name, &a.base_url, local(a)) == (&b.name, &b.base_url, local(b))
+        (&a.name, &a.base_url, local(a), a.style) == (&b.name, &b.base_url, local(b), b.style)
             && (a.local.is_some() || a.model == b.model)
     };
     let same_models =

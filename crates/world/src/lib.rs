@@ -16,11 +16,11 @@ mod sim;
 mod skill;
 mod text;
 
-pub use check::{Check, Figure, check};
+pub use check::{Check, Figure, check, check_real};
 pub use features::{Difficulty, features};
-pub use fit::fit as fit_to_record;
-pub use preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset, Revision};
-pub use recordings::{RecordedCall, RecordedItem, Recordings};
+pub use fit::{fit as fit_to_record, fit_real};
+pub use preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset, REAL_LEVELS, ReaderFit, Revision};
+pub use recordings::{RecordedCall, RecordedItem, Recordings, is_to_fit};
 pub use replay::{Recorded, SamplePool};
 pub use sim::{AgentNoise, World};
 pub use skill::{SKILLS, Skill, SkillFit, TaskFamily, fit, needs};

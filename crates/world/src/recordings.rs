@@ -9,7 +9,8 @@ mod line;
 use crate::outcomes::{self, OutcomesError};
 use kinds::solving;
 use kinds::{CallKind, Kinds};
-use lemon_spec::BaseRole;
+use lemon_num::hashed_seed;
+use lemon_spec::{BaseRole, Style};
 use lemon_task::{SetName, Source, load};
 use line::Line;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,6 +25,7 @@ const LADDER: [&str; 3] = crate::preset::LEVELS;
 pub struct Recordings {
     /// The capacities, weakest first.
     levels: Vec<String>,
+    styles: Vec<Option<Style>>,
     items: HashMap<Arc<str>, RecordedItem>,
     roles: Vec<BaseRole>,
     unknown: BTreeMap<String, usize>,
@@ -60,8 +62,10 @@ pub struct RecordedCall {
     pub text: Arc<str>,
     /// Prompt and completion tokens, where they are on record.
     pub tokens: Option<(u64, u64)>,
-    /// It was cut off, or it is a program that printed nothing.
+    /// It was cut off.
     pub truncated: bool,
+    /// It is a program that was run and printed nothing: there is no answer.
+    pub silent: bool,
     /// Whether it was right, where the record says.
     pub correct: Option<bool>,
     /// The mean log-probability of its tokens, where the record says.
@@ -96,8 +100,9 @@ impl Recordings {
         if let Some(missing) = levels.iter().find(|level| !served.contains(level)) {
             return Err(fault(format!("no recording has the level `{missing}`; expected some of {known}")));
         }
+        let styles = served.iter().map(|level| kinds.style(level)).collect();
         let mut recordings =
-            Recordings { levels: served, roles: kinds.roles().collect(), unknown, ..Recordings::default() };
+            Recordings { levels: served, styles, roles: kinds.roles().collect(), unknown, ..Recordings::default() };
         found.into_iter().for_each(|call| recordings.add(call));
         recordings.sort();
         Ok(recordings)
@@ -120,6 +125,7 @@ impl Recordings {
                     text: reply.text.into(),
                     tokens: None,
                     truncated: false,
+                    silent: false,
                     correct: None,
                     log_probability: None,
                 });
@@ -182,6 +188,11 @@ impl Recordings {
     /// The capacities, weakest first.
     pub fn levels(&self) -> &[String] {
         &self.levels
+    }
+
+    /// How agents of each capacity reply, where it is known.
+    pub fn styles(&self) -> &[Option<Style>] {
+        &self.styles
     }
 
     /// The base roles of recorded calls that the project does not have itself.
@@ -299,4 +310,10 @@ impl Reader<'_> {
         let question = questions.get(id).cloned().ok_or_else(|| format!("{set}/{split} has no item `{id}`"))?;
         Ok(Some((question, name.into(), matches!(set, SetName::HumanEval | SetName::HumanEvalPy))))
     }
+}
+
+/// Whether a recorded item (`set/split/id`) belongs to the half that is fitted to and trained on; the other half is for checks
+/// and tests. It depends on the name alone, so that every program agrees.
+pub fn is_to_fit(name: &str) -> bool {
+    hashed_seed(0, &["half", name]).is_multiple_of(2)
 }

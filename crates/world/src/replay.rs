@@ -66,6 +66,7 @@ impl Recorded {
             levels: self.recordings.levels().iter().map(level).collect(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
+            code: None,
         }
     }
 
@@ -213,9 +214,14 @@ fn second_layer(item: &RecordedItem, prompt: &AgentPrompt, request: &Request) ->
 fn serve(request: &Request, call: &RecordedCall) -> Result<Reply, AskError> {
     let model = call.model.to_string();
     let Some((tokens_in, tokens_out)) = call.tokens else {
-        return finish(request, call.text.to_string(), model, SPEED);
+        return finish(request, call.text.to_string(), model, SPEED, None);
     };
     let usage = |tokens_out| Usage { tokens_in, tokens_out, counted: false };
+    if call.silent {
+        let error = AskError::free(FailureKind::Program, "its program gave no answer: it printed nothing");
+        let (cost, partial) = (FailedCost::Known(usage(tokens_out)), Some(call.text.to_string()));
+        return Err(AskError { cost, partial, ..error });
+    }
     if tokens_out > request.max_tokens {
         let kept = call.text.chars().count() as u64 * request.max_tokens / tokens_out.max(1);
         let cut: String = call.text.chars().take(usize::try_from(kept).unwrap_or(usize::MAX)).collect();

@@ -92,6 +92,9 @@ pub enum WorldName {
     Calibrated,
     /// A choice, not a record: weaker workers and useful critics, for studies of teams
     Teams,
+    /// A tiny model, and a model of 1.5 billion parameters asked in three ways, as recorded
+    #[value(name = "real-1.5b")]
+    Real,
 }
 
 /// Which recorded replies `--workers replay` serves.
@@ -160,12 +163,18 @@ pub enum WorldCommand {
         /// The folder of task sets, with outcomes/ in it
         #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
         data: PathBuf,
+        /// Which world
+        #[arg(long, value_name = "NAME", default_value = "calibrated")]
+        world: WorldName,
     },
     /// Compare the simulated workers with the record they were fitted to
     Check {
         /// The folder of task sets, with outcomes/ in it
         #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
         data: PathBuf,
+        /// Which world
+        #[arg(long, value_name = "NAME", default_value = "calibrated")]
+        world: WorldName,
         /// Figures of your own, as `lemon world fit` prints them [default: those that ship with this program]
         #[arg(long, value_name = "FILE")]
         figures: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! What each kind of recorded call is: its capacity, its base roles, what it reads. A table that users extend.
 
 use crate::outcomes::OutcomesError;
-use lemon_spec::{BaseRole, Share};
+use lemon_spec::{BaseRole, Share, Style};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -27,6 +27,9 @@ struct LevelEntry {
     /// Served only where it is asked for.
     #[serde(default)]
     extra: bool,
+    /// How its agents reply.
+    #[serde(default)]
+    style: Option<Style>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -114,6 +117,11 @@ impl Kinds {
         levels.sort_by_key(|name| (entry(name).unwrap_or(usize::MAX), name.clone()));
         levels.dedup();
         levels
+    }
+
+    /// How agents of a level reply, where the table says.
+    pub fn style(&self, level: &str) -> Option<Style> {
+        self.level.iter().find(|entry| entry.name == level)?.style
     }
 
     /// The base roles of the table, for the language of specifications.

@@ -75,11 +75,11 @@ impl Line<'_> {
 
     /// The call, without its level and what it reads, which are known once the levels are.
     pub fn call(&self, kind: &CallKind) -> Result<RecordedCall, String> {
-        let (text, printed_nothing) = match &self.printed {
+        let (text, silent) = match &self.printed {
             None => (self.reply.trim().to_owned(), false),
             Some(printed) => match printed.as_deref().map(str::trim).filter(|printed| !printed.is_empty()) {
                 Some(printed) => (format!("{}\n\nAnswer: {printed}", self.reply.trim()), false),
-                None => (format!("{}\n\nAnswer: none, the program printed nothing", self.reply.trim()), true),
+                None => (self.reply.trim().to_owned(), true),
             },
         };
         if text.is_empty() {
@@ -98,7 +98,8 @@ impl Line<'_> {
             model: self.model.as_ref().into(),
             text: text.into(),
             tokens: self.tokens_in.zip(self.tokens_out),
-            truncated: !self.finished || printed_nothing,
+            truncated: !self.finished,
+            silent,
             correct: self.correct,
             log_probability: self.logprob.filter(|value| value.is_finite()),
         })

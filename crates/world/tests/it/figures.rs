@@ -71,7 +71,7 @@ fn figures_can_be_written_and_read_again() {
 
 #[test]
 fn the_teams_preset_differs_where_it_says() {
-    let [calibrated, teams] = Preset::ALL.map(Preset::choices);
+    let [calibrated, teams, _] = Preset::ALL.map(Preset::choices);
     assert_eq!(
         (calibrated.level_shift, calibrated.check, calibrated.check_trust, calibrated.judge),
         (0.0, 0.0, 0.0, 0.0)
@@ -82,7 +82,7 @@ fn the_teams_preset_differs_where_it_says() {
     assert_eq!(Choices { level_shift, duty, plan, check, check_trust, judge, ..calibrated }, teams, "and nowhere else");
     assert!(calibrated.speed.is_sorted_by(|a, b| a > b), "larger models are slower");
     assert!((0.0..1.0).contains(&calibrated.bare_answer));
-    assert_eq!(Preset::ALL.map(Preset::as_str), ["calibrated", "teams"]);
+    assert_eq!(Preset::ALL.map(Preset::as_str), ["calibrated", "teams", "real-1.5b"]);
     for preset in Preset::ALL {
         assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
     }

@@ -15,3 +15,4 @@ mod replay;
 mod roles;
 mod steadiness;
 mod texts;
+mod tmpreal;

@@ -40,7 +40,12 @@ fn check_read(items: Result<Vec<Observed>, outcomes::OutcomesError>, count: usiz
     let items = items.unwrap();
     assert_eq!(items.len(), count);
     for item in &items {
-        assert_eq!(item.levels.map(|tally| tally.samples), [samples; 3], "{}", item.question);
+        assert_eq!(
+            item.levels.iter().map(|tally| tally.samples).collect::<Vec<_>>(),
+            [samples; 3],
+            "{}",
+            item.question
+        );
         assert!(item.levels.iter().all(|tally| tally.right <= tally.samples));
     }
     for (level, expected) in shares.into_iter().enumerate() {

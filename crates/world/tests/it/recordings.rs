@@ -1,9 +1,12 @@
 //! Files of recorded calls: found by what is in them, read whole, and every fault named with its file and line.
 
-use crate::common::public_data;
+use crate::common::{Asked, ask, public_data};
+use lemon_exec::worker::FailedCost;
 use lemon_task::{Item, SetName, Source, grade, load};
-use lemon_world::{RecordedCall, Recordings};
+use lemon_trace::FailureKind;
+use lemon_world::{Recorded, RecordedCall, Recordings, SamplePool};
 use std::path::Path;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// GSM8K's sample with an empty folder of recordings beside it.
@@ -65,14 +68,18 @@ fn recordings_are_found_by_what_is_in_them() {
 fn a_program_answers_what_it_printed() {
     let folder = folder();
     let text = line("qwen", "pal", 0, r#", "reply": "```python\nprint(18)\n```", "printed": "18""#)
-        + &line("qwen", "pal", 1, r#", "reply": "```python\nx = 18\n```", "printed": null"#);
+        + &line("qwen", "pal", 1, r#", "temperature": 0.7, "reply": "```python\nx = 18\n```", "printed": null"#);
     write(&folder, "programs.jsonl", &text);
     let found = read(&folder, &[]).unwrap();
     let [printed, silent] = calls(&found) else { panic!("two programs are on record") };
     assert_eq!(lemon_exec::answer::extract(&printed.text).as_deref(), Some("18"));
-    assert!(!printed.truncated && silent.truncated);
-    let item = &first_item();
-    assert!(!grade(item, &silent.text).verdict.is_right(), "a number in the code is no answer");
+    assert!(!printed.silent && silent.silent);
+    let recordings = Arc::new(found);
+    let worker = Recorded::new(recordings, None).with_pool(SamplePool::Sampled);
+    let request = Asked { level: 0, ..Asked::default() }.request(&first_item());
+    let error = ask(&worker, &request).unwrap_err();
+    assert_eq!(error.failure.kind, FailureKind::Program, "a number in the code is no answer");
+    assert!(matches!(error.cost, FailedCost::Known(usage) if usage.tokens_out == 4), "it costs what it cost");
 }
 
 #[test]
@@ -140,7 +147,7 @@ fn the_recordings_at_hand_are_graded_as_they_were() {
             .collect();
     let (mut agree, mut all) = (0, 0);
     for (question, record) in recordings.items() {
-        for call in record.calls.iter().filter(|call| call.reads.is_empty()) {
+        for call in record.calls.iter().filter(|call| call.reads.is_empty() && !call.silent) {
             let answer = lemon_exec::answer::extract_or_all(&call.text);
             let right = grade(&items[question], &answer).verdict.is_right();
             agree += usize::from(call.correct == Some(right));

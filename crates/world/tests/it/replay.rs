@@ -25,6 +25,7 @@ fn call(level: usize, sample: u32, text: &str) -> RecordedCall {
         text: text.into(),
         tokens: None,
         truncated: false,
+        silent: false,
         correct: None,
         log_probability: None,
     }

@@ -15,6 +15,7 @@ use lemon_exec::{Budget, Form, Settings};
 use lemon_num::stats::sign_test;
 use lemon_rollout::{Grader, Record, RolloutEnv, RolloutError, RunOptions, UnknownReason};
 use lemon_sandbox::Sandbox;
+use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
 use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
@@ -190,11 +191,10 @@ impl Bench {
         let orchestrator: Arc<dyn Orchestrator> = match writer {
             Writer::Orchestrator(orchestrator) => orchestrator.clone(),
             Writer::Rule(method) => {
-                let capacities = &self.env.language.capacities;
+                let Language { capacities, efforts, .. } = &*self.env.language;
                 let capacity = capacities.last().map(String::as_str);
-                let ask = Ask { capacities, capacity, code: question.form == Form::Code, seed: self.seed };
-                let text = method.spec(&ask).ok_or_else(|| fault(RolloutError::NoTeam(name.to_owned())))?;
-                Arc::new(Fixed { text, reviewer: None })
+                let ask = Ask { capacities, efforts, capacity, code: question.form == Form::Code, seed: self.seed };
+                method.orchestrator(&ask).ok_or_else(|| fault(RolloutError::NoTeam(name.to_owned())))?
             }
         };
         let limits = self.env.settings.budget;
@@ -244,7 +244,10 @@ fn writer(resolved: &Resolved, name: &str) -> Result<Writer, Fault> {
             let hint = "lemon, prompted, policy, or a rule that `lemon eval --methods help` lists";
             let method: Method = name.parse().map_err(|error| Fault::new(error).hint(hint))?;
             match method.source() {
-                None => Ok(Writer::Rule(method)),
+                None => {
+                    method.check(&resolved.language.efforts).map_err(Fault::new)?;
+                    Ok(Writer::Rule(method))
+                }
                 Some(_) => Err(Fault::new(format!("`{name}` cannot be compared here")).hint(hint)),
             }
         }

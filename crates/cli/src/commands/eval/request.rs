@@ -334,6 +334,7 @@ pub fn preset(name: WorldName) -> Preset {
     match name {
         WorldName::Calibrated => Preset::Calibrated,
         WorldName::Teams => Preset::Teams,
+        WorldName::Real => Preset::Real,
     }
 }
 
