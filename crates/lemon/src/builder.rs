@@ -197,6 +197,7 @@ impl Builder {
     /// There are no such workers, they cannot be used, or the store cannot be opened.
     pub async fn build(self) -> Result<Lemon, Error> {
         let Builder { config, workers, budget, notices, .. } = self;
+        let config = config.with_store(self.store.as_deref());
         let limits = RunLimits { budget, no_reuse: false };
         let mut world = None;
         let workers = match workers {

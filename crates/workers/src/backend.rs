@@ -15,7 +15,7 @@ use lemon_exec::worker::{
 };
 use lemon_exec::{Backend, Clock, CodeRunner, Level};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -211,12 +211,16 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
         let load = move || model.load().map_err(|error| error.of_capacity(&capacity));
         return Ok(LazyModel::new(model.form().map_err(of_capacity)?, load));
     }
-    let folder = PathBuf::from(local);
+    let folder = match models::locate(local) {
+        Some(found) => found.map_err(of_capacity)?,
+        None => PathBuf::from(local),
+    };
+    let name = models::own_name(local).map_or_else(|| models::name_of(&folder), |name| Some(name.to_owned()));
     let unusable = {
         let capacity = capacity.to_owned();
         move |error: String| {
-            let hint = "`local` is a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json; \
-                        `lemon models pull` gets one";
+            let hint = "`local` is a GGUF file, a folder with config.json, model.safetensors and tokenizer.json, or a name \
+                        that `lemon models list` shows";
             WorkersError::new(format!("capacity `{capacity}`: {error}")).hint(hint).kind(WorkersErrorKind::Model)
         }
     };
@@ -224,15 +228,8 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
     let load = move || {
         let model =
             LocalModel::load(&folder, EngineSettings::default()).map_err(|error| unusable(error.to_string()))?;
-        Ok(named(model, &folder))
+        // A file of Ollama's is called by its digest, a checkpoint of the hub's by its commit.
+        Ok(LocalModel { name: name.clone().unwrap_or(model.name), ..model })
     };
     Ok(LazyModel::new(form, load))
-}
-
-/// A checkpoint of the hub's cache has its name there, and not that of its folder, which is a commit.
-fn named(model: LocalModel, folder: &Path) -> LocalModel {
-    match models::name_of(folder) {
-        Some(name) => LocalModel { name, ..model },
-        None => model,
-    }
 }

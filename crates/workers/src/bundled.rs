@@ -5,7 +5,7 @@
 use crate::config::Capacity;
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::local::{CARD, Card, LocalModel, PromptForm};
-use crate::models::{CONFIG, Cached};
+use crate::models::{CONFIG, FoundModel};
 use lemon_engine::EngineSettings;
 use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub const NOTICE: &str = "the small bundled models answer: arithmetic word probl
 
 /// How to use another model.
 pub const STRONGER: &str =
-    "for something stronger: --base-url URL --model NAME, or `lemon models pull OWNER/NAME`, or start Ollama";
+    "for something stronger: --base-url URL --model NAME, or `lemon models pull qwen2.5-coder-1.5b`, or start Ollama";
 
 /// The files of a model, beside the weights.
 macro_rules! files {
@@ -200,7 +200,7 @@ fn broken(name: &str, error: &dyn std::fmt::Display) -> WorkersError {
 }
 
 /// The bundled workers, as checkpoints are listed.
-pub fn listed() -> impl Iterator<Item = Cached> {
+pub fn listed() -> impl Iterator<Item = FoundModel> {
     WORKERS.iter().map(|model| {
         let name = format!("{PREFIX}{}", model.name);
         let config = model.file(CONFIG).map(String::from_utf8_lossy).map(|text| ModelConfig::parse(&text));
@@ -213,7 +213,7 @@ pub fn listed() -> impl Iterator<Item = Cached> {
             Ok(weights) => (weights, fault),
             Err(fact) => (0, fault.or(Some(format!("{WEIGHTS}: {fact}")))),
         };
-        Cached {
+        FoundModel {
             folder: PathBuf::from(&name),
             name,
             revision: env!("CARGO_PKG_VERSION").to_owned(),
@@ -221,6 +221,7 @@ pub fn listed() -> impl Iterator<Item = Cached> {
             parameters,
             complete: true,
             fault,
+            can_chat: false,
         }
     })
 }

@@ -2,9 +2,9 @@
 
 mod effort;
 
-use crate::bundled;
 use crate::error::WorkersError;
 use crate::files::read_file;
+use crate::models;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::{Language, Limits, Style};
@@ -47,6 +47,9 @@ pub struct Config {
     /// The endpoint flags that [`Config::with_endpoint`] applied.
     #[serde(skip)]
     pub(crate) flags: EndpointFlags,
+    /// The store that [`Config::with_store`] set.
+    #[serde(skip)]
+    store_flag: Option<PathBuf>,
 }
 
 /// Where models are served, from flags and environment. They take the place of what the file says.
@@ -63,13 +66,14 @@ pub struct EndpointFlags {
 impl EndpointFlags {
     /// Whether one of address and model is given without the other.
     pub(crate) fn is_half(&self) -> bool {
-        self.base_url.is_some() != self.model.is_some() && self.gguf().is_none()
+        self.base_url.is_some() != self.model.is_some() && self.in_process().is_none()
     }
 
-    /// The GGUF file that `--model` names where no address is given: it runs in this process.
-    fn gguf(&self) -> Option<&str> {
+    /// What `--model` says where no address is given, if it is a GGUF file or the name of a model on this machine: that runs
+    /// in this process.
+    fn in_process(&self) -> Option<&str> {
         let model = self.model.as_deref().filter(|_| self.base_url.is_none())?;
-        Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")).then_some(model)
+        (models::is_gguf(Path::new(model)) || models::is_name(model)).then_some(model)
     }
 }
 
@@ -83,8 +87,8 @@ pub struct Capacity {
     /// The model's name there.
     #[serde(default)]
     pub model: String,
-    /// Instead of both: a model to run in this process. A GGUF file, a folder as on the Hugging Face hub, or `bundled:small`,
-    /// `bundled:medium`, `bundled:large`.
+    /// Instead of both: a model to run in this process. A GGUF file, a folder as on the Hugging Face hub, or a name that
+    /// `lemon models list` shows: `ollama:…`, `lmstudio:…`, `hf:…`, `bundled:…`.
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -312,8 +316,8 @@ impl Config {
             .map_err(|error| WorkersError::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
         config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let folder = config.folder.clone();
-        let on_disk = config.capacity.iter_mut().filter(|(_, capacity)| !bundled::serves(capacity));
-        for local in on_disk.filter_map(|(_, capacity)| capacity.local.as_mut()) {
+        let locals = config.capacity.iter_mut().filter_map(|(_, capacity)| capacity.local.as_mut());
+        for local in locals.filter(|local| !models::is_name(local)) {
             *local = folder.join(&*local).to_string_lossy().into_owned();
         }
         config.check(path)?;
@@ -323,7 +327,7 @@ impl Config {
     /// This configuration with flags and environment in the place of what the file says of endpoints.
     #[must_use]
     pub fn with_endpoint(mut self, flags: EndpointFlags) -> Self {
-        if let Some(file) = flags.gguf() {
+        if let Some(file) = flags.in_process() {
             let capacity = Capacity::local(file);
             self.capacity = CAPACITIES.map(|name| (name.to_owned(), capacity.clone())).to_vec();
             self.flags = flags;
@@ -349,6 +353,12 @@ impl Config {
         }
         self.flags = flags;
         self
+    }
+
+    /// This configuration with the store that a flag or the environment names, if one does.
+    #[must_use]
+    pub fn with_store(self, path: Option<&Path>) -> Self {
+        Config { store_flag: path.map(Path::to_owned), ..self }
     }
 
     /// This configuration with other capacities, and without endpoint flags.
@@ -393,7 +403,7 @@ impl Config {
 
     /// Where the store is: flag or environment, then the file, then the current folder.
     pub fn store_path(&self, flag: Option<&Path>) -> PathBuf {
-        match (flag, &self.store.path) {
+        match (flag.or(self.store_flag.as_deref()), &self.store.path) {
             (Some(path), _) => path.to_owned(),
             (None, Some(path)) => self.resolve(path),
             (None, None) => PathBuf::from(STORE),

@@ -26,7 +26,7 @@ fn served_by((name, capacity): &(String, Capacity)) -> ServedBy {
 }
 
 /// An address without name, password, query and fragment, and whether it had any of them.
-fn without_secret(url: &str) -> (String, bool) {
+pub(crate) fn without_secret(url: &str) -> (String, bool) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let plain = rest.split(['?', '#']).next().unwrap_or_default();
     let (host, path) = plain.split_at(plain.find('/').unwrap_or(plain.len()));

@@ -136,7 +136,8 @@ fn a_team_that_was_measured_to_help_is_used_as_it_is() {
     let fake = endpoint("no team");
     let entry = |wins: u64, losses: u64| {
         json!({"entries": [{
-            "model": "fake", "form": "number", "method": "sc-cot:3", "items": 100,
+            "model": "fake", "identity": format!("{} fake", fake.base_url()), "form": "number", "method": "sc-cot:3",
+            "items": 100,
             "wins": wins, "losses": losses, "tokens": 300, "plain_tokens": 100
         }]})
         .to_string()
@@ -148,6 +149,13 @@ fn a_team_that_was_measured_to_help_is_used_as_it_is() {
     };
     assert_eq!(run(entry(15, 2)), Some(3));
     assert_eq!(run(entry(5, 4)), Some(1), "what may be chance is no evidence");
+    let elsewhere = entry(15, 2).replace(&fake.base_url(), "http://elsewhere/v1");
+    assert_eq!(run(elsewhere), Some(1), "a model of that name at another endpoint is another model");
+    // It lies beside the store in use.
+    let folder = Folder::with_endpoint(&fake, "").file("other/evidence.json", entry(15, 2));
+    let agents = |args: &[&str]| folder.lemon(args).ok().json()["agents"].as_array().map(Vec::len);
+    assert_eq!(agents(&["run", NUMBER, "--json"]), Some(1));
+    assert_eq!(agents(&["run", NUMBER, "--json", "--store", "other/lemon.db"]), Some(3));
     let folder = Folder::with_endpoint(&fake, "").file(".lemon/evidence.json", "{");
     let ran = folder.lemon(&["run", NUMBER, "--json"]).ok();
     assert!(ran.stderr.contains("cannot be read as evidence"), "{}", ran.stderr);
@@ -201,6 +209,8 @@ fn answers_are_compared_with_plain_ones() {
     assert!(ran.stdout.contains("| 1.00 | 0 : 0 |"), "the default asks what plain asks: {}", ran.stdout);
     assert_eq!(folder.read("t.md").trim(), ran.stdout.trim());
     assert!(folder.read(".lemon/evidence.json").contains("sc-cot:3"));
+    let identity = format!("\"identity\": \"{} fake\"", fake.base_url());
+    assert!(folder.read(".lemon/evidence.json").contains(&identity));
     // Plain, lemon and prompted send the same request: it is made once for each question.
     assert_eq!(fake.calls(), 2 + 2 * 3);
 }

@@ -274,7 +274,8 @@ fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Re
     if let Some(out) = &args.out {
         std::fs::write(out, &table).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
     }
-    let path = evidence::add(&config.store_path(None), &entries(rows, &model))?;
+    let identity = evidence::identity(&config.capacity)?.unwrap_or_default();
+    let path = evidence::add(&config.store_path(None), &entries(rows, &model, &identity))?;
     eprintln!("the guard of `lemon run` goes by this: {}", path.display());
     Ok(u8::from(rows.len() < count))
 }
@@ -345,7 +346,7 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
 
 /// What the guard may learn from these rows: each rule by the form of the questions. What an orchestrator writes was measured
 /// behind the guard, which says nothing of its teams without it.
-fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
+fn entries(rows: &[Row], model: &str, identity: &str) -> Vec<Entry> {
     let mut entries: BTreeMap<(Form, &str), Entry> = BTreeMap::new();
     for row in rows {
         let Some(plain) = row.outcomes.first() else { continue };
@@ -354,6 +355,7 @@ fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
         {
             let entry = entries.entry((row.form, other.method.as_str())).or_insert_with(|| Entry {
                 model: model.to_owned(),
+                identity: identity.to_owned(),
                 form: row.form,
                 method: other.method.clone(),
                 items: 0,
