@@ -248,7 +248,7 @@ impl CriticEvaluation {
                     let [brief, program, reasoned] = walked.first.0;
                     let (right, tokens, rounds) = (u8::from(walked.right), walked.tokens, walked.rounds);
                     text += &format!(
-                        "{},{},{seed},{name},{right},{tokens},{rounds},{brief},{program},{reasoned}\n",
+                        "\"{}\",{},{seed},{name},{right},{tokens},{rounds},{brief},{program},{reasoned}\n",
                         row.0, row.1
                     );
                 }

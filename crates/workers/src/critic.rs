@@ -117,4 +117,54 @@ mod tests {
         check(&["tiny-brief", "qwen-brief", "qwen-reasoned"], [Some("qwen-brief"), None, Some("qwen-reasoned")]);
         check(&["small", "nonbrief"], [None, None, None]);
     }
+
+    /// A folder with sixty sums and three recorded replies to each.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut items, mut calls) = (String::new(), String::new());
+        for at in 0..60 {
+            let question = format!("Ann has {at} apples and buys 3. How many apples has she?");
+            let answer = format!("{at} + 3 = {0}\n#### {0}", at + 3);
+            items += &format!("{}\n", serde_json::json!({ "question": question, "answer": answer }));
+            for (level, said) in [("brief", at + at % 3), ("program", at + 3), ("reasoned", at + 3)] {
+                let call = serde_json::json!({
+                    "item": format!("gsm8k/test/{at}"), "model": "m", "level": level, "tokens_in": 40, "tokens_out": 10,
+                    "logprob": -0.5, "correct": said == at + 3, "reply": format!("Answer: {said}"),
+                });
+                calls += &format!("{call}\n");
+            }
+        }
+        std::fs::create_dir_all(folder.path().join("gsm8k")).unwrap();
+        std::fs::create_dir_all(folder.path().join("outcomes")).unwrap();
+        std::fs::write(folder.path().join("gsm8k/test.jsonl"), items).unwrap();
+        std::fs::write(folder.path().join("outcomes/own.jsonl"), calls).unwrap();
+        folder
+    }
+
+    #[test]
+    fn recorded_replies_become_a_critic_and_an_orchestrator() {
+        let folder = folder();
+        let sets = [SetName::Gsm8k];
+        let recordings = Recordings::read(folder.path(), &sets, &LEVELS.map(str::to_owned)).unwrap();
+        let tasks = critic_tasks(folder.path(), &sets, &recordings).unwrap();
+        assert_eq!(tasks.train.len() + tasks.held_out.len(), 60);
+        assert!(tasks.train.len() > 15 && tasks.held_out.len() > 15, "{}", tasks.train.len());
+        let first = tasks.train.first().unwrap();
+        let reply = first.replies[2].first().unwrap();
+        assert_eq!((reply.tokens, reply.right, reply.seen.log_sure), (20.0, true, Some(-0.5)));
+        assert!(reply.seen.answer.is_some() && first.set == "gsm8k/test", "{first:?}");
+        let all: Vec<RecordedTask> = tasks.train.into_iter().chain(tasks.held_out).collect();
+        let critic = lemon_critic::fit_critic(&all, &lemon_critic::CriticSettings::default()).unwrap();
+        let path = folder.path().join("critic.json");
+        critic.save(&path).unwrap();
+        let capacities = LEVELS.map(str::to_owned);
+        assert!(critic_orchestrator(&path, &capacities, 0.1, 2).is_ok());
+        let fault = |path: &Path, capacities: &[String], price| {
+            critic_orchestrator(path, capacities, price, 2).err().map(|error| error.fact).unwrap_or_default()
+        };
+        assert_eq!(fault(&path, &capacities, -1.0), "orchestrator.price must be at least 0, got -1");
+        assert!(fault(&path, &["large".to_owned()], 0.1).contains("found large"));
+        assert!(fault(&folder.path().join("gsm8k/test.jsonl"), &capacities, 0.1).contains("no usable critic"));
+        assert!(fault(&folder.path().join("none"), &capacities, 0.1).contains("none"));
+    }
 }
