@@ -158,6 +158,14 @@ pub(crate) fn recorded(simulation: &Simulation<'_>) -> Result<Backend, WorkersEr
         return Err(WorkersError::new("recorded replies are read from a folder").hint("name it with --data DIR"));
     };
     let on_miss = match simulation.on_miss {
+        OnMiss::Simulate if simulation.preset.levels() != recordings.levels() => {
+            let (simulated, recorded) = (simulation.preset.levels().join(", "), recordings.levels().join(", "));
+            let fact = format!(
+                "misses cannot be simulated: the world `{}` has the levels {simulated}, the recordings have {recorded}",
+                simulation.preset.as_str()
+            );
+            return Err(WorkersError::new(fact).hint("choose another world, or levels that it has with --levels"));
+        }
         OnMiss::Simulate => Some(world(simulation)?),
         OnMiss::Fail => None,
     };

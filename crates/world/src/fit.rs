@@ -110,7 +110,8 @@ impl Record {
         let rows: Vec<[f64; COUNT]> = self.items.iter().map(|item| features(&item.question)).collect();
         let column = |at: usize| rows.iter().map(move |row| row[at]);
         let means: Vec<f64> = (0..COUNT).map(|at| mean(column(at))).collect();
-        let deviation = |at: usize| mean(column(at).map(|x| (x - means[at]).powi(2))).sqrt().max(1e-6);
+        // A feature that no item has, or every item, must not divide by what rounding leaves of 0.
+        let deviation = |at: usize| mean(column(at).map(|x| (x - means[at]).powi(2))).sqrt().max(1e-3);
         let deviations: Vec<f64> = (0..COUNT).map(deviation).collect();
         let fields = self.field_names();
         let mut equations = Vec::new();

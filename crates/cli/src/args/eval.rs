@@ -292,5 +292,6 @@ pub enum ChoosePolicy {
     /// What tells most per token
     Information,
     /// Families by their counterfactual differences so far, as the paper does
-    Contrast,
+    #[value(alias = "contrast")]
+    Effect,
 }

@@ -121,6 +121,16 @@ fn the_ledger_adds_up() {
     assert!((report.mean.unwrap() - 1.0 / 3.0).abs() < 1e-12 && (report.contrast.unwrap() - 2.0 / 3.0).abs() < 1e-12);
 }
 
+#[test]
+fn older_names_are_read() {
+    let report = FamilyReport { bought: 3, contrast: Some(0.5), ..FamilyReport::default() };
+    let new = serde_json::to_string(&report).unwrap();
+    assert!(new.contains("\"purchased\":3") && new.contains("\"absolute\":0.5"), "{new}");
+    let old = new.replace("purchased", "bought").replace("absolute", "contrast");
+    assert_eq!(serde_json::from_str::<FamilyReport>(&old).unwrap(), report);
+    assert_eq!(serde_json::from_str::<Paid>("\"effect\"").unwrap(), Paid::Contrast);
+}
+
 proptest! {
     #[test]
     fn what_is_taken_never_costs_more_than_the_allowance(
@@ -142,4 +152,36 @@ proptest! {
             prop_assert_eq!(&verdicts, &economy.decide(&offers, allowance, &settings, seed));
         }
     }
+}
+
+/// Families are drawn by what they showed, with a floor, and not by how many edits they offer.
+#[test]
+fn a_family_with_many_offers_is_not_drawn_more_often_and_none_is_left_out() {
+    let mut economy = after_groups(0.4);
+    for step in 0..100 {
+        let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
+        economy.add_paid(Family::Capacity, Some(0.2 * sign), 100, 100);
+        economy.add_paid(Family::Duty, Some(0.2 * sign), 100, 100);
+        economy.add_paid(Family::Share, Some(0.0), 100, 100);
+    }
+    // Forty duties, four capacities, four shares; one can be purchased.
+    let offers: Vec<Offer> = [(Family::Duty, 40), (Family::Capacity, 4), (Family::Share, 4)]
+        .into_iter()
+        .flat_map(|(family, count)| std::iter::repeat_n(offer(family, 100), count))
+        .collect();
+    let drawn = |settings: &EconomySettings, family: Family| {
+        let taken = |seed: u64| {
+            let verdicts = economy.decide(&offers, 100, settings, seed);
+            let at = verdicts.iter().position(|verdict| verdict.is_taken()).unwrap();
+            offers[at].family
+        };
+        (0..2_000).filter(|seed| taken(*seed) == family).count() as f64 / 2_000.0
+    };
+    let contrast = EconomySettings { paid: Paid::Contrast, family_floor: 0.1, ..EconomySettings::default() };
+    let [duty, capacity, share] = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&contrast, it));
+    assert!((duty - capacity).abs() < 0.05 && (share - 0.1).abs() < 0.03, "{duty} {capacity} {share}");
+    // Exploratory draws of what is not worth it go round the families too.
+    let worth = EconomySettings { paid: Paid::Worth, least_worth: 1e9, floor: 1.0, ..EconomySettings::default() };
+    let shares = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&worth, it));
+    assert!(shares.iter().all(|share| *share > 0.25), "{shares:?}");
 }

@@ -7,7 +7,9 @@ use crate::outcomes::{Observed, OutcomesError};
 use crate::preset::{FamilyFit, Fitted, LevelFit, REAL_LEVELS, ReaderFit};
 use crate::recordings::{RecordedCall, RecordedItem, Recordings, is_to_fit};
 use crate::skill::{TaskFamily, needs};
-use lemon_task::{Item, SetName, Source, grade, load};
+use lemon_exec::Form;
+use lemon_exec::answer::{ballot, extract_or_all};
+use lemon_task::{Item, Key, SetName, Source, grade, load};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -109,7 +111,8 @@ fn fit_set(recorded: &RecordedSet<'_>) -> FamilyFit {
             favourite: round(favourites[at]),
             ..record.curve(at, &d, spread)
         };
-        levels.push(with_lengths(figures, to_fit.iter().flat_map(|(_, record)| solo(record, *level))));
+        let calls = to_fit.iter().flat_map(|(item, record)| solo(record, *level).map(move |call| (item, call)));
+        levels.push(with_lengths(figures, calls.collect()));
     }
     let revision = Fitted::shipped().family(family).revision;
     let (levels, readers) = (every_level(levels, *set), readers(&to_fit));
@@ -134,27 +137,39 @@ fn observe(item: &Item, record: &RecordedItem, levels: &[usize]) -> Observed {
             let right = call.correct.unwrap_or(false);
             observed.add(at, u32::from(right), 1);
             if !right && !call.truncated && !call.silent {
-                observed.wrong[at].extend(grade(item, &lemon_exec::answer::extract_or_all(&call.text)).extracted);
+                observed.wrong[at].extend(grade(item, &extract_or_all(&call.text)).extracted);
             }
         }
     }
     observed
 }
 
-fn with_lengths<'a>(figures: LevelFit, calls: impl Iterator<Item = &'a RecordedCall>) -> LevelFit {
-    let calls: Vec<&RecordedCall> = calls.collect();
-    let tokens: Vec<f64> = calls.iter().filter_map(|call| Some(call.tokens?.1.max(1) as f64)).collect();
+fn with_lengths(figures: LevelFit, calls: Vec<(&Item, &RecordedCall)>) -> LevelFit {
+    let tokens: Vec<f64> = calls.iter().filter_map(|(_, call)| Some(call.tokens?.1.max(1) as f64)).collect();
     let logs: Vec<f64> = tokens.iter().map(|tokens| tokens.ln()).collect();
     let middle = mean(logs.iter().copied());
-    let wrong: Vec<&&RecordedCall> = calls.iter().filter(|call| call.correct == Some(false)).collect();
+    let wrong = calls.iter().filter(|(_, call)| call.correct == Some(false));
     let tokens = mean(tokens.into_iter());
     LevelFit {
         tokens: round(tokens),
         characters: (4.0 * tokens).round(),
         spread: round(mean(logs.into_iter().map(|log| (log - middle).powi(2))).sqrt()),
-        cut: round(mean(wrong.iter().map(|call| f64::from(u8::from(call.truncated || call.silent))))),
+        cut: round(mean(wrong.map(|(item, call)| f64::from(u8::from(states_nothing(item, call)))))),
         ..figures
     }
+}
+
+/// Whether a wrong reply states no answer that a vote could count with others: it was cut off, or its program printed nothing, or
+/// a number that is none of the options.
+fn states_nothing(item: &Item, call: &RecordedCall) -> bool {
+    let names_option = match item.key() {
+        Key::Choice { options, .. } if REAL_LEVELS.get(call.level) == Some(&"program") => {
+            let options: Vec<(char, String)> = ('A'..='Z').zip(options.iter().cloned()).collect();
+            ballot(&extract_or_all(&call.text), Form::Choice, &options).len() == 1
+        }
+        _ => true,
+    };
+    call.truncated || call.silent || !names_option
 }
 
 /// All levels: those without a record of their own take that of another.

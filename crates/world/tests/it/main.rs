@@ -15,4 +15,3 @@ mod replay;
 mod roles;
 mod steadiness;
 mod texts;
-mod tmpreal;

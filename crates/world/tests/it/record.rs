@@ -3,7 +3,7 @@
 use crate::common::*;
 use lemon_task::{Item, SetName, Source, grade, load, splits};
 use lemon_world::outcomes::{self, Observed};
-use lemon_world::{Fitted, LEVELS, Preset, Recorded, Recordings, World, check};
+use lemon_world::{Fitted, LEVELS, Preset, Recorded, Recordings, World, check, check_real};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +23,21 @@ fn the_shipped_figures_keep_to_the_record() {
     let bounded = check.figures.iter().filter(|figure| figure.bound.is_some()).count();
     // Two sets with four accuracies of three levels and six joint figures each, and the debates' cells.
     assert!(bounded >= 2 * (12 + 6), "{bounded}");
+}
+
+/// Within their bounds, or as close as half of the recorded items can tell.
+#[test]
+fn the_real_preset_keeps_to_the_items_it_was_not_fitted_to() {
+    let Some(data) = public_data().filter(|data| data.join("outcomes/real_qwen_solve.jsonl.gz").exists()) else {
+        return;
+    };
+    let check = check_real(Fitted::real(), &data).unwrap();
+    assert!(check.figures.len() > 80, "{}", check.figures.len());
+    for figure in &check.figures {
+        assert!(figure.is_compatible(), "{figure:?}");
+    }
+    let within = check.figures.iter().filter(|figure| figure.holds()).count();
+    assert!(within * 4 >= check.figures.len() * 3, "{within} of {}", check.figures.len());
 }
 
 #[test]
