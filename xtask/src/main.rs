@@ -3,6 +3,7 @@
 //! The steps run cheapest first and stop at the first failure.
 
 mod deps;
+mod mcp;
 mod tidy;
 mod walls;
 mod words;
@@ -17,6 +18,7 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   test     all of the steps below, cheapest first, up to the first failure
+  mcp      MCP against published servers and clients, where they are installed
 ";
 
 /// What the property tests draw their cases from.
@@ -46,6 +48,15 @@ const STEPS: [Step; 8] = [
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
+    if arguments == ["mcp"] {
+        return match mcp::check() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let steps: Vec<&Step> = match arguments.as_slice() {
         [command] if command == "test" => STEPS.iter().collect(),
         [command] => STEPS.iter().filter(|step| step.name == command).collect(),

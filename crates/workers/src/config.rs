@@ -6,6 +6,7 @@ use crate::files::read_file;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::{Language, Limits};
+use lemon_tools::ToolsConfig;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -39,6 +40,8 @@ pub struct Config {
     pub roles: RolesConfig,
     /// The store.
     pub store: StoreConfig,
+    /// The tools that agents may call.
+    pub tools: ToolsConfig,
     /// The folder paths in the file are relative to.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -422,7 +425,7 @@ impl Config {
                 return fault(place.to_owned(), &format!("must be at least 0, got {value}"));
             }
         }
-        Ok(())
+        self.check_tools(path)
     }
 }
 
