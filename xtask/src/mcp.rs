@@ -9,7 +9,7 @@ install the published programs outside the repository, and name the places:
 
   npm install --prefix DIR @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem \\
       @modelcontextprotocol/conformance @modelcontextprotocol/inspector
-  python3 -m venv VENV && VENV/bin/pip install mcp mcp-server-sqlite
+  python3 -m venv VENV && VENV/bin/pip install 'mcp<2' mcp-server-sqlite
   LEMON_MCP_NPM=DIR LEMON_MCP_PYTHON=VENV cargo xtask mcp
 ";
 

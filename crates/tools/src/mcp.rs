@@ -187,14 +187,19 @@ impl Server {
         };
         let client =
             ClientConfig::new(ClientCapabilities::default(), Implementation::new("lemon", env!("CARGO_PKG_VERSION")));
-        let (mut process, started) = match &self.mcp.url {
+        let mut process = None;
+        let started = match &self.mcp.url {
             None => {
-                let started = ServerProcess::start(&self.mcp, &self.folder).map_err(unavailable)?;
-                let (process, output, input) = started;
+                let (started, output, input) = ServerProcess::start(&self.mcp, &self.folder).map_err(unavailable)?;
+                let process = process.insert(started);
                 // The meter bounds a line.
                 let transport = AsyncRwTransport::new_client(Lines::new(output, meter.clone()), input)
                     .with_max_line_length(usize::MAX);
-                (Some(process), timeout(limit, serve_client(client, transport)).await)
+                let ready = timeout(limit, serve_client(client, transport));
+                tokio::select! {
+                    ready = ready => ready.map(|ready| ready.map_err(|error| error.to_string())),
+                    () = process.exited() => Ok(Err("it ended before it was ready".to_owned())),
+                }
             }
             Some(url) => {
                 let http = http::Http::new(meter.clone()).map_err(unavailable)?;
@@ -208,13 +213,14 @@ impl Server {
                     config = config.auth_header(token);
                 }
                 let transport = StreamableHttpClientTransport::with_client(http, config);
-                (None, timeout(limit, serve_client(client, transport)).await)
+                let ready = timeout(limit, serve_client(client, transport)).await;
+                ready.map(|ready| ready.map_err(|error| error.to_string()))
             }
         };
         let ready = match started {
             Err(_) => Err(format!("it did not start within {} s", limit.as_secs_f64())),
             Ok(Err(_)) if meter.is_spent() => Err(format!("it sent more than {} bytes", meter.per_call())),
-            Ok(Err(error)) => Err(clean_line(&error.to_string(), 500)),
+            Ok(Err(error)) => Err(clean_line(&error, 500)),
             Ok(Ok(service)) => match timeout(limit, list(service.peer())).await {
                 Err(_) => Err(format!("it did not list its tools within {} s", limit.as_secs_f64())),
                 Ok(Err(_)) if meter.is_spent() => Err(format!("it sent more than {} bytes", meter.per_call())),

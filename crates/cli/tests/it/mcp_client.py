@@ -6,15 +6,23 @@ import sys
 
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamablehttp_client
+
+try:
+    from mcp.client.streamable_http import streamable_http_client
+except ImportError:  # older versions
+    from mcp.client.streamable_http import streamablehttp_client as streamable_http_client
 
 way, spec = sys.argv[1:]
 
 
 def connect():
     if way.startswith("http"):
-        return streamablehttp_client(way)
+        return streamable_http_client(way)
     return stdio_client(StdioServerParameters(command=way, args=["mcp"]))
+
+
+def structured(result):
+    return result.structured_content if hasattr(result, "structured_content") else result.structuredContent
 
 
 async def main():
@@ -35,9 +43,9 @@ async def main():
         json.dumps(
             {
                 "tools": tools,
-                "answer": run.structuredContent["answer"],
-                "valid": checked.structuredContent["valid"],
-                "error": failed.isError,
+                "answer": structured(run)["answer"],
+                "valid": structured(checked)["valid"],
+                "error": failed.is_error if hasattr(failed, "is_error") else failed.isError,
                 "progress": len(steps),
             }
         )

@@ -56,6 +56,14 @@ impl ServerProcess {
         Ok((ServerProcess { child, group, tail }, output, input))
     }
 
+    /// Waits until the program has ended. A child that it leaves behind may hold its pipes open.
+    pub async fn exited(&mut self) {
+        if self.child.wait().await.is_err() {
+            // Nothing is known of it: it does not count as ended.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Ends it, and says how it had ended, if it had, and what it last wrote to standard error.
     pub async fn end(&mut self) -> String {
         self.kill();

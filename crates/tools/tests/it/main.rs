@@ -13,13 +13,13 @@ use std::path::Path;
 
 /// How the fake is reached.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+enum Way {
     Stdio,
     Http,
 }
 
 /// The fake as `[tools.fake]`, with more TOML.
-pub fn set(fake: &FakeMcp, way: Way, more: &str) -> ToolSet {
+fn set(fake: &FakeMcp, way: Way, more: &str) -> ToolSet {
     let mcp = match way {
         Way::Stdio => format!("{{ command = {:?} }}", fake.command()),
         Way::Http => format!("{{ url = {:?} }}", fake.url()),
@@ -27,7 +27,7 @@ pub fn set(fake: &FakeMcp, way: Way, more: &str) -> ToolSet {
     set_of(&format!("[fake]\nmcp = {mcp}\n{more}"))
 }
 
-pub fn set_of(text: &str) -> ToolSet {
+fn set_of(text: &str) -> ToolSet {
     let config: ToolsConfig = toml::from_str(text).unwrap();
     ToolSet::new(&config, Path::new("")).unwrap()
 }

@@ -105,8 +105,10 @@ impl LemonServer {
         let granted = self.total.take(Some(budget_tokens))?;
         let limits = SpendingLimits { tokens: granted, usd: None };
         let (sender, mut steps) = mpsc::unbounded_channel();
-        // The receiver lives until the profile ends.
-        let watch = move |done: usize, all: usize| drop(sender.send((done, all)));
+        let watch = move |done: usize, all: usize| {
+            // The receiver lives until the profile ends.
+            let _ = sender.send((done, all));
+        };
         let profile = self.lemon.profile_with(&plan, &cases, limits, cancel, watch);
         tokio::pin!(profile);
         let profile = loop {
