@@ -4,6 +4,7 @@
 
 mod deps;
 mod mcp;
+mod real;
 mod tidy;
 mod walls;
 mod words;
@@ -19,6 +20,7 @@ Usage: cargo xtask COMMAND
 
   test     all of the steps below, cheapest first, up to the first failure
   mcp      MCP against published servers and clients, where they are installed
+  real     published models against llama.cpp, where LEMON_REAL_MODELS names a folder with them
 ";
 
 /// What the property tests draw their cases from.
@@ -46,18 +48,18 @@ const STEPS: [Step; 8] = [
     Step { name: "examples", what: "every example runs and finds what it expects", run: examples },
 ];
 
+/// Not a part of `test`: it needs models that are no part of this repository.
+const REAL: Step =
+    Step { name: "real", what: "published models have llama.cpp's tokens and continuations", run: real::check };
+
+/// Not a part of `test` either: it needs published programs.
+const MCP: Step = Step { name: "mcp", what: "published MCP servers and clients work with ours", run: mcp::check };
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if arguments == ["mcp"] {
-        return match mcp::check() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
-    }
     let steps: Vec<&Step> = match arguments.as_slice() {
+        [command] if command == REAL.name => vec![&REAL],
+        [command] if command == MCP.name => vec![&MCP],
         [command] if command == "test" => STEPS.iter().collect(),
         [command] => STEPS.iter().filter(|step| step.name == command).collect(),
         _ => Vec::new(),

@@ -1,6 +1,6 @@
 //! What a specification may say here: the roles, the capacities and the limits of this installation.
 
-use crate::RoleLibrary;
+use crate::{AnswerRule, Effort, RoleLibrary};
 use serde::{Deserialize, Serialize};
 
 /// The context a text is validated in.
@@ -10,6 +10,10 @@ pub struct Language {
     pub roles: RoleLibrary,
     /// The capacities, weakest first.
     pub capacities: Vec<String>,
+    /// How each capacity replies, in the same order; empty where nothing is known of them.
+    pub efforts: Vec<Effort>,
+    /// Whether orchestrators are offered `by: test`. A file may say it anywhere.
+    pub tests: bool,
     /// The bounds on what a text may ask for.
     pub limits: Limits,
 }
@@ -19,8 +23,31 @@ impl Default for Language {
         Language {
             roles: RoleLibrary::builtin(),
             capacities: ["small", "medium", "large"].map(String::from).to_vec(),
+            efforts: Vec::new(),
+            tests: false,
             limits: Limits::default(),
         }
+    }
+}
+
+impl Language {
+    /// The rules of aggregation that orchestrators and edits may choose from.
+    pub fn answer_rules(&self) -> &'static [AnswerRule] {
+        if self.tests { AnswerRule::ALL } else { AnswerRule::WITHOUT_CODE }
+    }
+
+    /// What is known of the capacity at this position.
+    pub fn effort(&self, level: usize) -> Effort {
+        self.efforts.get(level).copied().unwrap_or_default()
+    }
+
+    /// The capacities in words, weakest first: their names, each with what is known of it.
+    pub fn told_capacities(&self) -> Vec<String> {
+        let told = |(level, name): (usize, &String)| match self.effort(level).to_string() {
+            known if known.is_empty() => name.clone(),
+            known => format!("{name} ({known})"),
+        };
+        self.capacities.iter().enumerate().map(told).collect()
     }
 }
 

@@ -148,6 +148,7 @@ pub fn rule(rule: AnswerRule) -> &'static str {
         AnswerRule::Last => "last",
         AnswerRule::Vote => "vote",
         AnswerRule::Judge => "judge",
+        AnswerRule::Test => "test",
     }
 }
 

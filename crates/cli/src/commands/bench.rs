@@ -167,6 +167,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
             name: "endpoints".into(),
             levels: language.capacities.iter().map(level).collect(),
             clock: Clock::Real,
+            code: None,
         },
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,

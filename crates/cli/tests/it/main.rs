@@ -15,6 +15,7 @@ mod doctor;
 mod eval;
 mod eval_faults;
 mod export;
+mod found;
 mod grading;
 mod guard;
 mod hostile;
