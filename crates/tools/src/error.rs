@@ -41,7 +41,7 @@ pub enum ToolErrorKind {
 
 /// Whether a failed call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum CallEffect {
     /// The tool was never asked.
     None,
     /// The tool was asked, and it is not known what it did. Only an idempotent call may be made again.
@@ -67,12 +67,12 @@ impl ToolErrorKind {
     }
 
     /// Whether a call that failed so took effect.
-    pub fn effect(self) -> Effect {
+    pub fn effect(self) -> CallEffect {
         use ToolErrorKind::*;
         match self {
-            Configuration | UnknownTool | InvalidArguments | Unavailable => Effect::None,
-            Timeout | TooLarge | Died | Protocol => Effect::Unknown,
-            Failed => Effect::Done,
+            Configuration | UnknownTool | InvalidArguments | Unavailable => CallEffect::None,
+            Timeout | TooLarge | Died | Protocol => CallEffect::Unknown,
+            Failed => CallEffect::Done,
         }
     }
 }

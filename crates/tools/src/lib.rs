@@ -38,5 +38,5 @@ mod set;
 pub use calculator::calculate;
 pub use clean::{clean, clean_line};
 pub use config::{BUILT_IN, McpConfig, ToolConfig, ToolsConfig, check};
-pub use error::{Effect, ToolError, ToolErrorKind};
+pub use error::{CallEffect, ToolError, ToolErrorKind};
 pub use set::{ToolInfo, ToolList, ToolResult, ToolSet};

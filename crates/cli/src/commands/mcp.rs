@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub fn mcp(cli: &Cli, args: &McpArgs) -> Result<u8, Fault> {
     if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
         return Err(Fault::new(format!("--http must be an address of this machine, got {address}"))
-            .hint("the server asks nobody for a password: use 127.0.0.1, and a proxy with authentication before it"));
+            .hint("the server has no authentication: use 127.0.0.1, and before it a proxy that has"));
     }
     let config = cli.config(&args.endpoints)?;
     let store = config.store_path(cli.store.as_deref());
