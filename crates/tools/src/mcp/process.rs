@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 /// What a program needs to start at all. No other variable is inherited: ours may hold keys.
 const INHERITED: [&str; 10] =
@@ -21,6 +22,8 @@ pub(crate) struct ServerProcess {
     child: Child,
     group: Option<rustix::process::Pid>,
     tail: Arc<Mutex<Vec<u8>>>,
+    /// Reads what it writes to standard error.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl ServerProcess {
@@ -52,8 +55,8 @@ impl ServerProcess {
             return Err("the server has no pipes".to_owned());
         };
         let tail = Arc::new(Mutex::new(Vec::new()));
-        tokio::spawn(keep_tail(errors, tail.clone()));
-        Ok((ServerProcess { child, group, tail }, output, input))
+        let reader = Some(tokio::spawn(keep_tail(errors, tail.clone())));
+        Ok((ServerProcess { child, group, tail, reader }, output, input))
     }
 
     /// Waits until the program has ended. A child that it leaves behind may hold its pipes open.
@@ -77,6 +80,10 @@ impl ServerProcess {
             },
             _ => String::new(),
         };
+        if let Some(reader) = self.reader.take() {
+            // Its last words may still be in the pipe. Where they do not end in time, those that were read are told.
+            let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;
+        }
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let said = clean_line(&String::from_utf8_lossy(&tail), TAIL);
         match (ended.is_empty(), said.is_empty()) {

@@ -50,19 +50,19 @@ async fn a_server_inherits_no_secret_and_leaves_no_process() {
     let (env, pid) = (folder.path().join("env"), folder.path().join("pid"));
     // A child of the server, in its group, that would outlive it.
     let script = format!("env > {}; sleep 1000 & echo $! > {}; exit 7", env.display(), pid.display());
-    // The variable of this test process that stands for a key: cargo sets it, and it is none that is inherited.
-    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let tools = set_of(&format!("[it]\nmcp = {{ command = ['sh', '-c', '{script}'], env = {{ EXTRA = 'given' }} }}\n"));
     let error = tools.call("it.x", &json!({})).await.unwrap_err();
     assert_eq!(error.kind, ToolErrorKind::Unavailable);
     assert!(error.message.contains("the program ended with status 7"), "{error}");
     let env = std::fs::read_to_string(env).unwrap();
+    const INHERITED: [&str; 10] =
+        ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"];
+    // The shell itself sets these.
+    const OF_THE_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+    let others = |name: &&str| !INHERITED.contains(name) && !OF_THE_SHELL.contains(name);
+    assert!(std::env::vars().any(|(name, _)| others(&name.as_str())), "there is something to keep from it");
     let mut names: Vec<_> = env.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
-    names.retain(|name| {
-        !["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"].contains(name)
-    });
-    // The shell itself sets the others.
-    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    names.retain(others);
     assert_eq!(names, ["EXTRA"], "{env}");
     let child = std::fs::read_to_string(pid).unwrap();
     let status = format!("/proc/{}/status", child.trim());
