@@ -118,12 +118,10 @@ impl Server {
         let connection = self.connection().await?;
         let tool =
             connection.tools.iter().find(|known| known.name == tool).ok_or_else(|| self.unknown(&connection, tool))?;
-        let arguments = Value::Object(arguments);
-        let faults = schema::faults(&tool.arguments, &arguments);
+        let faults = schema::faults(&tool.arguments, &Value::Object(arguments.clone()));
         if !faults.is_empty() {
             return Err(ToolError::new(ToolErrorKind::InvalidArguments, faults.join("; ")));
         }
-        let Value::Object(arguments) = arguments else { unreachable!("it was made of an object above") };
         let parameters = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
         let metered = connection.meter.begin();
         let limit = self.config.timeout();

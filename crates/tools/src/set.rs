@@ -54,6 +54,19 @@ pub struct ToolList {
     pub faults: Vec<(String, ToolError)>,
 }
 
+/// What a check of one table found.
+#[derive(Debug)]
+pub struct ToolCheck {
+    /// The name of the table.
+    pub name: String,
+    /// How long it took: for a server, until it had started.
+    pub took: Duration,
+    /// The tools that can be called.
+    pub tools: Vec<ToolInfo>,
+    /// What cannot be used.
+    pub faults: Vec<ToolError>,
+}
+
 /// What a tool replied.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolResult {
@@ -97,8 +110,8 @@ impl ToolSet {
         all
     }
 
-    /// What cannot be used here, and how long each check took. Built-in tools are tried, servers are started.
-    pub async fn check(&self) -> Vec<(String, Duration, Vec<ToolInfo>, Vec<ToolError>)> {
+    /// Checks every table. Built-in tools are tried, servers are started.
+    pub async fn check(&self) -> Vec<ToolCheck> {
         let check = async |(name, config, source): &(String, ToolConfig, Source)| {
             let began = Instant::now();
             let mut found = list(name, config, source).await;
@@ -109,7 +122,7 @@ impl ToolSet {
                 found.tools.clear();
             }
             let faults = found.faults.into_iter().map(|(_, error)| error).collect();
-            (name.clone(), began.elapsed(), found.tools, faults)
+            ToolCheck { name: name.clone(), took: began.elapsed(), tools: found.tools, faults }
         };
         join_all(self.tools.iter().map(check)).await
     }

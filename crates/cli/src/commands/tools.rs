@@ -3,7 +3,7 @@
 use crate::args::{Cli, Endpoints, ToolsCommand};
 use crate::fault::{Fault, USAGE};
 use crate::{one_line, print, println, runtime, to_json};
-use lemon_tools::{ToolError, ToolErrorKind, ToolInfo, ToolSet};
+use lemon_tools::{ToolCheck, ToolError, ToolErrorKind, ToolInfo, ToolSet};
 use serde_json::{Value, json};
 
 pub fn tools(cli: &Cli, command: &ToolsCommand) -> Result<u8, Fault> {
@@ -61,12 +61,13 @@ async fn call(tools: &ToolSet, name: &str, arguments: Option<&str>, json: bool) 
 
 async fn doctor(tools: &ToolSet, json: bool) -> Result<u8, Fault> {
     let checks = tools.check().await;
-    let healthy = checks.iter().all(|(_, _, _, faults)| faults.is_empty());
+    let healthy = checks.iter().all(|check| check.faults.is_empty());
     if json {
-        let check = |(name, took, tools, faults): &(String, std::time::Duration, Vec<ToolInfo>, Vec<ToolError>)| {
+        let check = |ToolCheck { name, took, tools, faults }: &ToolCheck| {
             let names: Vec<_> = tools.iter().map(|tool| &tool.name).collect();
             let faults: Vec<_> = faults.iter().map(|error| fault_json(name, error)).collect();
-            json!({ "name": name, "works": faults.is_empty(), "seconds": took.as_secs_f64(), "tools": names, "faults": faults })
+            let (works, seconds) = (faults.is_empty(), took.as_secs_f64());
+            json!({ "name": name, "works": works, "seconds": seconds, "tools": names, "faults": faults })
         };
         println(&to_json(&json!({ "healthy": healthy, "checks": checks.iter().map(check).collect::<Vec<_>>() })))?;
         return Ok(u8::from(!healthy));
@@ -74,7 +75,7 @@ async fn doctor(tools: &ToolSet, json: bool) -> Result<u8, Fault> {
     if tools.is_empty() {
         eprintln!("{NONE}");
     }
-    for (name, took, tools, faults) in &checks {
+    for ToolCheck { name, took, tools, faults } in &checks {
         let works = if faults.is_empty() { console::style("yes").green() } else { console::style("no").red() };
         let mut text = format!("{}\n  works  {works} ({:.2} s)\n", console::style(name).bold(), took.as_secs_f64());
         if !tools.is_empty() {
