@@ -67,7 +67,7 @@ pub const METHODS: &[Kind] = {
         Kind { name: "program", about: "one agent that writes a program, which is run", writes: Team(program), ..PROGRAM },
         Kind { name: "cot", about: "one agent that works step by step", writes: Team(cot), ..KIND },
         Kind { name: "sc-cot", about: "that many agents like cot, and a vote", number: Some(("agents", 5, 64)), writes: Team(sc_cot), ..KIND },
-        Kind { name: "mixed", about: "that many programs and one more agent like cot, and a vote", number: Some(("programs", 3, 16)), writes: Team(mixed), ..PROGRAM },
+        Kind { name: "mixed", about: "that many programs and one more agent like cot, and a vote", number: Some(("programs", 3, 7)), writes: Team(mixed), ..PROGRAM },
         Kind { name: "agree", about: "a program and an agent like cot, five more only where they disagree, and a vote", writes: Rounds(agree, disagree), ..PROGRAM },
         Kind { name: "critic", about: "an agent like cot, and a critic that reads it", writes: Team(critic), ..KIND },
         Kind { name: "judge", about: "that many agents like cot, and a judge", number: Some(("agents", 3, 16)), writes: Team(judge), ..KIND },

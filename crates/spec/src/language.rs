@@ -84,3 +84,43 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Shape, Style, grammar, json_schema, validate};
+
+    const TEAM: &str = "agents:\n  - {id: a, base: programmer, capacity: small}\nanswer: {from: [a], by: test}\n";
+
+    #[test]
+    fn tests_are_offered_where_code_is_run_and_understood_everywhere() {
+        let plain = Language::default();
+        let tests = Language { tests: true, ..Language::default() };
+        let offered = |language: &Language| {
+            let schema = json_schema(language).to_string();
+            (grammar(language, &[], &Shape::default()).contains("\"test\""), schema.contains("\"test\""))
+        };
+        assert_eq!((offered(&plain), offered(&tests)), ((false, false), (true, true)));
+        for language in [&plain, &tests] {
+            let plan = validate(TEAM, language).unwrap();
+            assert_eq!(plan.answer_rule(), AnswerRule::Test);
+            let edits = crate::edit::edits(&plan, language);
+            assert!(
+                edits.iter().all(|edit| crate::edit::apply(&plan, edit, language).is_ok()),
+                "every edit keeps it valid"
+            );
+        }
+    }
+
+    #[test]
+    fn capacities_are_told_with_their_effort() {
+        let mut language = Language::default();
+        assert_eq!(language.told_capacities(), ["small", "medium", "large"]);
+        let schema = |language: &Language| json_schema(language).to_string();
+        assert!(!schema(&language).contains("how it replies"));
+        language.efforts = vec![Effort { style: Some(Style::Brief), price: None }];
+        assert_eq!(language.told_capacities()[0], "small (gives the answer alone, about 6 tokens)");
+        assert_eq!(language.told_capacities()[1], "medium");
+        assert!(schema(&language).contains("small (gives the answer alone"));
+    }
+}

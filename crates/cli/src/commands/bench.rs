@@ -259,6 +259,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // One that cannot be ended has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -12,6 +12,7 @@ mod credit;
 mod credit_faults;
 mod data_fetch;
 mod doctor;
+mod effort;
 mod eval;
 mod eval_faults;
 mod export;

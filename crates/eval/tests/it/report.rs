@@ -5,6 +5,7 @@ mod sample;
 use lemon_eval::report::items::{ItemDetail, MOST_ITEMS, ReplyDetail, chosen};
 use lemon_eval::report::{csv, html, html_with_items, json, markdown};
 use lemon_eval::{AgentRow, Evaluation, Report, Row, SetUp};
+use lemon_view::tags::tags;
 use proptest::prelude::*;
 use sample::Shape;
 
@@ -234,37 +235,6 @@ fn data_of(page: &str) -> &str {
     data.map_or("", |(data, _)| data)
 }
 
-/// The tags of a page with the names of their attributes, as a browser reads them: what is inside of scripts and styles
-/// is text up to their end tag.
-fn skeleton(page: &str) -> Vec<String> {
-    let mut tags = Vec::new();
-    let mut rest = page;
-    while let Some((_, after)) = rest.split_once('<') {
-        let mut quote = None;
-        let mut tag = String::new();
-        let mut end = after.len();
-        for (place, char) in after.char_indices() {
-            match (quote, char) {
-                (None, '>') => {
-                    end = place + 1;
-                    break;
-                }
-                (None, '"' | '\'') => quote = Some(char),
-                (Some(open), _) if open == char => quote = None,
-                (None, _) => tag.push(char),
-                (Some(_), _) => {}
-            }
-        }
-        rest = &after[end..];
-        let raw = ["script", "style"].into_iter().find(|raw| tag.starts_with(raw));
-        if let Some(raw) = raw {
-            rest = &rest[rest.find(&format!("</{raw}")).unwrap_or(rest.len())..];
-        }
-        tags.push(tag);
-    }
-    tags
-}
-
 /// The skeleton without what Markdown made of texts; what that may be is tested where it is made.
 fn unrendered(page: &str) -> Vec<String> {
     let mut inside = false;
@@ -272,13 +242,13 @@ fn unrendered(page: &str) -> Vec<String> {
         inside = (inside || tag.starts_with("article")) && tag != "/article";
         !inside
     };
-    skeleton(page).into_iter().filter(keep).collect()
+    tags(page).into_iter().filter(keep).collect()
 }
 
 /// Every element that is opened is closed, in order.
 fn check_balanced(page: &str) {
     let mut open: Vec<String> = Vec::new();
-    for tag in skeleton(page) {
+    for tag in tags(page) {
         let name: String = tag.chars().take_while(|char| char.is_ascii_alphanumeric()).collect();
         match tag.strip_prefix('/') {
             Some(closed) => assert_eq!(open.pop().as_deref(), Some(closed)),

@@ -21,7 +21,6 @@ use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -338,8 +337,9 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
             false => format!("{:.2}", sign_test(*wins.max(losses), *wins.min(losses))),
         };
         let times = *tokens as f64 / plain_tokens as f64;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");
+        text.push_str(&format!(
+            "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |\n"
+        ));
     }
     text
 }
