@@ -8,6 +8,7 @@ use crate::models;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::{Language, Limits, Style};
+use lemon_tools::ToolsConfig;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -41,6 +42,8 @@ pub struct Config {
     pub roles: RolesConfig,
     /// The store.
     pub store: StoreConfig,
+    /// The tools that agents may call.
+    pub tools: ToolsConfig,
     /// The folder paths in the file are relative to.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -193,6 +196,10 @@ pub struct OrchestratorConfig {
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,
+    /// `critic`: its file.
+    pub critic: Option<PathBuf>,
+    /// `critic`: the reward that 1,000 tokens are worth, where a right answer is 1; 0.1 where absent.
+    pub price: Option<f64>,
     /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.
     pub max_cost: Option<f64>,
 }
@@ -207,6 +214,8 @@ pub enum OrchestratorKind {
     Prompted,
     /// A model of our own that learned to write teams.
     Policy,
+    /// A critic that weighs teams under a price of tokens.
+    Critic,
 }
 
 impl OrchestratorConfig {
@@ -221,6 +230,7 @@ impl OrchestratorConfig {
         match self.kind {
             Some(kind) => kind,
             None if prompted => OrchestratorKind::Prompted,
+            None if self.critic.is_some() => OrchestratorKind::Critic,
             None if self.spec.is_some() => OrchestratorKind::Fixed,
             None => default,
         }
@@ -454,7 +464,7 @@ impl Config {
                 return fault(place.to_owned(), &format!("must be at least 0, got {value}"));
             }
         }
-        Ok(())
+        self.check_tools(path)
     }
 }
 

@@ -9,6 +9,7 @@ mod backend;
 pub mod bundled;
 mod code;
 mod config;
+mod critic;
 pub mod discover;
 mod download;
 mod error;
@@ -27,12 +28,14 @@ mod simulation;
 mod spending;
 mod started;
 pub mod task_sets;
+mod tools;
 
 pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
 pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
+pub use critic::{CriticTasks, PROMPT_WEIGHT, critic_tasks};
 pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};
