@@ -9,6 +9,7 @@ mod backend;
 pub mod bundled;
 mod code;
 mod config;
+mod critic;
 pub mod discover;
 mod download;
 mod error;
@@ -20,6 +21,7 @@ pub mod local;
 pub mod models;
 mod orchestrators;
 pub mod progress;
+mod recorded;
 mod resolve;
 mod run;
 mod simulation;
@@ -32,14 +34,16 @@ pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
+pub use critic::{CriticTasks, PROMPT_WEIGHT, critic_tasks};
 pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};
 pub use local::{CARD, Calibration, Card, Local, LocalError, LocalModel, OUT_OF_REACH, PromptForm, is_word_problem};
 pub use orchestrators::{BUNDLED_ORCHESTRATOR, MOST_AGENTS, PolicySource, encoder, policy};
+pub use recorded::{RecordedItems, recorded_items};
 pub use resolve::{Resolved, RunLimits};
 pub use run::{Before, ReadyRun, RunRequest};
-pub use simulation::{OnMiss, Simulation, WorkerSet, recorded_replies};
+pub use simulation::{OnMiss, Simulation, WorkerSet, recordings};
 pub use spending::{SharedLimits, ended};
 pub use started::told;
 
