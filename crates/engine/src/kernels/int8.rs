@@ -8,6 +8,8 @@
 
 use super::elementwise::{self, multiversion};
 use super::panels::{Floats, LANES, Rounded, TILE};
+#[cfg(target_arch = "x86_64")]
+use super::simd_level::{SimdLevel, simd_level};
 use std::sync::OnceLock;
 
 /// Numbers that share a scale factor.
@@ -72,7 +74,7 @@ fn factor_of(most: f32) -> (f32, f32) {
 /// Quantises an input row. The offsets cancel what the 128 in every weight adds.
 pub(crate) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") {
+    if simd_level() >= SimdLevel::Avx512 {
         // SAFETY: the processor has been asked.
         return unsafe { vnni::round(row, quads, factors, offsets) };
     }
@@ -115,11 +117,11 @@ type Tile = fn(&[Bytes], &[Floats], Rounded<'_>, &mut [[f32; LANES]; TILE]);
 fn kernel() -> Tile {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+        if simd_level() == SimdLevel::Avx512Vnni {
             // SAFETY: the processor has been asked.
             return |lines, factors, x, products| unsafe { vnni::tile(lines, factors, x, products) };
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if simd_level() >= SimdLevel::Avx2 {
             // SAFETY: as above.
             return |lines, factors, x, products| unsafe { avx2::tile(lines, factors, x, products) };
         }

@@ -8,3 +8,4 @@ pub(crate) mod gumbel;
 pub(crate) mod int8;
 pub(crate) mod paged_attention;
 pub(crate) mod panels;
+pub(crate) mod simd_level;
