@@ -56,6 +56,9 @@ pub enum BenchCommand {
         /// Threads
         #[arg(long)]
         threads: usize,
+        /// How weights are stored
+        #[arg(long)]
+        weights: WeightsName,
     },
     /// The fake endpoint, in a process of its own
     #[command(hide = true)]
@@ -103,6 +106,9 @@ pub struct ServeArgs {
     /// Texts at once in the second measurement
     #[arg(long, default_value_t = 16, value_name = "N")]
     pub texts: usize,
+    /// How the engine stores weights
+    #[arg(long, default_value = "stored", value_name = "FORM")]
+    pub weights: WeightsName,
     /// The instructions that the engine may use: avx512, avx2 or portable [default: the best of this processor]
     #[arg(long, value_name = "SET")]
     pub simd: Option<String>,
@@ -112,6 +118,27 @@ pub struct ServeArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the engine stores weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum WeightsName {
+    /// As in the file
+    Stored,
+    /// One byte each
+    Int8,
+    /// Four bytes each
+    F32,
+}
+
+impl From<WeightsName> for lemon_engine::WeightForm {
+    fn from(name: WeightsName) -> Self {
+        match name {
+            WeightsName::Stored => Self::Stored,
+            WeightsName::Int8 => Self::Int8,
+            WeightsName::F32 => Self::F32,
+        }
+    }
 }
 
 /// A program that serves models as well.

@@ -68,7 +68,7 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
         }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
         BenchCommand::Serve(args) => serve::bench(args),
-        BenchCommand::ServeWorker { model, threads } => serve_worker::run(model, *threads),
+        BenchCommand::ServeWorker { model, threads, weights } => serve_worker::run(model, *threads, (*weights).into()),
         BenchCommand::FakeEndpoint { latency_ms } => {
             let behaviour =
                 lemon_fakes::Behaviour::text("A fake reply.\nAnswer: 42").latency_ms(*latency_ms).without_record();

@@ -20,7 +20,7 @@ const QUAD: usize = 4;
 /// Four weights of each output of a panel, each stored plus 128, because the instruction takes one side unsigned.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Bytes([u8; LANES * QUAD]);
+pub(crate) struct Bytes(pub(super) [u8; LANES * QUAD]);
 
 impl Bytes {
     /// Sixteen times four zero weights.
@@ -66,7 +66,7 @@ pub(super) fn unpack(lines: &[Bytes], factors: &[Floats], lane: usize, weights: 
 /// first factor and every product: damage is never rounded away. If it is so small that its inverse overflows, all numbers
 /// become zeros.
 #[inline(always)]
-fn factor_of(most: f32) -> (f32, f32) {
+pub(super) fn factor_of(most: f32) -> (f32, f32) {
     let inverse = 127.0 / most;
     (most / 127.0, if inverse.is_finite() { inverse } else { 0.0 })
 }

@@ -48,8 +48,7 @@ fn detected() -> SimdLevel {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
-    let avx2 =
-        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
     match (avx512 && avx2, avx2) {
         (true, _) if is_x86_feature_detected!("avx512vnni") => SimdLevel::Avx512Vnni,
         (true, _) => SimdLevel::Avx512,

@@ -56,13 +56,8 @@ enum Measure {
     ResidentMemory,
 }
 
-const MEASURES: [Measure; 5] = [
-    Measure::OneText,
-    Measure::ManyTexts,
-    Measure::PromptReading,
-    Measure::FirstToken,
-    Measure::ResidentMemory,
-];
+const MEASURES: [Measure; 5] =
+    [Measure::OneText, Measure::ManyTexts, Measure::PromptReading, Measure::FirstToken, Measure::ResidentMemory];
 
 impl Measure {
     fn label(self, texts: usize) -> String {
@@ -234,9 +229,11 @@ struct Program {
 impl Program {
     fn lemon(args: &ServeArgs, threads: usize) -> Program {
         let (model, simd) = (args.model.clone(), args.simd.clone());
+        let weights = format!("{:?}", args.weights).to_lowercase();
         let command = move || {
             let mut command = this_program()?;
-            command.args(["bench", "serve-worker", "--threads", &threads.to_string(), "--model"]).arg(&model);
+            command.args(["bench", "serve-worker", "--threads", &threads.to_string(), "--weights", &weights]);
+            command.arg("--model").arg(&model);
             command.envs(simd.iter().map(|simd| ("LEMON_SIMD", simd)));
             Ok(command)
         };

@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::println;
-use lemon_engine::{CompletionRequest, Engine, EngineSettings, ThreadPool};
+use lemon_engine::{CompletionRequest, Engine, EngineSettings, ThreadPool, WeightForm};
 use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 use std::path::Path;
@@ -34,10 +34,11 @@ pub struct Reply {
 }
 
 /// Serves requests until standard input ends.
-pub fn run(model: &Path, threads: usize) -> Result<u8, Fault> {
-    let settings = EngineSettings { threads: Arc::new(ThreadPool::new(threads)), ..EngineSettings::default() };
+pub fn run(model: &Path, threads: usize, weights: WeightForm) -> Result<u8, Fault> {
+    let threads = Arc::new(ThreadPool::new(threads));
+    let settings = EngineSettings { threads, weights, ..EngineSettings::default() };
     let engine = Engine::load(model, settings).map_err(Fault::new)?;
-    let program = format!("lemon {}: {}", env!("CARGO_PKG_VERSION"), lemon_engine::simd_level());
+    let program = format!("lemon {}: {}, weights {weights:?}", env!("CARGO_PKG_VERSION"), lemon_engine::simd_level());
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| Fault::new(format!("standard input cannot be read: {error}")))?;
         let request: Request =
