@@ -6,6 +6,10 @@
 //! multiply-adds. So every kernel, on every processor, gives the same bits.
 
 mod blocks;
+#[cfg(target_arch = "x86_64")]
+mod fused_avx2;
+#[cfg(target_arch = "x86_64")]
+mod fused_vnni;
 mod rounding;
 mod tiles;
 #[cfg(target_arch = "x86_64")]
@@ -27,6 +31,8 @@ const UNIT_LINES: usize = UNIT / 4;
 /// Panels and rows that are multiplied together if there are many rows: both fit into the first cache.
 const PANELS_AT_ONCE: usize = 4;
 const ROWS_AT_ONCE: usize = 64;
+/// Rows that the kernels for few rows take at a time.
+const FEW: usize = 4;
 
 /// Half a cache line of scales: two bytes for each output of a panel.
 #[derive(Clone, Copy)]
@@ -191,18 +197,24 @@ impl StoredPanels {
         let (panel, lane) = (out / LANES, out % LANES);
         let mut lines = [Bytes::ZERO; UNIT_LINES];
         for (at, row) in row.chunks_mut(UNIT).enumerate() {
-            tiles::weights(&self.unit(panel, at, &mut lines), lane, row);
+            tiles::weights(&self.unit(blocks::unpack, panel, at, &mut lines), lane, row);
         }
     }
 
     /// Unpacks a unit of a panel.
-    fn unit<'a>(&'a self, panel: usize, at: usize, lines: &'a mut [Bytes; UNIT_LINES]) -> Unit<'a> {
+    fn unit<'a>(
+        &'a self,
+        unpack: tiles::Unpack,
+        panel: usize,
+        at: usize,
+        lines: &'a mut [Bytes; UNIT_LINES],
+    ) -> Unit<'a> {
         let all = self.ins / self.kind.block();
         let of_unit = UNIT / self.kind.block();
         let blocks = panel * all + at * of_unit..panel * all + ((at + 1) * of_unit).min(all);
         let (lines_of, halves_of) = self.kind.size();
         let packed = &self.lines[blocks.start * lines_of..blocks.end * lines_of];
-        blocks::unpack(self.kind, packed, lines);
+        unpack(self.kind, packed, lines);
         let scales = &self.scales[blocks.start * halves_of..blocks.end * halves_of];
         Unit { kind: self.kind, lines, scales, blocks: blocks.len() }
     }
@@ -215,17 +227,20 @@ impl StoredPanels {
         panels: Range<usize>,
         put: impl FnMut(usize, usize, &[f32; LANES]),
     ) {
-        self.multiply_with(tiles::kernel(), rows, x, panels, put);
+        self.multiply_with(tiles::kernels(), rows, x, panels, put);
     }
 
     fn multiply_with(
         &self,
-        kernel: tiles::Kernel,
+        kernels: tiles::Kernels,
         rows: usize,
         x: Rounded<'_>,
         panels: Range<usize>,
         mut put: impl FnMut(usize, usize, &[f32; LANES]),
     ) {
+        if rows < (kernels.many)(self.kind) && self.multiply_few(kernels.few, rows, x, panels.clone(), &mut put) {
+            return;
+        }
         // With few rows the time goes into reading weights, which is fastest in one stream.
         let at_once = if rows <= TILE { 1 } else { PANELS_AT_ONCE };
         let units = self.ins.div_ceil(UNIT);
@@ -240,10 +255,10 @@ impl StoredPanels {
                 }
                 for at in 0..units {
                     for ((panel, lines), products) in some.clone().zip(&mut unpacked).zip(&mut products) {
-                        let unit = self.unit(panel, at, lines);
+                        let unit = self.unit(kernels.unpack, panel, at, lines);
                         in_tiles(0..end - start, |tile| {
                             let rows = start + tile.start..start + tile.end;
-                            kernel(&unit, &Inputs::new(x, rows, self.ins, at, &unit), &mut products[tile]);
+                            (kernels.tile)(&unit, &Inputs::new(x, rows, self.ins, at, &unit), &mut products[tile]);
                         });
                     }
                 }
@@ -252,6 +267,41 @@ impl StoredPanels {
                 }
             }
         }
+    }
+
+    /// Multiplies few rows, whole panels at a time; false if there is no kernel for that.
+    fn multiply_few(
+        &self,
+        few: tiles::Few,
+        rows: usize,
+        x: Rounded<'_>,
+        panels: Range<usize>,
+        put: &mut impl FnMut(usize, usize, &[f32; LANES]),
+    ) -> bool {
+        let blocks = self.ins / self.kind.block();
+        let (lines_of, halves_of) = self.kind.size();
+        let (quads_of, offsets_of) = (self.ins / 4, blocks * if self.has_large_blocks() { OFFSETS_OF_256 } else { 1 });
+        let mut products = [[0f32; LANES]; FEW];
+        for panel in panels {
+            let lines = &self.lines[panel * blocks * lines_of..(panel + 1) * blocks * lines_of];
+            let scales = &self.scales[panel * blocks * halves_of..(panel + 1) * blocks * halves_of];
+            let mut start = 0;
+            while start < rows {
+                let end = start + FEW.min(1 << (rows - start).ilog2());
+                let x = Rounded {
+                    quads: &x.quads[start * quads_of..end * quads_of],
+                    factors: &x.factors[start * blocks..end * blocks],
+                    offsets: &x.offsets[start * offsets_of..end * offsets_of],
+                };
+                let products = &mut products[..end - start];
+                if !few(self.kind, lines, scales, x, products) {
+                    return false;
+                }
+                (start..end).zip(products).for_each(|(row, products)| put(row, panel, products));
+                start = end;
+            }
+        }
+        true
     }
 }
 

@@ -76,7 +76,7 @@ fn seen(all: &Quantised) -> Vec<f32> {
     numbers.enumerate().map(|(at, number)| number * all.factors[at / of_factor]).collect()
 }
 
-fn products(kernel: tiles::Kernel, matrix: &StoredPanels, x: &[f32]) -> Vec<f32> {
+fn products(kernel: tiles::Kernels, matrix: &StoredPanels, x: &[f32]) -> Vec<f32> {
     let (all, rows) = (quantised(matrix, x), x.len() / matrix.ins);
     let rounded = Rounded { quads: &all.quads, factors: &all.factors, offsets: &all.offsets };
     let mut y = vec![f32::NAN; rows * matrix.outs];
@@ -93,11 +93,11 @@ fn products(kernel: tiles::Kernel, matrix: &StoredPanels, x: &[f32]) -> Vec<f32>
     y
 }
 
-fn kernels() -> Vec<(SimdLevel, tiles::Kernel)> {
+fn kernels() -> Vec<(SimdLevel, tiles::Kernels)> {
     [SimdLevel::Portable, SimdLevel::Avx2, SimdLevel::Avx512Vnni]
         .into_iter()
         .filter(|level| *level <= simd_level())
-        .map(|level| (level, tiles::kernel_for(level)))
+        .map(|level| (level, tiles::kernels_for(level)))
         .collect()
 }
 
@@ -136,7 +136,7 @@ proptest! {
         let mut x = Random::new(seed ^ 1).normals(count * ins, 1.0);
         x[0] = 30.0;
         let seen = seen(&quantised(&matrix, &x));
-        let expected = products(tiles::kernel_for(SimdLevel::Portable), &matrix, &x);
+        let expected = products(tiles::kernels_for(SimdLevel::Portable), &matrix, &x);
         for row in 0..count {
             for out in 0..outs {
                 let pairs = seen[row * ins..][..ins].iter().zip(&weights[out * ins..]);

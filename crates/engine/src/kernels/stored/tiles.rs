@@ -1,28 +1,56 @@
 //! The products of some rows with a unit of a panel: which kernel, and the one for any processor.
 
-use super::super::panels::LANES;
+use super::super::int8::Bytes;
+use super::super::panels::{LANES, Rounded};
 use super::super::simd_level::{SimdLevel, simd_level};
-use super::{Half, Inputs, Kind, Unit};
+use super::blocks::unpack;
+use super::{Half, Inputs, Kind, UNIT_LINES, Unit};
 use half::f16;
 use std::sync::OnceLock;
 
 /// Adds the products of a unit with one, two, four or eight rows to sums.
-pub(super) type Kernel = fn(&Unit<'_>, &Inputs<'_>, &mut [[f32; LANES]]);
+pub(super) type Tile = fn(&Unit<'_>, &Inputs<'_>, &mut [[f32; LANES]]);
+/// Computes the products of a panel with one, two or four rows; false if it cannot.
+pub(super) type Few = fn(Kind, &[Bytes], &[Half], Rounded<'_>, &mut [[f32; LANES]]) -> bool;
 
-/// The kernel for this processor.
-pub(super) fn kernel() -> Kernel {
-    static KERNEL: OnceLock<Kernel> = OnceLock::new();
-    *KERNEL.get_or_init(|| kernel_for(simd_level()))
+/// The numbers of a unit as bytes: line q has four inputs of each output, from input 4q on.
+pub(super) type Unpack = fn(Kind, &[Bytes], &mut [Bytes; UNIT_LINES]);
+
+/// The kernels for a processor.
+#[derive(Clone, Copy)]
+pub(super) struct Kernels {
+    pub(super) tile: Tile,
+    pub(super) few: Few,
+    pub(super) unpack: Unpack,
+    /// Rows from which unpacking into memory pays, as measured.
+    pub(super) many: fn(Kind) -> usize,
 }
 
-/// The kernel for these instructions, which the processor must have.
-pub(super) fn kernel_for(level: SimdLevel) -> Kernel {
+/// The kernels for this processor.
+pub(super) fn kernels() -> Kernels {
+    static KERNELS: OnceLock<Kernels> = OnceLock::new();
+    *KERNELS.get_or_init(|| kernels_for(simd_level()))
+}
+
+/// The kernels for these instructions, which the processor must have.
+pub(super) fn kernels_for(level: SimdLevel) -> Kernels {
+    let none: Few = |_, _, _, _, _| false;
     match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni => super::tiles_vnni::tile,
+        SimdLevel::Avx512Vnni => Kernels {
+            tile: super::tiles_vnni::tile,
+            few: super::fused_vnni::panel,
+            unpack: super::fused_vnni::unpack,
+            many: |_| 17,
+        },
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => super::tiles_avx2::tile,
-        _ => anywhere,
+        SimdLevel::Avx512 | SimdLevel::Avx2 => Kernels {
+            tile: super::tiles_avx2::tile,
+            few: super::fused_avx2::panel,
+            unpack,
+            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 12 },
+        },
+        _ => Kernels { tile: anywhere, few: none, unpack, many: |_| 0 },
     }
 }
 
