@@ -10,7 +10,7 @@ pub mod pretrain;
 mod run;
 pub mod train;
 
-pub use bench::{AnswersArgs, BenchCommand, Rival, ServeArgs, WeightsName};
+pub use bench::{AnswersArgs, BenchCommand, Rival, ServeArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, WorldCommand, WorldName};
 pub use inspect::{EditsArgs, Format, SchemaArgs, TraceCommand, ValidateArgs};

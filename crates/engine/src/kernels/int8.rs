@@ -22,6 +22,9 @@ const QUAD: usize = 4;
 #[repr(C, align(64))]
 pub(crate) struct Bytes(pub(super) [u8; LANES * QUAD]);
 
+// SAFETY: all bits zero are numbers: the least ones.
+unsafe impl crate::shared_buffer::Number for Bytes {}
+
 impl Bytes {
     /// Sixteen times four zero weights.
     pub(crate) const ZERO: Bytes = Bytes([128; LANES * QUAD]);

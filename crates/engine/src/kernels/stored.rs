@@ -5,6 +5,9 @@
 //! (formats with blocks of 256) or each 32. Sums within a block are exact integers; blocks are added in order with fused
 //! multiply-adds. So every kernel, on every processor, gives the same bits.
 
+// Half lines of zeros are numbers.
+#![allow(unsafe_code)]
+
 mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod fused_avx2;
@@ -21,6 +24,7 @@ pub(super) use rounding::{OFFSETS_OF_256, round_32, round_256};
 
 use super::int8::Bytes;
 use super::panels::{LANES, Rounded, TILE, hash, in_tiles};
+use crate::shared_buffer::{Number, ZeroedBuffer};
 use lemon_model::{BlockType, PolicyError, TensorRows};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -39,9 +43,8 @@ const FEW: usize = 4;
 #[repr(C, align(32))]
 pub(super) struct Half(pub(super) [[u8; 2]; LANES]);
 
-impl Half {
-    const ZERO: Half = Half([[0; 2]; LANES]);
-}
+// SAFETY: all bits zero are zeros.
+unsafe impl Number for Half {}
 
 /// How numbers lie in a panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,9 +108,9 @@ pub(super) struct StoredPanels {
     outs: usize,
     ins: usize,
     /// (panel, block, line)
-    lines: Vec<Bytes>,
+    lines: ZeroedBuffer<Bytes>,
     /// (panel, block, half)
-    scales: Vec<Half>,
+    scales: ZeroedBuffer<Half>,
 }
 
 /// 256 inputs of a panel, or fewer at the end of a row.
@@ -144,15 +147,14 @@ impl StoredPanels {
     }
 
     /// Packs a matrix. `read` fills a buffer with its rows from one on.
-    fn pack_rows<E: Send>(
+    fn pack_rows(
         stored: BlockType,
         kind: Kind,
         (outs, ins): (usize, usize),
-        read: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
-    ) -> Result<StoredPanels, E> {
+        read: impl Fn(usize, &mut [u8]) -> Result<(), PolicyError> + Sync,
+    ) -> Result<StoredPanels, PolicyError> {
         let (panels, blocks, (lines_of, halves_of)) = (outs.div_ceil(LANES), ins / kind.block(), kind.size());
-        let mut lines = vec![Bytes::ZERO; panels * blocks * lines_of];
-        let mut scales = vec![Half::ZERO; panels * blocks * halves_of];
+        let (mut lines, mut scales) = (zeros(panels * blocks * lines_of)?, zeros(panels * blocks * halves_of)?);
         let of_row = stored.row_bytes(ins);
         let parts = lines.par_chunks_mut((blocks * lines_of).max(1));
         let parts = parts.zip(scales.par_chunks_mut((blocks * halves_of).max(1)));
@@ -162,7 +164,7 @@ impl StoredPanels {
             for (lane, row) in rows.chunks(of_row).enumerate() {
                 blocks::pack_row(stored, row, lane, lines, scales);
             }
-            Ok(())
+            Ok::<(), PolicyError>(())
         })?;
         Ok(StoredPanels { kind, outs, ins, lines, scales })
     }
@@ -174,7 +176,7 @@ impl StoredPanels {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(self.lines.as_slice()) + size_of_val(self.scales.as_slice())
+        size_of_val(&*self.lines) + size_of_val(&*self.scales)
     }
 
     /// Whether inputs need one factor for each 256, and not for each 32.
@@ -303,6 +305,11 @@ impl StoredPanels {
         }
         true
     }
+}
+
+fn zeros<T: Number>(count: usize) -> Result<ZeroedBuffer<T>, PolicyError> {
+    let none = || PolicyError::Request("there is no memory for the weights".to_owned());
+    ZeroedBuffer::new(count).ok_or_else(none)
 }
 
 /// What a tile of rows has for a unit. Each slice begins with the first row; the next rows follow at a distance.

@@ -38,7 +38,7 @@ fn packed(stored: BlockType, bytes: &[u8], outs: usize, ins: usize) -> StoredPan
     let of_row = stored.row_bytes(ins);
     let read = |row: usize, part: &mut [u8]| {
         part.copy_from_slice(&bytes[row * of_row..][..part.len()]);
-        Ok::<_, std::convert::Infallible>(())
+        Ok(())
     };
     StoredPanels::pack_rows(stored, Kind::of(stored).unwrap(), (outs, ins), read).unwrap()
 }
