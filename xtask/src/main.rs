@@ -3,6 +3,7 @@
 //! The steps run cheapest first and stop at the first failure.
 
 mod deps;
+mod real;
 mod tidy;
 mod walls;
 mod words;
@@ -17,6 +18,7 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   test     all of the steps below, cheapest first, up to the first failure
+  real     published models against llama.cpp, where LEMON_REAL_MODELS names a folder with them
 ";
 
 /// What the property tests draw their cases from.
@@ -44,9 +46,14 @@ const STEPS: [Step; 8] = [
     Step { name: "examples", what: "every example runs and finds what it expects", run: examples },
 ];
 
+/// Not a part of `test`: it needs models that are no part of this repository.
+const REAL: Step =
+    Step { name: "real", what: "published models have llama.cpp's tokens and continuations", run: real::check };
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let steps: Vec<&Step> = match arguments.as_slice() {
+        [command] if command == REAL.name => vec![&REAL],
         [command] if command == "test" => STEPS.iter().collect(),
         [command] => STEPS.iter().filter(|step| step.name == command).collect(),
         _ => Vec::new(),

@@ -107,6 +107,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-trace",
             "lemon-exec",
             "lemon-task",
+            "lemon-sandbox",
             "lemon-world",
             "lemon-eval",
             "lemon-problems",

@@ -49,7 +49,7 @@ impl Cli {
     /// The file cannot be read, or says something that cannot be understood.
     pub fn config(&self, endpoints: &Endpoints) -> Result<Config, Fault> {
         let Endpoints { base_url, model, api_key_env } = endpoints.clone();
-        let config = Config::load(self.config.as_deref())?;
+        let config = Config::load(self.config.as_deref())?.with_store(self.store.as_deref());
         Ok(config.with_endpoint(EndpointFlags { base_url, model, api_key_env }))
     }
 }

@@ -45,6 +45,7 @@ pub enum Paid {
     /// By chance, up to the cap, whatever they are worth.
     Uniform,
     /// As the paper has it: a family is drawn by its mean |Δ| so far, up to the cap.
+    #[serde(alias = "effect")]
     Contrast,
 }
 
@@ -111,6 +112,7 @@ pub struct FamilyReport {
     /// Counterfactuals that cost nothing.
     pub free: u64,
     /// Those that were purchased.
+    #[serde(rename = "purchased", alias = "bought")]
     pub bought: u64,
     /// Those that were offered and told too little.
     pub declined: u64,
@@ -123,6 +125,7 @@ pub struct FamilyReport {
     /// The mean difference.
     pub mean: Option<f64>,
     /// The mean absolute difference: the paper's contrast.
+    #[serde(rename = "absolute", alias = "contrast")]
     pub contrast: Option<f64>,
     /// The variance of the differences.
     pub variance: Option<f64>,

@@ -1,7 +1,7 @@
 //! The table of credit: one row for every unit of a run that can carry any, measured or not.
 
 use lemon_spec::Plan;
-use lemon_spec::edit::{Change, Edit, Family};
+use lemon_spec::edit::{Decision, Edit, Family};
 use lemon_trace::{EventKind, Trace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,30 +51,21 @@ pub struct CreditEntry {
 
 /// The unit whose credit an edit measures.
 pub fn unit_of(edit: &Edit) -> Unit {
-    match edit.family {
-        Family::Agent => Unit::Agent,
-        Family::Role | Family::Duty | Family::Capacity => Unit::Role,
-        Family::Dependency | Family::Share | Family::Message => Unit::Message,
-        Family::Answer | Family::Stop => Unit::Orchestrator,
+    match edit.decision {
+        Decision::Spawn => Unit::Agent,
+        Decision::Delegate => Unit::Role,
+        Decision::Communicate => Unit::Message,
+        Decision::Aggregate | Decision::Stop => Unit::Orchestrator,
     }
 }
 
 /// The unit's name among those of its kind. All messages of an agent are `a → *`: what it shares, it shares with all.
 pub fn target_of(edit: &Edit) -> String {
-    match &edit.change {
-        Change::DeleteReference { agent, parent } | Change::AddReference { agent, parent, .. } => {
-            message(parent, agent)
-        }
-        Change::WithholdMessage { from, to } => message(from, to),
-        Change::ShareAnswer { agent } | Change::ShareReply { agent } => message(agent, "*"),
-        Change::ResetRole { agent }
-        | Change::ResetDuty { agent }
-        | Change::LowerCapacity { agent }
-        | Change::RaiseCapacity { agent }
-        | Change::RemoveAgent { agent }
-        | Change::EndBefore { agent } => agent.clone(),
-        Change::AnswerBy { .. } => ANSWER.to_owned(),
-        Change::Stop | Change::Review => NEXT.to_owned(),
+    match (edit.change.edited_message(), edit.change.edited_agent()) {
+        (Some((from, to)), _) => message(from, to),
+        (None, Some(agent)) => agent.to_owned(),
+        (None, None) if edit.decision == Decision::Aggregate => ANSWER.to_owned(),
+        (None, None) => NEXT.to_owned(),
     }
 }
 

@@ -81,7 +81,7 @@ impl Evaluator {
         let text = match &method.writer {
             None => {
                 let draw = seed_of(&[&method.method.name(), question, &seed.to_string()]);
-                let ask = Ask::new(&case.item, &self.env.language.capacities, work.capacity.as_deref(), draw);
+                let ask = Ask::new(&case.item, &self.env.language, work.capacity.as_deref(), draw);
                 method.method.spec(&ask)
             }
             Some(writer) => {

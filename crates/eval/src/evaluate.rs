@@ -3,10 +3,11 @@
 use crate::method::{Ask, Method};
 use crate::row::{AgentRow, Name, Row, TokenRow};
 use futures::stream::{self, StreamExt};
-use lemon_exec::orchestrator::{Fixed, Orchestrator};
+use lemon_exec::orchestrator::Orchestrator;
 use lemon_num::seed_of;
 use lemon_rollout::reward::{Channels, Grades};
 use lemon_rollout::{Case, Record, RolloutEnv, RolloutError, RunOptions};
+use lemon_spec::Language;
 use lemon_task::Key;
 use lemon_trace::{AgentSummary, EventKind, StopReason, Summary, Trace};
 use std::collections::HashSet;
@@ -56,7 +57,7 @@ impl MethodRun {
     pub fn orchestrator(
         &self,
         case: &Case,
-        capacities: &[String],
+        language: &Language,
         capacity: Option<&str>,
         seed: u64,
     ) -> Result<Arc<dyn Orchestrator>, RolloutError> {
@@ -64,9 +65,8 @@ impl MethodRun {
             return Ok(writer.clone());
         }
         let draw = seed_of(&[&self.method.name(), &case.item.task.question, &seed.to_string()]);
-        let ask = Ask::new(&case.item, capacities, capacity, draw);
-        let text = self.method.spec(&ask).ok_or_else(|| RolloutError::NoTeam(self.method.name()))?;
-        Ok(Arc::new(Fixed { text, reviewer: None }))
+        let ask = Ask::new(&case.item, language, capacity, draw);
+        self.method.orchestrator(&ask).ok_or_else(|| RolloutError::NoTeam(self.method.name()))
     }
 }
 
@@ -152,8 +152,7 @@ impl Evaluator {
     ) -> Result<Option<Row>, RolloutError> {
         let Some((method, seed, case)) = work.at(position) else { return Ok(None) };
         let Some(case) = work.cases.get(case) else { return Ok(None) };
-        let capacities = &self.env.language.capacities;
-        let orchestrator = method.orchestrator(case, capacities, work.capacity.as_deref(), seed)?;
+        let orchestrator = method.orchestrator(case, &self.env.language, work.capacity.as_deref(), seed)?;
         let record = Record::Batch(work.eval_id.clone(), position);
         let options = RunOptions { record, cancel: Some(cancel), ..RunOptions::default() };
         let trace = self.env.execute(case, orchestrator, seed, &options).await?;

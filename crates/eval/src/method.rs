@@ -1,8 +1,12 @@
 //! The methods: each a team, or a rule that writes one. To add one, add a row to [`METHODS`].
 
+use async_trait::async_trait;
+use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, WriteContext};
+use lemon_spec::{Effort, Language, Next, PLAIN, Style};
 use lemon_task::Key;
 use std::fmt::Write;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A method by its name, with its number where it takes one: `cot`, `sc-cot:10`.
 #[derive(Debug, Clone)]
@@ -21,12 +25,16 @@ pub struct Kind {
     /// The number after the colon: what it counts, how many without one, how many at most.
     pub number: Option<(&'static str, usize, usize)>,
     writes: Writes,
+    /// The style that a capacity has to have for it.
+    pub needs: Option<Style>,
 }
 
 #[derive(Debug)]
 enum Writes {
     /// A rule.
     Team(fn(&mut Team)),
+    /// A rule for a first round, and one for a second where the agents of the first disagree.
+    Rounds(fn(&mut Team), fn(&mut Team)),
     /// No rule: a model, a file, a search.
     Elsewhere(TeamSource),
 }
@@ -49,22 +57,31 @@ pub enum TeamSource {
 /// All methods.
 #[rustfmt::skip]
 pub const METHODS: &[Kind] = {
-    use Writes::{Elsewhere, Team};
+    use Writes::{Elsewhere, Rounds, Team};
+    const KIND: Kind = Kind { name: "", about: "", number: None, writes: Team(cot), needs: None };
+    const PROGRAM: Kind = Kind { needs: Some(Style::Program), ..KIND };
     &[
-        Kind { name: "vanilla", about: "one agent, asked plainly", number: None, writes: Team(vanilla) },
-        Kind { name: "cot", about: "one agent that works step by step", number: None, writes: Team(cot) },
-        Kind { name: "sc-cot", about: "that many agents like cot, and a vote", number: Some(("agents", 5, 64)), writes: Team(sc_cot) },
-        Kind { name: "chain", about: "each agent reads the one before", number: Some(("agents", 4, 32)), writes: Team(chain) },
-        Kind { name: "star", about: "agents around one that reads them all", number: Some(("agents", 4, 32)), writes: Team(star) },
-        Kind { name: "tree", about: "pairs are merged until one is left", number: Some(("leaves", 4, 16)), writes: Team(tree) },
-        Kind { name: "complete", about: "each agent reads all before it", number: Some(("agents", 4, 16)), writes: Team(complete) },
-        Kind { name: "random", about: "each earlier agent is read with probability one half, by seed and task", number: Some(("agents", 4, 16)), writes: Team(random) },
-        Kind { name: "debate", about: "three agents, all read all in each round, then a vote", number: Some(("rounds", 2, 8)), writes: Team(debate) },
-        Kind { name: "prompted", about: "a model writes the team for each task", number: None, writes: Elsewhere(TeamSource::Prompted) },
-        Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", number: None, writes: Elsewhere(TeamSource::Policy) },
-        Kind { name: "file", about: "the team of --spec", number: None, writes: Elsewhere(TeamSource::File) },
-        Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentPrune) },
-        Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentDropout) },
+        Kind { name: "vanilla", about: "one agent, asked plainly", writes: Team(vanilla), ..KIND },
+        Kind { name: "plain", about: "one call with the question alone", writes: Team(plain), ..KIND },
+        Kind { name: "brief", about: "one agent that gives the answer alone", writes: Team(brief), ..KIND },
+        Kind { name: "program", about: "one agent that writes a program, which is run", writes: Team(program), ..PROGRAM },
+        Kind { name: "cot", about: "one agent that works step by step", writes: Team(cot), ..KIND },
+        Kind { name: "sc-cot", about: "that many agents like cot, and a vote", number: Some(("agents", 5, 64)), writes: Team(sc_cot), ..KIND },
+        Kind { name: "mixed", about: "that many programs and one more agent like cot, and a vote", number: Some(("programs", 3, 7)), writes: Team(mixed), ..PROGRAM },
+        Kind { name: "agree", about: "a program and an agent like cot, five more only where they disagree, and a vote", writes: Rounds(agree, disagree), ..PROGRAM },
+        Kind { name: "critic", about: "an agent like cot, and a critic that reads it", writes: Team(critic), ..KIND },
+        Kind { name: "judge", about: "that many agents like cot, and a judge", number: Some(("agents", 3, 16)), writes: Team(judge), ..KIND },
+        Kind { name: "chain", about: "each agent reads the one before", number: Some(("agents", 4, 32)), writes: Team(chain), ..KIND },
+        Kind { name: "star", about: "agents around one that reads them all", number: Some(("agents", 4, 32)), writes: Team(star), ..KIND },
+        Kind { name: "tree", about: "pairs are merged until one is left", number: Some(("leaves", 4, 16)), writes: Team(tree), ..KIND },
+        Kind { name: "complete", about: "each agent reads all before it", number: Some(("agents", 4, 16)), writes: Team(complete), ..KIND },
+        Kind { name: "random", about: "each earlier agent is read with probability one half, by seed and task", number: Some(("agents", 4, 16)), writes: Team(random), ..KIND },
+        Kind { name: "debate", about: "three agents, all read all in each round, then a vote", number: Some(("rounds", 2, 8)), writes: Team(debate), ..KIND },
+        Kind { name: "prompted", about: "a model writes the team for each task", writes: Elsewhere(TeamSource::Prompted), ..KIND },
+        Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", writes: Elsewhere(TeamSource::Policy), ..KIND },
+        Kind { name: "file", about: "the team of --spec", writes: Elsewhere(TeamSource::File), ..KIND },
+        Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentPrune), ..KIND },
+        Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentDropout), ..KIND },
     ]
 };
 
@@ -73,6 +90,8 @@ pub const METHODS: &[Kind] = {
 pub struct Ask<'a> {
     /// The capacities, weakest first.
     pub capacities: &'a [String],
+    /// How each of them replies; empty where nothing is known.
+    pub efforts: &'a [Effort],
     /// The capacity every agent gets; `None`: they take turns, weakest first.
     pub capacity: Option<&'a str>,
     /// Whether a program is asked for.
@@ -83,8 +102,22 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// What is asked about an item.
-    pub fn new(item: &lemon_task::Item, capacities: &'a [String], capacity: Option<&'a str>, seed: u64) -> Self {
-        Ask { capacities, capacity, code: matches!(item.key(), Key::Code { .. }), seed }
+    pub fn new(item: &lemon_task::Item, language: &'a Language, capacity: Option<&'a str>, seed: u64) -> Self {
+        let Language { capacities, efforts, .. } = language;
+        Ask { capacities, efforts, capacity, code: matches!(item.key(), Key::Code { .. }), seed }
+    }
+
+    /// The capacities whose agents reply in one of these styles.
+    fn styled(&self, wanted: impl Fn(Option<Style>) -> bool) -> Vec<&'a str> {
+        let style = |at: usize| self.efforts.get(at).and_then(|effort| effort.style);
+        let all = self.capacities.iter().enumerate();
+        all.filter(|(at, _)| wanted(style(*at))).map(|(_, name)| name.as_str()).collect()
+    }
+
+    /// The capacity of an agent that replies in this style: the one that was asked for, or the strongest.
+    fn with_style(&self, style: Style) -> Option<&'a str> {
+        let known = self.styled(|found| found == Some(style));
+        self.capacity.filter(|name| known.contains(name)).or(known.last().copied())
     }
 }
 
@@ -110,17 +143,67 @@ impl Method {
     /// Who writes its teams, if it is no rule.
     pub fn source(&self) -> Option<TeamSource> {
         match self.kind.writes {
-            Writes::Team(_) => None,
+            Writes::Team(_) | Writes::Rounds(..) => None,
             Writes::Elsewhere(source) => Some(source),
         }
     }
 
-    /// The specification its rule writes; `None` if it has no rule.
+    /// The specification its rule writes; `None` if it has no rule. Of two rounds the first.
     pub fn spec(&self, ask: &Ask<'_>) -> Option<String> {
-        let Writes::Team(rule) = self.kind.writes else { return None };
-        let mut team = Team { ask: *ask, number: self.number, agents: Vec::new(), answer: String::new() };
+        match self.kind.writes {
+            Writes::Team(rule) | Writes::Rounds(rule, _) => Some(self.team(ask, &[], rule).render()),
+            Writes::Elsewhere(_) => None,
+        }
+    }
+
+    /// The specification of the second round, which runs where the agents of the first disagree.
+    pub fn second_spec(&self, ask: &Ask<'_>) -> Option<String> {
+        let Writes::Rounds(first, second) = self.kind.writes else { return None };
+        let before = self.team(ask, &[], first);
+        if before.next == Next::Stop {
+            return None;
+        }
+        let before: Vec<String> = before.agents.into_iter().map(|(id, _)| id).collect();
+        Some(self.team(ask, &before, second).render())
+    }
+
+    /// What writes its teams; `None` if it has no rule.
+    pub fn orchestrator(&self, ask: &Ask<'_>) -> Option<Arc<dyn Orchestrator>> {
+        let text = self.spec(ask)?;
+        let more = self.second_spec(ask).map(|text| Arc::new(IfTheyDisagree { text }) as Arc<dyn Orchestrator>);
+        Some(Arc::new(Fixed { text, reviewer: more }))
+    }
+
+    fn team<'a>(&self, ask: &Ask<'a>, before: &[String], rule: fn(&mut Team)) -> Team<'a> {
+        let (agents, answer) = (Vec::new(), String::new());
+        let mut team =
+            Team { ask: *ask, number: self.number, before: before.to_vec(), agents, answer, next: Next::Stop };
         rule(&mut team);
-        Some(team.render())
+        team
+    }
+
+    /// That the capacities have the style that it needs.
+    ///
+    /// # Errors
+    /// None has.
+    pub fn check(&self, efforts: &[Effort]) -> Result<(), MethodError> {
+        match self.kind.needs.filter(|needed| !efforts.iter().any(|effort| effort.style == Some(*needed))) {
+            Some(style) => Err(MethodError::NoStyle { name: self.name(), style }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One more round where the agents of the first do not agree.
+struct IfTheyDisagree {
+    text: String,
+}
+
+#[async_trait]
+impl Orchestrator for IfTheyDisagree {
+    async fn draft(&self, context: &WriteContext<'_>) -> Result<Option<Draft>, OrchestratorError> {
+        let wanted = context.round == 2 && !context.agree();
+        Ok(wanted.then(|| Draft::Text(self.text.clone())))
     }
 }
 
@@ -130,6 +213,16 @@ pub enum MethodError {
     /// There is none of that name.
     #[error("no method is called `{0}`")]
     Unknown(String),
+    /// No capacity replies in its style.
+    #[error(
+        "`{name}` needs a capacity with `style = \"{style}\"`; an entry with `efforts = [\"{style}\", …]` makes one"
+    )]
+    NoStyle {
+        /// The method.
+        name: String,
+        /// The style.
+        style: Style,
+    },
     /// It takes no number.
     #[error("`{0}` takes no number")]
     NoNumber(String),
@@ -171,17 +264,28 @@ impl FromStr for Method {
 struct Team<'a> {
     ask: Ask<'a>,
     number: usize,
+    /// The agents of the round before.
+    before: Vec<String>,
     agents: Vec<(String, String)>,
     answer: String,
+    next: Next,
 }
 
 impl Team<'_> {
-    /// Adds an agent that reads these, and gives its id.
+    /// Adds an agent that reads these, and gives its id. Agents take turns through the capacities that work as their roles
+    /// say, or step by step.
     fn add(&mut self, base: &str, duty: Option<&str>, after: &[String]) -> String {
-        let id = format!("a{}", self.agents.len() + 1);
-        let capacities = self.ask.capacities;
+        let mut capacities = self.ask.styled(|style| style.is_none_or(|style| style == Style::Reasoned));
+        if capacities.is_empty() {
+            capacities = self.ask.styled(|_| true);
+        }
         let turn = self.agents.len().checked_rem(capacities.len()).and_then(|at| capacities.get(at));
-        let capacity = self.ask.capacity.or(turn.map(String::as_str)).unwrap_or_default();
+        let capacity = self.ask.capacity.or(turn.copied()).unwrap_or_default();
+        self.add_at(capacity, base, duty, after)
+    }
+
+    fn add_at(&mut self, capacity: &str, base: &str, duty: Option<&str>, after: &[String]) -> String {
+        let id = format!("a{}", self.before.len() + self.agents.len() + 1);
         let mut entry = format!("  - id: {id}\n    base: {base}\n");
         // Writing to a string cannot fail.
         if let Some(duty) = duty {
@@ -198,13 +302,27 @@ impl Team<'_> {
         self.add(base, None, after)
     }
 
+    /// Adds an agent whose program computes the answer. Where a program is asked for, it is one like the others.
+    fn programmer(&mut self) -> String {
+        match self.ask.with_style(Style::Program).filter(|_| !self.ask.code) {
+            Some(capacity) => self.add_at(capacity, PLAIN, None, &[]),
+            None => self.solver(&[]),
+        }
+    }
+
+    /// The most frequent answer; of programs, which agree in no word, the one that passes most examples.
+    fn vote(&mut self, from: &[String]) {
+        self.answer(from, if self.ask.code { "test" } else { "vote" });
+    }
+
     fn answer(&mut self, from: &[String], by: &str) {
         self.answer = format!("answer: {{from: [{}], by: {by}}}\n", from.join(", "));
     }
 
     fn render(&self) -> String {
         let agents: String = self.agents.iter().map(|(_, entry)| entry.as_str()).collect();
-        format!("agents:\n{agents}{}", self.answer)
+        let next = if self.next == Next::Review { "next: review\n" } else { "" };
+        format!("agents:\n{agents}{}{next}", self.answer)
     }
 }
 
@@ -213,13 +331,59 @@ fn vanilla(team: &mut Team) {
     team.add(base, Some("Answer the task."), &[]);
 }
 
+fn plain(team: &mut Team) {
+    team.add(PLAIN, None, &[]);
+}
+
+fn brief(team: &mut Team) {
+    match team.ask.with_style(Style::Brief) {
+        Some(capacity) => team.add_at(capacity, PLAIN, None, &[]),
+        None => team.add(PLAIN, Some("Give the answer alone, without explanation."), &[]),
+    };
+}
+
+fn program(team: &mut Team) {
+    team.programmer();
+}
+
+fn mixed(team: &mut Team) {
+    let programs: Vec<_> = (0..team.number).map(|_| team.programmer()).collect();
+    let solvers: Vec<_> = (0..=team.number).map(|_| team.solver(&[])).collect();
+    team.vote(&[programs, solvers].concat());
+}
+
+fn agree(team: &mut Team) {
+    let both = [team.programmer(), team.solver(&[])];
+    team.vote(&both);
+    // Programs are not alike in any word: there is nothing to agree on.
+    team.next = if team.ask.code { Next::Stop } else { Next::Review };
+}
+
+fn disagree(team: &mut Team) {
+    let programs: Vec<_> = (0..2).map(|_| team.programmer()).collect();
+    let solvers: Vec<_> = (0..3).map(|_| team.solver(&[])).collect();
+    let all = [team.before.clone(), programs, solvers].concat();
+    team.vote(&all);
+}
+
+fn critic(team: &mut Team) {
+    let first = team.solver(&[]);
+    let second = team.add("critic", None, &[first]);
+    team.answer(&[second], "last");
+}
+
+fn judge(team: &mut Team) {
+    let all: Vec<_> = (0..team.number).map(|_| team.solver(&[])).collect();
+    team.answer(&all, "judge");
+}
+
 fn cot(team: &mut Team) {
     team.solver(&[]);
 }
 
 fn sc_cot(team: &mut Team) {
     let all: Vec<_> = (0..team.number).map(|_| team.solver(&[])).collect();
-    team.answer(&all, "vote");
+    team.vote(&all);
 }
 
 fn chain(team: &mut Team) {
@@ -264,7 +428,10 @@ fn random(team: &mut Team) {
         before.push(id.clone());
         unread.push(id);
     }
-    team.answer(&unread, if unread.len() == 1 { "last" } else { "vote" });
+    match unread.len() {
+        1 => team.answer(&unread, "last"),
+        _ => team.vote(&unread),
+    }
 }
 
 fn debate(team: &mut Team) {
@@ -272,17 +439,18 @@ fn debate(team: &mut Team) {
     for _ in 1..team.number {
         round = (0..3).map(|_| team.solver(&round)).collect::<Vec<_>>();
     }
-    team.answer(&round, "vote");
+    team.vote(&round);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lemon_spec::{AnswerRule, Language, Plan, validate};
+    use lemon_spec::{AnswerRule, Plan, validate, validate_round};
 
     fn plan(method: &str, capacity: Option<&str>, seed: u64) -> Plan {
         let language = Language::default();
-        let ask = Ask { capacities: &language.capacities, capacity, code: false, seed };
+        let Language { capacities, efforts, .. } = &language;
+        let ask = Ask { capacities, efforts, capacity, code: false, seed };
         let text = method.parse::<Method>().unwrap().spec(&ask).unwrap();
         validate(&text, &language).unwrap_or_else(|rejection| panic!("{method}: {rejection:?}\n{text}"))
     }
@@ -307,8 +475,68 @@ mod tests {
         check("tree", 7, 6, AnswerRule::Last);
         check("tree:5", 11, 10, AnswerRule::Last);
         check("complete", 4, 6, AnswerRule::Last);
+        check("plain", 1, 0, AnswerRule::Last);
+        check("brief", 1, 0, AnswerRule::Last);
+        check("critic", 2, 1, AnswerRule::Last);
+        check("judge", 3, 0, AnswerRule::Judge);
         check("debate", 6, 9, AnswerRule::Vote);
         check("debate:3", 9, 18, AnswerRule::Vote);
+    }
+
+    /// A model with three efforts, and a weaker one.
+    fn with_efforts() -> Language {
+        let names = ["tiny", "qwen-brief", "qwen-program", "qwen-reasoned"].map(String::from).to_vec();
+        let efforts = [None, Some(Style::Brief), Some(Style::Program), Some(Style::Reasoned)];
+        let efforts = efforts.map(|style| Effort { style, price: None }).to_vec();
+        Language { capacities: names, efforts, tests: true, ..Language::default() }
+    }
+
+    fn written(method: &str, code: bool, language: &Language) -> (Plan, Option<Plan>) {
+        let Language { capacities, efforts, .. } = language;
+        let ask = Ask { capacities, efforts, capacity: None, code, seed: 1 };
+        let method = method.parse::<Method>().unwrap();
+        let first = validate(&method.spec(&ask).unwrap(), language).unwrap();
+        let ids: Vec<String> = first.agents().iter().map(|agent| agent.id.clone()).collect();
+        let second = method.second_spec(&ask).map(|text| validate_round(&text, language, &ids).unwrap());
+        (first, second)
+    }
+
+    #[test]
+    fn methods_choose_the_effort_they_are_named_after() {
+        let language = with_efforts();
+        let capacities = |plan: &Plan| plan.agents().iter().map(|agent| agent.capacity.clone()).collect::<Vec<_>>();
+        let check = |method: &str, expected: &[&str]| {
+            assert_eq!(capacities(&written(method, false, &language).0), expected, "{method}");
+        };
+        check("brief", &["qwen-brief"]);
+        check("program", &["qwen-program"]);
+        check("cot", &["tiny"]);
+        check("mixed:1", &["qwen-program", "qwen-reasoned", "tiny"]);
+        check("agree", &["qwen-program", "qwen-reasoned"]);
+        let (first, second) = written("agree", false, &language);
+        let second = second.unwrap();
+        assert_eq!((first.next(), second.next()), (Next::Review, Next::Stop));
+        assert_eq!((second.agents().len(), second.answer_from().len()), (5, 7));
+    }
+
+    #[test]
+    fn programs_are_compared_by_tests_and_not_by_votes() {
+        let language = with_efforts();
+        for method in ["sc-cot", "mixed", "agree", "debate"] {
+            let (first, second) = written(method, true, &language);
+            assert_eq!((first.answer_rule(), first.next()), (AnswerRule::Test, Next::Stop), "{method}");
+            assert!(second.is_none(), "{method}");
+            assert!(first.agents().iter().all(|agent| agent.base.name == "programmer"), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_method_says_which_style_it_needs() {
+        let program: Method = "program".parse().unwrap();
+        assert_eq!(program.check(&with_efforts().efforts), Ok(()));
+        let error = program.check(&[]).unwrap_err().to_string();
+        assert!(error.starts_with("`program` needs a capacity with `style = \"program\"`"), "{error}");
+        assert!("brief".parse::<Method>().unwrap().check(&[]).is_ok(), "a duty says it too");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The answer inside a reply: what `share: answer` passes on, what a vote counts, what a grader reads. A person gets the
 //! whole reply ([`response`]).
 
+mod value;
+
+pub(crate) use value::{last_number, option_in, options_in};
+
 use crate::form::Form;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -73,12 +77,12 @@ fn last_line(reply: &str) -> Option<String> {
 }
 
 /// What two answers to a task of this form must share to count as the same vote. Where the form is a number or a choice,
-/// words around it do not matter.
-pub fn ballot(answer: &str, form: Form) -> String {
+/// words around it do not matter, and an option is the same by its letter, its text or its value.
+pub fn ballot(answer: &str, form: Form, options: &[(char, String)]) -> String {
     let stated = extract_or_all(answer);
     let said = match form {
-        Form::Number => number_in(&stated),
-        Form::Choice => letter_in(&stated).map(String::from),
+        Form::Number => value::value_of(&stated).or_else(|| number_in(&stated)),
+        Form::Choice => option_in(&stated, options).or_else(|| letter_in(&stated)).map(String::from),
         Form::Open | Form::Short | Form::Code | Form::Json => None,
     };
     vote_key(said.as_deref().unwrap_or(&stated))
@@ -89,7 +93,14 @@ fn number_in(answer: &str) -> Option<String> {
     let one_line = !answer.trim().contains('\n') && !answer.contains('=');
     let mut numbers = numbers(answer);
     let chosen = if one_line { numbers.next() } else { numbers.last() };
-    chosen.and_then(|range| answer.get(range)).map(|number| number.replace(',', ""))
+    let chosen = chosen?;
+    // `3/4 of it` is three quarters; a date or a path is none.
+    let below = answer.get(chosen.end..)?.strip_prefix('/').unwrap_or_default();
+    let digits = below.len() - below.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let after = below.get(digits..)?.chars().next();
+    let fraction = digits > 0 && after.is_none_or(|c| c != '/' && !c.is_alphanumeric());
+    let end = if fraction { chosen.end + 1 + digits } else { chosen.end };
+    answer.get(chosen.start..end).map(|number| number.replace(',', ""))
 }
 
 /// Where the decimal numbers of a text stand, thousands separators included.
@@ -153,11 +164,8 @@ pub fn without_fences(reply: &str, code: &str) -> String {
 /// matter.
 pub fn vote_key(answer: &str) -> String {
     let trimmed = clean(answer).trim_matches(|c: char| c == '.' || c == '"' || c == '\'' || c.is_whitespace());
-    let digits: String = trimmed.chars().filter(|c| !matches!(c, ',' | '$' | '€' | '£' | ' ')).collect();
-    match digits.parse::<f64>() {
-        Ok(number) if number.is_finite() && digits.chars().any(|c| c.is_ascii_digit()) => number.to_string(),
-        _ => trimmed.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" "),
-    }
+    let words = || trimmed.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    value::value_of(trimmed).unwrap_or_else(words)
 }
 
 /// Those of these answers that differ as votes, in the order first given.
@@ -346,16 +354,26 @@ mod tests {
 
     #[test]
     fn ballots_follow_the_form() {
-        let same = |form, a: &str, b: &str| assert_eq!(ballot(a, form), ballot(b, form), "{a} and {b} as {form}");
-        let differ = |form, a: &str, b: &str| assert_ne!(ballot(a, form), ballot(b, form), "{a} and {b} as {form}");
+        let same =
+            |form, a: &str, b: &str| assert_eq!(ballot(a, form, &[]), ballot(b, form, &[]), "{a} and {b} as {form}");
+        let differ =
+            |form, a: &str, b: &str| assert_ne!(ballot(a, form, &[]), ballot(b, form, &[]), "{a} and {b} as {form}");
         same(Form::Number, "68 dollars", "$68");
         same(Form::Number, "3 * 4 = 12", "12 eggs");
         same(Form::Number, "First 3 + 4.\nThat makes 7 apples.", "7");
         same(Form::Number, "70,000", "70000");
+        same(Form::Number, "1.0", "1 apple");
+        same(Form::Number, "$1", "1%");
+        same(Form::Number, "3/4 of the cake", "0.75");
+        same(Form::Number, "\\frac{1}{2}", "It is 1/2.");
+        differ(Form::Number, "3/4", "3");
+        differ(Form::Number, "50%", "0.5");
         differ(Form::Number, "-7", "7");
         same(Form::Choice, "B) carbon dioxide", "b");
         same(Form::Choice, "The correct answer is (C).", "C. helium");
         differ(Form::Choice, "A) one", "B) one");
+        let options = options_in("How far?\nA) 10 km\nB) 20 km");
+        assert_eq!(ballot("20.0", Form::Choice, &options), ballot("B", Form::Choice, &options));
         differ(Form::Open, "I have 3 apples", "You have 3 pears");
     }
 
@@ -384,7 +402,7 @@ mod tests {
             let both = format!("{reply}\n{tail}");
             let _ = (extract(&reply), extract(&both), vote_key(&both), extract_or_all(&both), without_fences(&both, "answer"));
             for form in Form::ALL {
-                ballot(&both, form);
+                ballot(&both, form, &options_in(&reply));
             }
             // Nothing but labels, white space and emphasis is ever taken from what a person gets.
             let kept: String = response(&both).chars().filter(|c| c.is_alphanumeric()).collect();

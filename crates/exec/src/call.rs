@@ -147,7 +147,8 @@ impl Run<'_> {
             tokens_in: tokens::at_most(&request.messages),
             // After the first attempt what that one was granted: its announcement says what the call may cost at most.
             tokens_out: request.max_tokens,
-            least_out: self.runner.settings.least_reply_tokens,
+            // A brief reply is worth as little as it is.
+            least_out: self.runner.settings.least_reply_tokens.min(level.max_tokens),
             price: level.price,
             counted,
         };

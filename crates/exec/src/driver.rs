@@ -1,6 +1,7 @@
 //! The driver: has rounds written, asks agents, records, stops.
 
 use crate::call::CallEnd;
+use crate::compute::Computation;
 use crate::ledger::{Ledger, Reservation};
 use crate::recorder::Recorder;
 use crate::runner::Runner;
@@ -32,6 +33,8 @@ pub(crate) struct Run<'a> {
     in_flight: Mutex<HashMap<String, Reservation>>,
     /// How agents ended whose end is on record, though perhaps not durable yet.
     recorded: Mutex<HashMap<usize, AgentOutcome>>,
+    /// What calls cost whose programs are running: the end of such a call is not on record yet.
+    unrecorded: Mutex<HashMap<String, Spend>>,
 }
 
 /// Why no more agents start.
@@ -47,6 +50,7 @@ impl<'a> Run<'a> {
             ledger: Mutex::new(Ledger::within(runner.settings.budget, shared.clone())),
             in_flight: Mutex::default(),
             recorded: Mutex::default(),
+            unrecorded: Mutex::default(),
         }
     }
 }
@@ -70,6 +74,7 @@ impl Run<'_> {
                 }
             }
             let halt = self.work(state, cancel).await?;
+            let halt = self.test_programs(state, cancel, halt).await;
             let more =
                 halt.is_none() && state.next() == Next::Review && state.round() < self.runner.settings.max_rounds;
             let concluded = self.conclude(state, halt);
@@ -157,7 +162,7 @@ impl Run<'_> {
             request.temperature = request.temperature.or(Some(0.0));
         }
         request.agent_prompt = state.agent_prompt(index, &deliveries).map(Arc::new);
-        self.ask(index, request, duty, state.fence(&deliveries))
+        self.ask(index, request, duty, state.fence(&deliveries), Computation::of(state, index))
     }
 
     /// Asks an agent; its end is durable before another agent acts on it.
@@ -167,6 +172,7 @@ impl Run<'_> {
         request: Request,
         duty: String,
         fence: Option<String>,
+        computation: Option<Computation>,
     ) -> Result<Ended, StoreError> {
         let id = request.agent.clone();
         let mut end = self.call(request, &duty).await?;
@@ -176,6 +182,12 @@ impl Run<'_> {
             let text = crate::answer::without_fences(&reply.text, &code);
             reply.text = if text.is_empty() { std::mem::take(&mut reply.text) } else { text };
         }
+        let failure = match (&mut end, computation) {
+            (CallEnd::Replied { reply, spend, .. }, Some(computation)) => {
+                self.compute(&id, reply, *spend, &computation).await.err()
+            }
+            _ => None,
+        };
         let met = match &end {
             CallEnd::Refused { limit, needed, left, .. } => {
                 let kind = EventKind::Budget { limit: *limit, needed: *needed, left: *left };
@@ -184,7 +196,7 @@ impl Run<'_> {
             }
             _ => None,
         };
-        let (kind, outcome, spend) = ended(end);
+        let (kind, outcome, spend) = ended(end, failure);
         self.recorded().insert(index, outcome.clone());
         self.recorder.record(&id, kind, spend).wait().await?;
         Ok(Ended { index, outcome, met })
@@ -331,7 +343,9 @@ impl Run<'_> {
 
     /// What an abandoned call cost: all that was reserved for it, because its end is never seen.
     pub(crate) fn forfeit(&self, agent: &str) -> Spend {
-        let Some(reservation) = self.in_flight().remove(agent) else { return Spend::default() };
+        let Some(reservation) = self.in_flight().remove(agent) else {
+            return self.unrecorded().remove(agent).unwrap_or_default();
+        };
         self.ledger().settle(reservation, reservation.tokens_in, reservation.tokens_out);
         Spend {
             tokens_in: reservation.tokens_in,
@@ -350,6 +364,10 @@ impl Run<'_> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn unrecorded(&self) -> MutexGuard<'_, HashMap<String, Spend>> {
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn recorded(&self) -> MutexGuard<'_, HashMap<usize, AgentOutcome>> {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -366,11 +384,16 @@ struct Ended {
     met: Option<LimitKind>,
 }
 
-fn ended(end: CallEnd) -> (EventKind, AgentOutcome, Spend) {
+/// `program`: why the program of a reply gave no answer.
+fn ended(end: CallEnd, program: Option<Failure>) -> (EventKind, AgentOutcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
             let Reply { confidence, truncated, .. } = reply;
             let outcome = AgentOutcome { confidence, truncated, ..AgentOutcome::done(reply.text) };
+            let outcome = match program {
+                Some(failure) => AgentOutcome { status: AgentStatus::Failed, failure: Some(failure), ..outcome },
+                None => outcome,
+            };
             let mut kind = returned(&outcome, reply.model, attempts, reused);
             if let EventKind::Return { saved, .. } = &mut kind {
                 let Usage { tokens_in, tokens_out, counted } = reply.usage;

@@ -68,7 +68,7 @@ impl CallForecast {
 impl Forecast {
     /// What a first round of `plan` can cost on `question`.
     pub fn new(plan: &Plan, question: &str, levels: &[Level], judge_role: Arc<BaseRole>) -> Self {
-        let mut state = RunState::new(question, Default::default(), judge_role);
+        let mut state = RunState::new(question, Default::default(), judge_role).with_styles(levels);
         state.add_round(plan.clone());
         for index in 0..state.members().len() {
             state.end(index, AgentOutcome::done(""));
@@ -110,7 +110,7 @@ impl Forecast {
             let want = Want {
                 tokens_in: call.tokens_in,
                 tokens_out: call.tokens_out,
-                least_out: settings.least_reply_tokens,
+                least_out: settings.least_reply_tokens.min(call.tokens_out),
                 price: call.price,
                 counted: false,
             };
@@ -142,9 +142,13 @@ pub fn forecast_call(agent: &str, messages: &[ChatMessage], level: usize, known:
         is_judge: false,
         tokens_in: tokens::at_most(messages),
         tokens_out: known.max_tokens,
-        likely: [tokens::count_conversation(messages), known.max_tokens.min(LIKELY_REPLY)],
+        likely: [tokens::count_conversation(messages), known.max_tokens.min(likely_reply(known))],
         price: known.price,
     }
+}
+
+fn likely_reply(level: &Level) -> u64 {
+    level.style.map_or(LIKELY_REPLY, |style| style.typical_tokens())
 }
 
 fn call(state: &RunState, index: usize, levels: &[Level]) -> Option<CallForecast> {

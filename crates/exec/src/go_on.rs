@@ -81,6 +81,7 @@ impl Run<'_> {
                 self.recorder.record(agent, kind, spend).wait().await?;
             }
         }
+        let halt = self.test_programs(state, cancel, halt).await;
         self.stop(state, halt).await
     }
 

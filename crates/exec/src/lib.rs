@@ -6,7 +6,10 @@
 
 pub mod answer;
 mod call;
+pub mod code;
+mod compute;
 mod driver;
+mod examples;
 mod forecast;
 pub mod form;
 mod go_on;
@@ -25,6 +28,7 @@ mod tokens;
 pub mod worker;
 mod write;
 
+pub use code::{CodeError, CodeJob, CodeRun, CodeRunner};
 pub use forecast::{BudgetFit, CallForecast, Forecast, LIKELY_REPLY, forecast_call};
 pub use form::Form;
 pub use ledger::{Budget, Ledger, LedgerVerdict, Price, Reservation, Want};

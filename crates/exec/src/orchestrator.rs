@@ -3,7 +3,7 @@
 mod guard;
 mod prompted;
 
-pub use guard::{Guard, plain_team};
+pub use guard::{Guard, MAX_COST, plain_team};
 pub use prompted::{ModelNote, Prompted};
 
 use crate::answer;
@@ -97,6 +97,20 @@ impl WriteContext<'_> {
     pub fn stated(&self) -> Vec<String> {
         let done = self.results.iter().filter(|result| result.status == AgentStatus::Done);
         done.filter_map(|result| answer::extract(result.reply?)).collect()
+    }
+
+    /// Whether all agents so far are done and give the same answer, by its value; there are at least two.
+    pub fn agree(&self) -> bool {
+        let options = if self.form == Form::Choice { answer::options_in(self.question) } else { Vec::new() };
+        let ballot = |result: &RoundResult<'_>| {
+            let reply = result.reply.filter(|_| result.status == AgentStatus::Done)?;
+            Some(answer::ballot(&answer::answer_of(reply, self.form), self.form, &options))
+        };
+        let ballots: Option<Vec<String>> = self.results.iter().map(ballot).collect();
+        ballots.is_some_and(|ballots| match ballots.as_slice() {
+            [first, rest @ ..] => !rest.is_empty() && rest.iter().all(|other| other == first),
+            [] => false,
+        })
     }
 
     /// What a vote of all so far would weigh each answer with, in the order first given: the percent that those who gave it are
@@ -292,7 +306,7 @@ pub fn instructions(language: &Language) -> String {
         text,
         "\nCapacity levels, weakest and cheapest first: {}.\nAt most {} agents, {} references each.\n\
          Reply with the specification alone.",
-        language.capacities.join(", "),
+        language.told_capacities().join(", "),
         language.limits.agents,
         language.limits.parents
     );

@@ -2,7 +2,7 @@
 
 use crate::form::Form;
 use crate::worker::ChatMessage;
-use lemon_spec::PlannedAgent;
+use lemon_spec::{PlannedAgent, Style};
 
 /// Something an agent reads: a parent's output, fenced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,27 +15,39 @@ pub struct Reading<'a> {
     pub content: Option<&'a str>,
 }
 
-/// The conversation that asks `agent` to do its duty on a task of this form.
-pub fn conversation(agent: &PlannedAgent, question: &str, form: Form, readings: &[Reading<'_>]) -> Vec<ChatMessage> {
-    let instructions = system(agent, form, !readings.is_empty());
+/// The conversation that asks `agent` to do its duty on a task of this form, in the style of its capacity.
+pub fn conversation(
+    agent: &PlannedAgent,
+    question: &str,
+    form: Form,
+    style: Option<Style>,
+    readings: &[Reading<'_>],
+) -> Vec<ChatMessage> {
+    let instructions = system(agent, form, style, !readings.is_empty());
     let task = if instructions.is_empty() { question.trim().to_owned() } else { user(question, readings) };
     let system = (!instructions.is_empty()).then(|| ChatMessage::system(instructions));
     system.into_iter().chain([ChatMessage::user(task)]).collect()
 }
 
 /// The standing instructions. Empty for a plain call: a model then gets the question as its user wrote it.
-fn system(agent: &PlannedAgent, form: Form, reads: bool) -> String {
+fn system(agent: &PlannedAgent, form: Form, style: Option<Style>, reads: bool) -> String {
     let base = &agent.base;
     let own = agent.role != base.title || agent.duty != base.duty;
+    // The prompts of the roles ask for steps, which a brief reply and a program have none of.
+    let stepless = matches!(style, Some(Style::Brief | Style::Program));
     let mut parts = Vec::new();
-    if !base.prompt.is_empty() {
+    if !base.prompt.is_empty() && !stepless {
         parts.push(base.prompt.trim().to_owned());
     }
-    if own || !base.prompt.is_empty() {
+    if own || reads && stepless || !base.prompt.is_empty() && !stepless {
         parts.push(format!("You are: {}.\nYour duty: {}", agent.role.trim(), agent.duty.trim()));
     }
-    if base.answers && !base.prompt.is_empty() {
-        parts.push(ending(form).to_owned());
+    match style {
+        Some(Style::Brief) => parts.push(brief(form).to_owned()),
+        Some(Style::Program) => parts.push(program(form).to_owned()),
+        Some(Style::Reasoned) if base.prompt.is_empty() => parts.push(format!("{STEPS} {}", ending(form))),
+        Some(Style::Reasoned) | None if base.answers && !base.prompt.is_empty() => parts.push(ending(form).to_owned()),
+        Some(Style::Reasoned) | None => {}
     }
     if reads {
         parts.push(
@@ -55,6 +67,37 @@ fn ending(form: Form) -> &'static str {
         Form::Code => "Give the complete code in one fenced block that runs as it stands.",
         Form::Json => "Give the JSON alone, without a word before or after it.",
         Form::Open => "Give the finished text as the user should read it.",
+    }
+}
+
+/// How a plain agent is asked to reason.
+const STEPS: &str = "Work out the solution one step at a time.";
+
+/// How the answer alone is asked for.
+fn brief(form: Form) -> &'static str {
+    match form {
+        Form::Number => "Reply with the final number alone: no working, no words, no unit.",
+        Form::Choice => "Reply with the letter of the right option alone.",
+        Form::Short => "Reply with the answer alone, in a few words and without an explanation.",
+        Form::Code => "Reply with the code alone, in one fenced block.",
+        Form::Json => "Give the JSON alone, without a word before or after it.",
+        Form::Open => "Answer in at most three sentences.",
+    }
+}
+
+/// How a program that computes the answer is asked for. Of options it prints the value: a small model that is asked for a
+/// letter prints one without computing it.
+fn program(form: Form) -> &'static str {
+    match form {
+        Form::Choice => {
+            "Write a Python program that computes the answer from the numbers and facts of the question and prints the value, \
+             or the words, of the right option. Use the standard library only; the program reads no input. Reply with the \
+             program alone, in one fenced block."
+        }
+        _ => {
+            "Write a Python program that computes the answer and prints it, alone, as its last line. Use the standard library \
+             only; the program reads no input. Reply with the program alone, in one fenced block."
+        }
     }
 }
 

@@ -159,7 +159,8 @@ impl Marks {
                 from.filter_map(|id| edge(EdgeKind::Aggregate, self.returned.get(id))).collect()
             }
             EventKind::ToolCall { .. } | EventKind::ToolResult { .. } => {
-                edge(EdgeKind::Cause, self.called.get(agent)).into_iter().collect()
+                let asked = self.called.get(agent).or(self.returned.get(agent)).or(self.decision.as_ref());
+                edge(EdgeKind::Cause, asked).into_iter().collect()
             }
             EventKind::Resume { .. } | EventKind::Score { .. } | EventKind::Credit { .. } => Vec::new(),
         }

@@ -1,5 +1,6 @@
 //! Taking a run up again: its state, read back from its events.
 
+use crate::compute;
 use crate::driver::Run;
 use crate::ledger::{Budget, Price};
 use crate::state::{AgentOutcome, RunState};
@@ -50,7 +51,10 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
             EventKind::Return { status, reply, failure, confidence, truncated, .. } => {
                 open.remove(event.agent.as_str());
                 if let Some(index) = state.find(&event.agent) {
-                    let reply = reply.as_deref().filter(|_| *status == AgentStatus::Done).map(Into::into);
+                    // A program that gave no answer is read all the same.
+                    let is_program = failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Program);
+                    let whole = *status == AgentStatus::Done || is_program;
+                    let reply = reply.as_deref().filter(|_| whole).map(Into::into);
                     let (status, confidence, failure) = (*status, *confidence, failure.clone());
                     let outcome = AgentOutcome { status, reply, confidence, truncated: *truncated, failure };
                     match status {
@@ -66,6 +70,11 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
                 spent.tokens_in += lost_tokens;
                 if std::mem::take(&mut stopped) {
                     state.reopen();
+                }
+            }
+            EventKind::ToolResult { tool, output, .. } if tool == compute::TEST => {
+                if let (Some(index), Some(passed)) = (state.find(&event.agent), compute::tested(output)) {
+                    state.enter_test(index, passed);
                 }
             }
             // A call that was refused has ended, even if earlier attempts at it were not.

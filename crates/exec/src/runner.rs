@@ -120,7 +120,8 @@ impl Runner {
         going_on: Option<&str>,
     ) -> Result<Trace, RunError> {
         let judge_role = self.language.roles.get("judge").ok_or(RunError::NoJudge)?.clone();
-        let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role);
+        let mut state = RunState::new(&trace.header.question, self.settings.on_parent_failure, judge_role)
+            .with_styles(&self.backend.levels);
         if let Some(form) = meta.form {
             state = state.with_form(form);
         }

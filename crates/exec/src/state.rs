@@ -4,13 +4,16 @@ mod aggregate;
 
 pub use aggregate::Aggregation;
 
-use crate::answer::answer_of;
+use crate::answer::{answer_of, options_in};
+use crate::code::CodeJob;
+use crate::examples::Examples;
 use crate::form::Form;
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
-use crate::worker::{AgentPrompt, ChatMessage};
-use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share};
+use crate::worker::{AgentPrompt, ChatMessage, Level};
+use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share, Style};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The state of one run.
@@ -18,6 +21,12 @@ use std::sync::Arc;
 pub struct RunState {
     question: Arc<str>,
     form: Form,
+    /// Those that the question lists, with their letters.
+    options: Arc<[(char, String)]>,
+    /// How each capacity replies.
+    styles: Vec<Option<Style>>,
+    /// Examples that the programs of agents passed, where they were run.
+    tested: BTreeMap<usize, usize>,
     rounds: Vec<Plan>,
     members: Vec<Member>,
     on_parent_failure: OnParentFailure,
@@ -97,9 +106,13 @@ pub struct Delivery {
 impl RunState {
     /// A run without a team yet.
     pub fn new(question: &str, on_parent_failure: OnParentFailure, judge_role: Arc<BaseRole>) -> Self {
+        let form = Form::of(question);
         RunState {
             question: question.into(),
-            form: Form::of(question),
+            form,
+            options: options(question, form),
+            styles: Vec::new(),
+            tested: BTreeMap::new(),
             rounds: Vec::new(),
             members: Vec::new(),
             on_parent_failure,
@@ -112,7 +125,26 @@ impl RunState {
     /// The same for a task whose answer has this form, whatever its question looks like.
     #[must_use]
     pub fn with_form(self, form: Form) -> Self {
-        RunState { form, ..self }
+        RunState { form, options: options(&self.question, form), ..self }
+    }
+
+    /// The same with the styles of these capacities.
+    #[must_use]
+    pub fn with_styles(self, levels: &[Level]) -> Self {
+        RunState { styles: levels.iter().map(|level| level.style).collect(), ..self }
+    }
+
+    /// How an agent is asked to reply: in the style of its capacity, where that fits. An agent whose reply cannot be the
+    /// answer does what its role says, and only a short answer can be printed by a program.
+    pub fn style(&self, index: usize) -> Option<Style> {
+        let agent = &self.members.get(index)?.agent;
+        let style = self.styles.get(agent.level).copied().flatten().filter(|_| agent.base.answers)?;
+        (style != Style::Program || self.form.is_short()).then_some(style)
+    }
+
+    /// The options that the question lists, with their letters.
+    pub fn options(&self) -> &[(char, String)] {
+        &self.options
     }
 
     /// Withholds the message `from` → `to`: the reader never sees it.
@@ -191,7 +223,8 @@ impl RunState {
     /// The conversation that asks `index`, given what it reads.
     pub fn conversation(&self, index: usize, deliveries: &[Delivery]) -> Vec<ChatMessage> {
         let Some(reader) = self.members.get(index) else { return Vec::new() };
-        prompt::conversation(&reader.agent, &self.question, self.form, &self.readings(deliveries))
+        let style = self.style(index);
+        prompt::conversation(&reader.agent, &self.question, self.form, style, &self.readings(deliveries))
     }
 
     /// The code of the fences in that conversation, if it has any.
@@ -232,8 +265,38 @@ impl RunState {
         }
     }
 
+    /// The programs that the last round compares by its examples and that were not run yet, with the jobs that run them.
+    /// `None`: it does not compare programs, or there are no examples.
+    pub fn untested(&self) -> Option<Vec<(usize, CodeJob)>> {
+        let examples = self.examples()?;
+        let candidates = self.complete_or_all(self.done(self.rounds.last()?.answer_from()));
+        let job = |index: usize| Some((index, examples.job(self.reply_of(index)?)));
+        Some(candidates.into_iter().filter(|index| !self.tested.contains_key(index)).filter_map(job).collect())
+    }
+
+    /// The examples that the last round compares programs by.
+    pub(crate) fn examples(&self) -> Option<Examples> {
+        let compares = self.answer_rule() == Some(AnswerRule::Test);
+        if compares && self.form == Form::Code { Examples::of(&self.question) } else { None }
+    }
+
+    /// Enters how many examples the program of an agent passed.
+    pub fn enter_test(&mut self, index: usize, passed: usize) {
+        self.tested.insert(index, passed);
+    }
+
+    fn reply_of(&self, index: usize) -> Option<&str> {
+        match self.standing(index)? {
+            Standing::Ended(outcome) => outcome.reply.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Enters a longer reply of an agent that is done: it was cut off, and went on.
     pub fn amend(&mut self, index: usize, outcome: AgentOutcome) {
+        if self.reply_of(index) != outcome.reply.as_deref() {
+            self.tested.remove(&index);
+        }
         self.set(index, Standing::Ended(outcome));
     }
 
@@ -264,6 +327,11 @@ impl RunState {
     /// What the last round says happens next.
     pub fn next(&self) -> Next {
         self.rounds.last().map_or(Next::Stop, Plan::next)
+    }
+
+    /// The rule of the last round.
+    pub fn answer_rule(&self) -> Option<AnswerRule> {
+        self.rounds.last().map(Plan::answer_rule)
     }
 
     /// The number of the last round, from 1; 0 before the first.
@@ -302,7 +370,7 @@ impl RunState {
         let mut state = self.clone();
         for index in 0..state.members.len() {
             if let Some(outcome) = state.members.get(index).and_then(|member| ended(&member.agent.id)) {
-                state.set(index, Standing::Ended(outcome));
+                state.amend(index, outcome);
             }
         }
         state.aggregate().answer
@@ -367,6 +435,10 @@ impl RunState {
     fn parent_failed(&self, index: usize) -> bool {
         self.parents(index).any(|parent| !parent.is_done())
     }
+}
+
+fn options(question: &str, form: Form) -> Arc<[(char, String)]> {
+    if form == Form::Choice { options_in(question).into() } else { Arc::default() }
 }
 
 impl Member {

@@ -186,6 +186,7 @@ fn respond(http: Http, in_flight: Option<InFlight>) -> Response {
     if let Some(length) = http.content_length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
+    // A value that no header can hold is not sent.
     if let Some(value) = http.retry_after.and_then(|value| HeaderValue::try_from(value).ok()) {
         headers.insert(header::RETRY_AFTER, value);
     }

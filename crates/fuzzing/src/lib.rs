@@ -7,7 +7,10 @@
 
 use lemon_exec::worker::{Replay, Secrets, streamed_text};
 use lemon_model::tokenizer::{Message, Role};
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
+use lemon_model::{
+    CheckedGguf, DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFiles, PolicyError, Precision, TensorReader,
+    Tokenizer, WeightOrigin, check_gguf,
+};
 use lemon_spec::{Language, edit, explain, mend, render, validate};
 use lemon_trace::export::jsonl::{read_jsonl, write_jsonl};
 use std::path::Path;
@@ -27,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("model_config", model_config),
     ("chat_template", chat_template),
     ("checkpoint", checkpoint),
+    ("gguf", gguf),
 ];
 
 /// Edits of a team that are tried: a team of 64 agents has thousands.
@@ -139,6 +143,40 @@ pub fn checkpoint(bytes: &[u8]) {
     if let Err(error) = LanguagePolicy::load(FOLDER.path(), DeviceChoice::Cpu, Learning::Nothing) {
         assert!(!error.to_string().is_empty());
     }
+}
+
+/// A GGUF file is refused with a reason, or everything that is read of it is there.
+pub fn gguf(bytes: &[u8]) {
+    static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder can be made"));
+    let path = FOLDER.path().join("model.gguf");
+    std::fs::write(&path, bytes).expect("the temporary folder can be written");
+    if let Err(error) = load_gguf(&path) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// Reads all of a GGUF file that a worker reads before it computes: the header, the vocabulary, every tensor.
+///
+/// # Errors
+/// Why it is no model.
+pub fn load_gguf(path: &Path) -> Result<(), PolicyError> {
+    let CheckedGguf { config, .. } = check_gguf(path)?;
+    let again = ModelConfig::load(ModelFiles::Disk(path)).expect("a checked file has a shape");
+    assert_eq!(again, config);
+    let reader = TensorReader::open(&config, &WeightOrigin::Files(ModelFiles::Disk(path)))
+        .expect("a checked file has every tensor");
+    for (name, shape) in config.tensor_shapes() {
+        let values = reader.read(&name).expect("a checked tensor can be read");
+        assert_eq!(values.len(), shape.iter().product::<usize>(), "{name}");
+    }
+    let tokenizer = Tokenizer::load(path)?;
+    let text = format!("The {END} 12 µ");
+    assert!(tokenizer.encode_plain(&text).iter().all(|token| (*token as usize) < config.vocabulary));
+    let message = Message { role: Role::User, content: text };
+    if let Err(error) = tokenizer.prompt(&[message]) {
+        assert!(!error.to_string().is_empty());
+    }
+    Ok(())
 }
 
 /// The token that ends a turn.

@@ -143,6 +143,9 @@ fn the_seeds_reach_the_code_behind_the_parsers() {
     for config in ["qwen2.json", "qwen3.json", "llama.json"] {
         ModelConfig::parse(&text(&format!("model_config/{config}"))).unwrap();
     }
+    for model in ["qwen2.gguf", "llama.gguf"] {
+        lemon_fuzzing::load_gguf(&corpora().join("gguf").join(model)).unwrap();
+    }
     let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
     let message = Message { role: Role::User, content: "2 + 2?".into() };
     for template in ["ours.jinja", "chatml.jinja", "macro.jinja"] {
@@ -189,4 +192,9 @@ fn chat_template() {
 #[test]
 fn checkpoint() {
     check("checkpoint", 400);
+}
+
+#[test]
+fn gguf() {
+    check("gguf", 3_000);
 }

@@ -197,6 +197,7 @@ impl Builder {
     /// There are no such workers, they cannot be used, or the store cannot be opened.
     pub async fn build(self) -> Result<Lemon, Error> {
         let Builder { config, workers, budget, notices, .. } = self;
+        let config = config.with_store(self.store.as_deref());
         let limits = RunLimits { budget, no_reuse: false };
         let mut world = None;
         let workers = match workers {
@@ -244,15 +245,22 @@ async fn of_models(
 fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Backend {
     let level = |name: &String| match resolved.config.capacity(name) {
         None => Level::new(name),
-        Some(Capacity { price, max_tokens, temperature, .. }) => Level {
-            price: price.unwrap_or_default(),
-            max_tokens: *max_tokens,
-            temperature: *temperature,
+        Some(capacity) => Level {
+            price: capacity.price.unwrap_or_default(),
+            max_tokens: capacity.max_tokens(),
+            temperature: capacity.temperature,
+            style: capacity.style,
             ..Level::new(name)
         },
     };
     let levels = resolved.language.capacities.iter().map(level).collect();
-    Backend { worker, name: resolved.kind.name().to_owned(), levels, clock: Default::default() }
+    Backend {
+        worker,
+        name: resolved.kind.name().to_owned(),
+        levels,
+        clock: Default::default(),
+        code: Some(resolved.code()),
+    }
 }
 
 /// Whether simulated workers keep their noise when their inputs change.

@@ -3,13 +3,13 @@
 use lemon_eval::MethodError;
 use lemon_exec::RunError;
 use lemon_exec::store::StoreError;
-use lemon_model::PolicyError;
 use lemon_rollout::RolloutError;
 use lemon_sandbox::SandboxError;
 use lemon_spec::{Rejection, explain};
 use lemon_task::{SetName, TaskError};
 use lemon_train::TrainError;
 use lemon_train::build::BuildError;
+use lemon_train::by_recipe::RecipeTrainingError;
 use lemon_workers::WorkersError;
 
 /// What stops a call of this crate. A team that fails at its task is no error: its trace says how it ended.
@@ -59,10 +59,7 @@ pub enum Error {
     Build(#[from] BuildError),
     /// Training failed.
     #[error(transparent)]
-    Train(#[from] TrainError),
-    /// A trained model cannot be written.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Train(#[from] RecipeTrainingError),
 }
 
 impl Error {
@@ -70,7 +67,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Error::Workers(error) => error.hint.as_deref(),
-            Error::Train(TrainError::Keep(error)) => error.hint(),
+            Error::Train(RecipeTrainingError::Train(TrainError::Keep(error))) => error.hint(),
             _ => None,
         }
     }

@@ -92,6 +92,7 @@ impl Lemon {
     /// There is no such method, its orchestrator cannot be made, or it learns first, which [`lemon_eval::learn`] does.
     pub fn method(&self, name: &str) -> Result<MethodRun, Error> {
         let method: Method = name.parse()?;
+        method.check(&self.workers.resolved.language.efforts)?;
         let writer = match method.source() {
             None => None,
             Some(TeamSource::Prompted) => Some(self.workers.resolved.prompted()?),

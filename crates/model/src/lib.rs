@@ -46,4 +46,4 @@ pub use parameters::{Learning, LoraSettings};
 pub use spans::owners;
 pub use table::{Context, TablePolicy};
 pub use tensors::{TensorReader, TensorRows, WeightOrigin};
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{CheckedGguf, Tokenizer, check_gguf};

@@ -8,6 +8,8 @@ mod jinja;
 mod template;
 mod train;
 
+pub use gguf::{CheckedGguf, check_gguf};
+
 use crate::PolicyError;
 use crate::files::ModelFiles;
 use crate::grammar::Vocabulary;

@@ -1,71 +1,139 @@
 """Writes what llama.cpp makes of a model, for the tests that compare with it.
 
-    python3 llama_cpp.py http://127.0.0.1:8080 MODEL.gguf [FILE ...]
+    python3 llama_cpp.py MODEL.gguf [--server http://127.0.0.1:8080]
 
-The server has to serve MODEL.gguf. `MODEL.reference.json` is put beside the model: token ids of texts (the lines of FILES and
-generated ones, a hundred to a text) and greedy continuations. Nothing but the standard library is needed.
+`MODEL.reference.json` is put beside the model: the tokens of 10,000 generated lines, greedy continuations with the likeliest
+tokens at each place, and conversations. Without `--server` the package `xllamacpp` (prebuilt, from the Python package index)
+serves the model on a free port meanwhile; a server that is named has to serve MODEL.gguf. Nothing else but the standard
+library is needed.
 """
 
+import argparse
 import json
 import random
-import sys
 import unicodedata
 import urllib.request
 
-LINES_PER_TEXT = 100
-PROMPTS = ["def fibonacci(n):\n", "The capital of France is", "1 + 1 = 2\n2 + 2 = 4\n3 + 3 ="]
+LINES = 10_000
+# Together 200 tokens and a few.
+WRITTEN = 52
+# Tokens whose log-probability is kept at each place; the rest counts as one.
+LIKELIEST = 100
+PROMPTS = [
+    "def fibonacci(n):\n",
+    "The capital of France is",
+    "1 + 1 = 2\n2 + 2 = 4\n3 + 3 =",
+    "Once upon a time there was a tailor who",
+]
+SCRIPTS = [(0x20, 0x7F), (0xA0, 0x250), (0x370, 0x530), (0x590, 0x700), (0x900, 0xE00), (0x1F00, 0x2300), (0x2500, 0x2800)]
+SCRIPTS += [(0x3040, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A0), (0x1F300, 0x1FAFF), (0x300, 0x370)]
+ODD = ["\t", "  ", "   ", "\r", "\u200d", "\ufeff", "\u00a0", "\u3000", "\x00", "'s", "'LL", "'re", "1234567", "3.14", "½"]
+ODD += ["👩‍🔬", "🏳️‍🌈", "e\u0301", "٣", "Ⅷ", "²", "\n", "\r\n", "\n\n", "\u2028"]
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<s>", "|>"]
+NAMES = ["x", "count", "maxValue", "snake_case", "HTTPServer2", "self", "_private", "α", "naïve", "i"]
+WORDS = ["the", "quick", "Fox", "jumps", "OVER", "don't", "we'll", "café", "straße", "co-op", "e.g.", "U.S.", "well—known"]
 
 
-def lines_of(path):
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read().split("\n")
+def letters(draw):
+    """Some letters of one script."""
+    low, high = draw.choice(SCRIPTS)
+    drawn = [chr(draw.randrange(low, high)) for _ in range(draw.randint(1, 8))]
+    return "".join(letter for letter in drawn if unicodedata.category(letter) not in ("Cn", "Cs"))
+
+
+def number(draw):
+    """A number as people and programs write it."""
+    digits = str(draw.randrange(10 ** draw.randint(1, 15)))
+    forms = [digits, f"-{digits}", f"{int(digits):,}", f"{digits}.{draw.randrange(1000)}", f"0x{int(digits):X}", f"{digits}e-7", f"${digits}%"]
+    return draw.choice(forms)
+
+
+def line_of_code(draw):
+    """Something like a line of a program."""
+    name, other = draw.choice(NAMES), draw.choice(NAMES)
+    forms = [f"{name} = {other}[{number(draw)}]  # {draw.choice(WORDS)}", f"if ({name} != {other}) {{ return \"{draw.choice(WORDS)}\\n\"; }}"]
+    forms += [f"for {name} in range({number(draw)}): print(f'{{{other}!r}}')", f"#include <{name}/{other}.h>", f"let {name}: Vec<&'a {other}> = vec![];"]
+    return " " * draw.choice([0, 0, 1, 2, 4, 7, 8]) + draw.choice(forms) + draw.choice(["", " ", "\t"])
 
 
 def generated(count, seed=1):
-    """Lines of characters of all kinds, with spaces, digits and special tokens in between."""
+    """Lines of all kinds: scripts, prose, code, numbers, emoji, and special tokens as text."""
     draw = random.Random(seed)
-    scripts = [(0x20, 0x7F), (0xA0, 0x250), (0x370, 0x530), (0x590, 0x700), (0x900, 0xE00), (0x1F00, 0x2300)]
-    scripts += [(0x2500, 0x2800), (0x3040, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A0), (0x1F300, 0x1FAFF), (0x300, 0x370)]
-    odd = ["\t", "  ", "   ", "\r", "\u200d", "\ufeff", "\u00a0", "\u3000", "\x00", "'s", "'LL", "'re", "1234567", "3.14"]
-    odd += ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_", "<tool_call>", "👩‍🔬", "e\u0301", "½", "٣", "Ⅷ", "²"]
-    for _ in range(count):
+    for at in range(count):
+        if at % 4 == 1:
+            yield line_of_code(draw)
+            continue
         parts = []
         for _ in range(draw.randint(1, 12)):
-            if draw.random() < 0.4:
-                parts.append(draw.choice(odd))
-                continue
-            low, high = draw.choice(scripts)
-            letters = [chr(draw.randrange(low, high)) for _ in range(draw.randint(1, 8))]
-            parts.append("".join(letter for letter in letters if unicodedata.category(letter) not in ("Cn", "Cs")))
-            parts.append(draw.choice(["", " ", " ", "  ", "\n"]))
+            kind = draw.random()
+            if kind < 0.25:
+                parts.append(draw.choice(ODD))
+            elif kind < 0.35:
+                parts.append(draw.choice(SPECIAL))
+            elif kind < 0.5:
+                parts.append(number(draw))
+            elif kind < 0.7:
+                parts.append(draw.choice(WORDS))
+            else:
+                parts.append(letters(draw))
+            parts.append(draw.choice(["", "", " ", " ", "  "]))
         yield "".join(parts)
 
 
 def ask(server, path, body):
     request = urllib.request.Request(server + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=600) as reply:
+    with urllib.request.urlopen(request, timeout=3600) as reply:
         return json.load(reply)
 
 
-def main(server, model, files):
-    lines = [line for file in files for line in lines_of(file)] + list(generated(1500))
-    texts = ["\n".join(lines[at : at + LINES_PER_TEXT]) for at in range(0, len(lines), LINES_PER_TEXT)]
-    texts = [{"text": text, "tokens": ask(server, "/tokenize", {"content": text})["tokens"]} for text in texts]
-    greedy = []
-    for prompt in PROMPTS:
-        tokens = ask(server, "/tokenize", {"content": prompt})["tokens"]
-        body = {"prompt": tokens, "n_predict": 24, "temperature": 0.0, "n_probs": 5, "cache_prompt": False, "return_tokens": True}
-        reply = ask(server, "/completion", body)
-        written = [{"id": it["id"], "top": [[top["id"], top["logprob"]] for top in it["top_logprobs"]]}
-                   for it in reply["completion_probabilities"]]
-        greedy.append({"prompt": tokens, "written": written})
+def tokens_of(server, text, parse_special=True):
+    return ask(server, "/tokenize", {"content": text, "parse_special": parse_special})["tokens"]
+
+
+def text_of(server, line):
+    text = {"text": line, "tokens": tokens_of(server, line)}
+    if "<" in line:
+        text["plain"] = tokens_of(server, line, parse_special=False)
+    return text
+
+
+def greedy_of(server, prompt):
+    tokens = tokens_of(server, prompt)
+    body = {"prompt": tokens, "n_predict": WRITTEN, "temperature": 0.0, "n_probs": LIKELIEST, "cache_prompt": False, "ignore_eos": True}
+    reply = ask(server, "/completion", body)
+    top = [[[top["id"], top["logprob"]] for top in it["top_logprobs"]] for it in reply["completion_probabilities"]]
+    written = [{"id": it["id"], "top": top} for it, top in zip(reply["completion_probabilities"], top)]
+    return {"prompt": tokens, "written": written}
+
+
+def serve(model):
+    """Serves the model in this process, as long as the result lives."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.hostnames, params.port, params.n_parallel, params.n_ctx = model, ["127.0.0.1"], 0, 1, 4096
+    server = xllamacpp.Server(params)
+    return server, server.listening_address
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("model")
+    arguments.add_argument("--server")
+    arguments = arguments.parse_args()
+    # Kept: the server ends with it.
+    served, address = (None, arguments.server) if arguments.server else serve(arguments.model)
+    texts = [text_of(address, line) for line in generated(LINES)]
+    greedy = [greedy_of(address, prompt) for prompt in PROMPTS]
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who <|im_end|> are you?"}]
     plain = [{"role": "user", "content": "Hello"}]
-    chats = [{"messages": it, "prompt": ask(server, "/apply-template", {"messages": it})["prompt"]} for it in (messages, plain)]
-    with open(model.removesuffix(".gguf") + ".reference.json", "w", encoding="utf-8") as out:
+    chats = [{"messages": it, "prompt": ask(address, "/apply-template", {"messages": it})["prompt"]} for it in (messages, plain)]
+    with open(arguments.model.removesuffix(".gguf") + ".reference.json", "w", encoding="utf-8") as out:
         json.dump({"texts": texts, "greedy": greedy, "chats": chats}, out)
-    print(len(lines), "lines in", len(texts), "texts,", sum(len(it["tokens"]) for it in texts), "tokens")
+    written = sum(len(it["written"]) for it in greedy)
+    print(len(texts), "lines,", sum(len(it["tokens"]) for it in texts), "tokens;", written, "tokens written")
+    del served
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main()

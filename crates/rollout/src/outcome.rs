@@ -76,6 +76,7 @@ pub fn meaning_of(kind: FailureKind) -> FailureMeaning {
         | FailureKind::Empty
         | FailureKind::Truncated
         | FailureKind::ParentFailed
+        | FailureKind::Program
         | FailureKind::Budget => FailureMeaning::Wrong,
     }
 }

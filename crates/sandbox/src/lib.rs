@@ -101,7 +101,11 @@ mod process;
 #[cfg(unix)]
 mod run;
 mod sandbox;
+#[cfg(unix)]
+mod script;
 
 pub use error::SandboxError;
 pub use program::{ProgramFailure, SandboxLimits, SandboxVerdict, TestedProgram};
 pub use sandbox::{Containment, Sandbox};
+#[cfg(unix)]
+pub use script::{ScriptEnd, ScriptOutput};

@@ -36,6 +36,12 @@ pub(crate) fn run(
     })
 }
 
+/// What an administrator sees at the end of a command line of this run.
+pub(crate) fn label() -> String {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    format!("lemon-sandbox:{}:{}", process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
+}
+
 struct Run<'a> {
     limits: &'a SandboxLimits,
     started: Instant,
@@ -56,8 +62,7 @@ type Failure = (ProgramFailure, String);
 
 impl<'a> Run<'a> {
     fn start(backend: &Backend, program: &TestedProgram, limits: &'a SandboxLimits) -> Result<Self, SandboxError> {
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        let label = format!("lemon-sandbox:{}:{}", process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+        let label = label();
         let started = Instant::now();
         let io = SandboxError::io("open a pipe to the program");
         let (requests, replies, verdict) =
@@ -217,7 +222,7 @@ fn read_verdict(bytes: &[u8]) -> Option<Told> {
 }
 
 /// Text from a program, safe to show: a terminal must not obey it.
-fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let shown = |char: char| if char.is_control() && char != '\n' && char != '\t' { '\u{fffd}' } else { char };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }

@@ -69,6 +69,15 @@ impl Sandbox {
         crate::run::run(&self.backend, program, limits)
     }
 
+    /// Runs a program for what it prints. Blocks as [`run_python`](Self::run_python) does.
+    ///
+    /// # Errors
+    /// Only for reasons that lie with this machine.
+    #[cfg(unix)]
+    pub fn run_script(&self, source: &str, limits: &SandboxLimits) -> Result<crate::ScriptOutput, SandboxError> {
+        crate::script::run(&self.backend, source, limits)
+    }
+
     /// Not possible on this system.
     ///
     /// # Errors

@@ -232,12 +232,12 @@ fn policies(best_teams: &Arc<search::BestTeams>, each: &[Case], own: &[search::F
 fn fixed() -> Vec<Policy> {
     let mut policies = Vec::new();
     let methods = METHODS.iter().filter_map(|kind| kind.name.parse::<Method>().ok());
-    for method in methods.filter(|method| method.source().is_none()) {
+    for method in methods.filter(|method| method.source().is_none() && method.check(&[]).is_ok()) {
         for capacity in [Some("small"), Some("medium"), Some("large"), None] {
             let (method, language) = (method.clone(), Language::default());
             let name = format!("{} {}", method.name(), capacity.unwrap_or("mixed"));
             policies.push(Policy::new(name, move |case, seed| {
-                method.spec(&Ask::new(&case.item, &language.capacities, capacity, seed)).unwrap_or_default()
+                method.spec(&Ask::new(&case.item, &language, capacity, seed)).unwrap_or_default()
             }));
         }
     }

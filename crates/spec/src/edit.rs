@@ -2,18 +2,31 @@
 //!
 //! Edits work on the canonical text, so that everything outside the edited field stays the same, byte for byte, wherever
 //! the change allows it. Each keeps the team valid.
+//!
+//! To add a family, add a row to the table below and a [`Change`] in this file, and in `edit/apply.rs` what it does and when it
+//! applies. The compiler names the places in both.
 
 mod apply;
-mod enumerate;
 mod family;
 
 use crate::{AnswerRule, Field, Plan, Rejection, Share, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use apply::apply;
-pub use enumerate::{edits, prefix_truncations};
-pub use family::{EditFamily, FAMILIES, Family, UnknownFamily};
+pub use apply::{apply, edits, prefix_truncations};
+pub use family::{EditFamily, UnknownFamily};
+
+family::families! {
+    Dependency = "dependency", "Delete or add one reference.";
+    Role = "role", "Roll the identity back to the base role.";
+    Duty = "duty", "Roll the duty back to the base role.";
+    Capacity = "capacity", "One capacity down or up.";
+    Agent = "agent", "Remove an agent; its children read its parents instead.";
+    Share = "share", "Reply to answer, or answer to reply.";
+    Answer = "answer", "Change the aggregation rule.";
+    Stop = "stop", "Stop to review, or review to stop.";
+    Message = "message", "Withhold one message at run time; the text stays.";
+}
 
 /// The five decisions an orchestrator makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -247,6 +260,17 @@ impl Change {
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => Some(agent),
             Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
+        }
+    }
+
+    /// The message that the change is made at: sender and reader, which is `*` where it is all that read the sender.
+    pub fn edited_message(&self) -> Option<(&str, &str)> {
+        match self {
+            Change::DeleteReference { agent: to, parent: from }
+            | Change::AddReference { agent: to, parent: from, .. }
+            | Change::WithholdMessage { from, to } => Some((from, to)),
+            Change::ShareAnswer { agent } | Change::ShareReply { agent } => Some((agent, "*")),
+            _ => None,
         }
     }
 

@@ -34,7 +34,7 @@ pub fn spec_after(seed: u64, language: &Language, earlier: &[String]) -> Spec {
         });
     }
     let from = answer_from(&mut random, &agents, earlier, limits.parents);
-    let by = *random.pick(AnswerRule::ALL).unwrap_or(&AnswerRule::Last);
+    let by = *random.pick(language.answer_rules()).unwrap_or(&AnswerRule::Last);
     let next = *random.pick(Next::ALL).unwrap_or(&Next::Stop);
     Spec { agents, answer: Answer { from, by }, next }
 }

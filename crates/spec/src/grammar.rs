@@ -160,7 +160,7 @@ impl<'l> Outline<'l> {
         }
         let next = Next::ALL.iter().filter(|next| self.review || **next != Next::Review);
         rules.add("end", &format!("{} BY {} NEXT {}", literal(", by: "), literal("}\nnext: "), literal("\n")));
-        rules.add("BY", &one_of(AnswerRule::ALL.iter().map(AnswerRule::to_string)));
+        rules.add("BY", &one_of(self.language.answer_rules().iter().map(AnswerRule::to_string)));
         rules.add("NEXT", &one_of(next.map(Next::to_string)));
     }
 

@@ -7,6 +7,7 @@
 mod check;
 pub mod diagnostic;
 pub mod edit;
+mod effort;
 #[doc(hidden)]
 pub mod generate;
 mod grammar;
@@ -22,6 +23,7 @@ mod span;
 mod yaml;
 
 pub use diagnostic::{Code, Diagnostic, Severity, explain};
+pub use effort::{Effort, Style};
 pub use grammar::{Shape, grammar};
 pub use language::{Language, Limits};
 pub use mend::mend;

@@ -68,6 +68,8 @@ pub enum AnswerRule {
     Vote,
     /// One more call, in the base role `judge`, reads them and decides.
     Judge,
+    /// The program that passes most of the examples in the question, which are run; of equals the first. For tasks that ask for code.
+    Test,
 }
 
 /// What happens after a round.
@@ -127,10 +129,13 @@ macro_rules! words {
 }
 
 words!(Share { Reply = "reply", Answer = "answer" });
-words!(AnswerRule { Last = "last", Vote = "vote", Judge = "judge" });
+words!(AnswerRule { Last = "last", Vote = "vote", Judge = "judge", Test = "test" });
 words!(Next { Stop = "stop", Review = "review" });
 
 impl AnswerRule {
+    /// The rules that run no code, in the order of [`AnswerRule::ALL`].
+    pub const WITHOUT_CODE: &[AnswerRule] = &[AnswerRule::Last, AnswerRule::Vote, AnswerRule::Judge];
+
     /// The rule that holds where the text names none.
     pub(crate) fn default_for(sources: usize) -> AnswerRule {
         if sources > 1 { AnswerRule::Vote } else { AnswerRule::Last }

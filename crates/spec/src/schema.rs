@@ -1,6 +1,6 @@
 //! The JSON Schema of the language, for endpoints with structured output.
 
-use crate::{AnswerRule, Language, Next, Share};
+use crate::{Language, Next, Share};
 use serde_json::{Value, json};
 
 /// The schema of a specification in this language, in the strict subset that structured-output endpoints take: every
@@ -25,6 +25,10 @@ pub fn json_schema(language: &Language) -> Value {
 
 fn agent(language: &Language) -> Value {
     let limits = &language.limits;
+    let mut capacities = "The level of model that serves it, weakest first.".to_owned();
+    if !language.efforts.is_empty() {
+        capacities = format!("The model that serves it and how it replies: {}.", language.told_capacities().join(", "));
+    }
     let bases: Vec<&str> = language.roles.iter().map(|role| role.name.as_str()).collect();
     object(json!({
         "id": id("A short name, unique in the run.", language),
@@ -42,7 +46,7 @@ fn agent(language: &Language) -> Value {
         "capacity": {
             "type": "string",
             "enum": language.capacities,
-            "description": "The level of model that serves it, weakest first.",
+            "description": capacities,
         },
         "after": references("The ids of the earlier agents whose output it reads.", language),
         "share": {
@@ -54,12 +58,17 @@ fn agent(language: &Language) -> Value {
 }
 
 fn answer(language: &Language) -> Value {
+    let mut rules =
+        "`last`: the last that succeeded. `vote`: the most frequent. `judge`: one more call decides.".to_owned();
+    if language.tests {
+        rules.push_str(" `test`: the program that passes most of the question's examples.");
+    }
     let mut answer = object(json!({
         "from": references("The ids of the agents whose results count.", language),
         "by": {
             "type": "string",
-            "enum": names(AnswerRule::ALL),
-            "description": "`last`: the last that succeeded. `vote`: the most frequent. `judge`: one more call decides.",
+            "enum": names(language.answer_rules()),
+            "description": rules,
         },
     }));
     answer["description"] = json!("Whose results become the answer, and how.");

@@ -55,6 +55,7 @@ fn item(set: SetName, position: usize, seed: u64, known: &mut HashSet<String>) -
     last
 }
 
+/// One item. `None`: what was drawn is no record of the set, and another is drawn.
 fn draw(set: SetName, position: usize, random: &mut Random) -> Option<Item> {
     if set == SetName::Mmlu {
         let question = facts::question(random)?;

@@ -24,6 +24,7 @@ pub(crate) fn from_json(set: SetName, position: usize, content: &[u8]) -> Result
         SetName::Custom | SetName::Mmlu => custom(&fields)?,
     };
     let id = fields.id().unwrap_or_else(|| position.to_string());
+    // No grader reads it: one that is no text is none.
     let subject = fields.text("subject").ok();
     Ok(Item { task: Task { id, question, subject }, position, set, gold })
 }
@@ -90,6 +91,7 @@ fn human_eval(fields: &Fields) -> Read {
          ```python\n{}\n```",
         prompt.trim_end()
     );
+    // Sets may leave it out, and no grader reads it.
     let solution = fields.text("canonical_solution").ok();
     Ok((question, Gold::Code(Problem { prompt, entry_point, test, solution })))
 }

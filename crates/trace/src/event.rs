@@ -366,6 +366,8 @@ pub enum FailureKind {
     Budget,
     /// The run was cancelled, or its time was up.
     Cancelled,
+    /// The agent's program failed: it prints no answer. Its reply is on record.
+    Program,
     /// The orchestrator itself failed: its model could not be loaded, or its policy failed.
     Orchestrator,
 }

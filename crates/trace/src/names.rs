@@ -43,6 +43,7 @@ names!(FailureKind:
     ParentFailed => "parent_failed",
     Budget => "budget",
     Cancelled => "cancelled",
+    Program => "program",
     Orchestrator => "orchestrator",
 );
 names!(StopReason:

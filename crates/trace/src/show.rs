@@ -24,16 +24,12 @@ impl Trace {
         for agent in self.summary().agents {
             let model = agent.model.as_deref().map(|model| format!(" · {}", text::line(model, 60))).unwrap_or_default();
             let (role, status) = (text::line(&agent.role, 60), text::status(&agent));
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "── {} · {role} · {}{model} · {status}", agent.id, agent.capacity);
+            out.push_str(&format!("── {} · {role} · {}{model} · {status}\n", agent.id, agent.capacity));
             if let Some(failure) = &agent.failure {
-                let _ = writeln!(out, "{}: {}", failure.kind, failure.message.trim_end());
+                out.push_str(&format!("{}: {}\n", failure.kind, failure.message.trim_end()));
             }
             let reply = agent.reply.as_deref().map(str::trim_end).unwrap_or_default();
-            let _ = match reply.is_empty() {
-                true => writeln!(out),
-                false => writeln!(out, "{reply}\n"),
-            };
+            out.push_str(&if reply.is_empty() { "\n".to_owned() } else { format!("{reply}\n\n") });
         }
         text::visible(&out).into_owned()
     }
@@ -107,7 +103,7 @@ fn outcome(agent: &AgentSummary) -> String {
 fn notes(agent: &AgentSummary) -> String {
     let mut notes = String::new();
     if agent.attempts > 1 {
-        let _ = write!(notes, "  ({} attempts)", agent.attempts);
+        notes.push_str(&format!("  ({} attempts)", agent.attempts));
     }
     if agent.reused {
         notes.push_str("  (reused)");
@@ -116,7 +112,7 @@ fn notes(agent: &AgentSummary) -> String {
         notes.push_str("  (cut off at max_tokens)");
     }
     if !agent.after.is_empty() {
-        let _ = write!(notes, "  ← {}", agent.after.join(", "));
+        notes.push_str(&format!("  ← {}", agent.after.join(", ")));
     }
     notes
 }

@@ -3,7 +3,6 @@
 use crate::{AgentSummary, Header, Metrics};
 use lemon_spec::AnswerRule;
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// `1234567` as `1,234,567`.
 pub fn count(n: u64) -> String {
@@ -112,8 +111,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
             true if is_line_end => {}
             true => {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    // Writing to a string cannot fail.
-                    let _ = write!(shown, "\\u{unit:04x}");
+                    shown.push_str(&format!("\\u{unit:04x}"));
                 }
             }
             false => shown.push(character),
@@ -148,6 +146,7 @@ pub fn rule(rule: AnswerRule) -> &'static str {
         AnswerRule::Last => "last",
         AnswerRule::Vote => "vote",
         AnswerRule::Judge => "judge",
+        AnswerRule::Test => "test",
     }
 }
 

@@ -23,6 +23,7 @@
 
 pub mod board;
 pub mod build;
+pub mod by_recipe;
 mod counterfactual;
 mod credit;
 mod episode;

@@ -19,6 +19,7 @@ pub mod scale;
 pub mod study;
 pub mod svg;
 pub mod table;
+pub mod tags;
 pub mod training;
 pub mod words;
 pub mod worth;

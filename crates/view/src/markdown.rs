@@ -6,7 +6,6 @@
 use crate::markup::{Markup, escape};
 use lemon_trace::text;
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
-use std::fmt::Write;
 
 /// Longer texts are shown as they are written, so that the time stays bounded.
 const MOST_RENDERED: usize = 200_000;
@@ -48,10 +47,10 @@ pub fn is_short(source: &str) -> bool {
 /// A text as it is written, cut where it is longer than a page can take.
 fn plain(html: &mut String, source: &str) {
     let end = (0..=MOST_SHOWN.min(source.len())).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
-    let _ = writeln!(html, "<pre>{}</pre>", escape(&source[..end]));
+    html.push_str(&format!("<pre>{}</pre>\n", escape(&source[..end])));
     if end < source.len() {
         let left = text::count((source.len() - end) as u64);
-        let _ = writeln!(html, "<p>… {left} more bytes are in the trace and not on this page.</p>");
+        html.push_str(&format!("<p>… {left} more bytes are in the trace and not on this page.</p>\n"));
     }
 }
 
@@ -103,11 +102,10 @@ const CODE_ENDS: &str = "</code></pre></div>\n";
 
 fn code_begins(html: &mut String, language: &str) {
     let word = language.split([' ', ',', '{']).next().unwrap_or_default();
-    let _ = write!(
-        html,
+    html.push_str(&format!(
         "<div class=\"code\"><p><span>{}</span><button type=\"button\" class=\"copy\">Copy</button></p><pre><code>",
         escape(&text::line(word, 24))
-    );
+    ));
 }
 
 /// Turns events into tags. Every tag it opens is on the stack until it is closed.
@@ -144,7 +142,7 @@ impl Writer {
     }
 
     fn wrapped(&mut self, tag: &str, text: &str) {
-        let _ = write!(self.html, "<{tag}>{}</{tag}>", escape(text));
+        self.html.push_str(&format!("<{tag}>{}</{tag}>", escape(text)));
     }
 
     fn start(&mut self, tag: Tag) {

@@ -19,14 +19,13 @@ pub fn element(tag: &'static str) -> Element {
 impl Element {
     /// An attribute; its value is escaped.
     pub fn attribute(mut self, name: &'static str, value: &str) -> Element {
-        // Writing to a string cannot fail.
-        let _ = write!(self.attributes, " {name}=\"{}\"", escape(value));
+        self.attributes.push_str(&format!(" {name}=\"{}\"", escape(value)));
         self
     }
 
     /// A length or a place, to a tenth of a pixel.
     pub fn number(mut self, name: &'static str, value: f64) -> Element {
-        let _ = write!(self.attributes, " {name}=\"{value:.1}\"");
+        self.attributes.push_str(&format!(" {name}=\"{value:.1}\""));
         self
     }
 
@@ -37,7 +36,7 @@ impl Element {
 
     /// Moves the element.
     pub fn moved(mut self, x: f64, y: f64) -> Element {
-        let _ = write!(self.attributes, " transform=\"translate({x:.1} {y:.1})\"");
+        self.attributes.push_str(&format!(" transform=\"translate({x:.1} {y:.1})\""));
         self
     }
 

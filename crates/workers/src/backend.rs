@@ -1,6 +1,7 @@
 //! From capacities to workers: endpoints, models of this process, scripts, cassettes.
 
 use crate::bundled;
+use crate::code::SandboxRunner;
 use crate::config::Capacity;
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
@@ -12,9 +13,9 @@ use lemon_engine::EngineSettings;
 use lemon_exec::worker::{
     ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
 };
-use lemon_exec::{Backend, Clock, Level};
+use lemon_exec::{Backend, Clock, CodeRunner, Level};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -38,6 +39,8 @@ pub struct WorkerFiles {
 /// A worker for all capacities.
 pub(crate) struct Built {
     worker: Arc<dyn Worker>,
+    /// What runs programs, where that is not the sandbox.
+    code: Option<Arc<dyn CodeRunner>>,
     /// What tells the model of each capacity from every other; empty where no model is called.
     identities: Vec<Identity>,
     /// The file it was made of.
@@ -54,12 +57,21 @@ impl Resolved {
         let Build::Worker(build) = kind.entry().build else {
             return Err(WorkersError::new(format!("`--workers {}` needs a set of tasks", kind.name())));
         };
-        let Built { worker, identities, file } = build(self, files)?;
-        let worker = match &files.record {
-            None => worker,
-            Some(path) => Arc::new(Recording::create(path, kind.name(), worker).map_err(|error| {
-                WorkersError::new(error).hint("a cassette is never overwritten: choose a new name, or move the old one")
-            })?),
+        let Built { worker, code, identities, file } = build(self, files)?;
+        let code = code.unwrap_or_else(|| self.code());
+        if self.config.runs_programs() {
+            code.ready().map_err(|error| SandboxRunner::unavailable(&error))?;
+        }
+        let (worker, code): (Arc<dyn Worker>, Arc<dyn CodeRunner>) = match &files.record {
+            None => (worker, code),
+            Some(path) => {
+                let recording = Recording::create(path, kind.name(), worker).map_err(|error| {
+                    let hint = "a cassette is never overwritten: choose a new name, or move the old one";
+                    WorkersError::new(error).hint(hint)
+                })?;
+                let recording = Arc::new(recording.with_code(Some(code)));
+                (recording.clone(), recording)
+            }
         };
         let capacities = &self.config.capacity;
         let level = |name: &String| match capacities.iter().position(|(known, _)| known == name) {
@@ -71,13 +83,20 @@ impl Resolved {
                     identity: identities.get(at).cloned().unwrap_or_else(|| String::new().into()),
                     price: capacity.price.unwrap_or_default(),
                     gate: Arc::new(Semaphore::new(capacity.concurrency().min(Semaphore::MAX_PERMITS))),
-                    max_tokens: capacity.max_tokens,
+                    max_tokens: capacity.max_tokens(),
                     temperature: capacity.temperature,
+                    style: capacity.style,
                 }
             }
         };
         let levels = self.language.capacities.iter().map(level).collect();
-        Ok((Backend { worker, name: kind.name().to_owned(), levels, clock: Clock::Real }, file))
+        let name = kind.name().to_owned();
+        Ok((Backend { worker, name, levels, clock: Clock::Real, code: Some(code) }, file))
+    }
+
+    /// What runs the programs of agents.
+    pub fn code(&self) -> Arc<dyn CodeRunner> {
+        Arc::new(SandboxRunner::new(self.config.run.unsafe_no_sandbox.unwrap_or(false)))
     }
 }
 
@@ -109,7 +128,7 @@ pub(crate) fn models(resolved: &Resolved, _: &WorkerFiles) -> Result<Built, Work
     let locals: Arc<dyn Worker> = Arc::new(Local::lazy(locals));
     let place = |(local, at): (bool, usize)| (if local { locals.clone() } else { endpoints.clone() }, at);
     let worker = Arc::new(ByLevel::new(places.into_iter().map(place).collect()));
-    Ok(Built { worker, identities, file: None })
+    Ok(Built { worker, code: None, identities, file: None })
 }
 
 /// Workers that answer by a script.
@@ -119,7 +138,8 @@ pub(crate) fn scripted(_: &Resolved, files: &WorkerFiles) -> Result<Built, Worke
         None => DEMO_SCRIPT.to_owned(),
     };
     let script = Script::parse(&script).map_err(|error| WorkersError::new(error.to_string().trim_end()))?;
-    Ok(Built { worker: Arc::new(Scripted::new(script)), identities: Vec::new(), file: files.script.clone() })
+    let worker = Arc::new(Scripted::new(script));
+    Ok(Built { worker, code: None, identities: Vec::new(), file: files.script.clone() })
 }
 
 /// Workers that answer as a cassette has it.
@@ -129,7 +149,7 @@ pub(crate) fn cassette(_: &Resolved, files: &WorkerFiles) -> Result<Built, Worke
         return Err(WorkersError::new(fact).hint("name one with --cassette FILE; `lemon run --record FILE` makes one"));
     };
     let worker = Arc::new(Replay::open(path).map_err(WorkersError::new)?);
-    Ok(Built { worker, identities: Vec::new(), file: Some(path.clone()) })
+    Ok(Built { code: Some(worker.clone()), worker, identities: Vec::new(), file: Some(path.clone()) })
 }
 
 /// The endpoint of a capacity, with its key from the environment.
@@ -191,12 +211,16 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
         let load = move || model.load().map_err(|error| error.of_capacity(&capacity));
         return Ok(LazyModel::new(model.form().map_err(of_capacity)?, load));
     }
-    let folder = PathBuf::from(local);
+    let folder = match models::locate(local) {
+        Some(found) => found.map_err(of_capacity)?,
+        None => PathBuf::from(local),
+    };
+    let name = models::own_name(local).map_or_else(|| models::name_of(&folder), |name| Some(name.to_owned()));
     let unusable = {
         let capacity = capacity.to_owned();
         move |error: String| {
-            let hint = "`local` is a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json; \
-                        `lemon models pull` gets one";
+            let hint = "`local` is a GGUF file, a folder with config.json, model.safetensors and tokenizer.json, or a name \
+                        that `lemon models list` shows";
             WorkersError::new(format!("capacity `{capacity}`: {error}")).hint(hint).kind(WorkersErrorKind::Model)
         }
     };
@@ -204,15 +228,8 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
     let load = move || {
         let model =
             LocalModel::load(&folder, EngineSettings::default()).map_err(|error| unusable(error.to_string()))?;
-        Ok(named(model, &folder))
+        // A file of Ollama's is called by its digest, a checkpoint of the hub's by its commit.
+        Ok(LocalModel { name: name.clone().unwrap_or(model.name), ..model })
     };
     Ok(LazyModel::new(form, load))
-}
-
-/// A checkpoint of the hub's cache has its name there, and not that of its folder, which is a commit.
-fn named(model: LocalModel, folder: &Path) -> LocalModel {
-    match models::name_of(folder) {
-        Some(name) => LocalModel { name, ..model },
-        None => model,
-    }
 }

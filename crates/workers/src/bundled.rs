@@ -1,9 +1,11 @@
 //! The models that ship with this program: two orchestrators and three workers. No other crate includes their bytes.
+//!
+//! A release has the packed weights in the binary. A build for tests reads them from the source tree, see `build.rs`.
 
 use crate::config::Capacity;
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::local::{CARD, Card, LocalModel, PromptForm};
-use crate::models::{CONFIG, Cached};
+use crate::models::{CONFIG, FoundModel};
 use lemon_engine::EngineSettings;
 use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
@@ -24,12 +26,26 @@ pub const NOTICE: &str = "the small bundled models answer: arithmetic word probl
 
 /// How to use another model.
 pub const STRONGER: &str =
-    "for something stronger: --base-url URL --model NAME, or `lemon models pull OWNER/NAME`, or start Ollama";
+    "for something stronger: --base-url URL --model NAME, or `lemon models pull qwen2.5-coder-1.5b`, or start Ollama";
 
 /// The files of a model, beside the weights.
 macro_rules! files {
     ($folder:literal, $($file:literal)*) => {
         &[$(($file, include_bytes!(concat!("../../../models/", $folder, "/", $file)))),*]
+    };
+}
+
+#[cfg(embedded_weights)]
+macro_rules! weights {
+    ($folder:literal, $planes:literal) => {
+        Weights::Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $planes)))
+    };
+}
+
+#[cfg(not(embedded_weights))]
+macro_rules! weights {
+    ($folder:literal, $planes:literal) => {
+        Weights::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/", $folder, "/model.safetensors"))
     };
 }
 
@@ -41,7 +57,7 @@ macro_rules! model {
                 $folder,
                 "config.json" "generation_config.json" "tokenizer.json" "tokenizer_config.json" $($card)?
             ),
-            weights: include_bytes!(concat!(env!("OUT_DIR"), "/", $planes)),
+            weights: weights!($folder, $planes),
             unpacked: OnceLock::new(),
         }
     };
@@ -61,13 +77,39 @@ static WORKERS: [BundledModel; 3] = [
     model!("large", "workers/large", "workers-large.planes", "lemon.json"),
 ];
 
+/// Where the weights of a bundled model are. A build has one of the two.
+#[allow(dead_code)]
+enum Weights {
+    /// In the binary, as [`planes`] packs them.
+    Packed(&'static [u8]),
+    /// In the source tree that this program was built from.
+    File(&'static str),
+}
+
+impl Weights {
+    fn read(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Packed(packed) => planes::unpack(packed),
+            Self::File(path) => std::fs::read(path).map_err(|error| format!("{path}: {error}")),
+        }
+    }
+
+    fn len(&self) -> Result<u64, String> {
+        match self {
+            Self::Packed(packed) => Ok(planes::unpacked_len(packed)? as u64),
+            Self::File(path) => {
+                std::fs::metadata(path).map(|file| file.len()).map_err(|error| format!("{path}: {error}"))
+            }
+        }
+    }
+}
+
 /// A bundled model.
 pub struct BundledModel {
     name: &'static str,
     /// Its files but for the weights.
     files: Packed,
-    /// Its weights, as [`planes`] packs them.
-    weights: &'static [u8],
+    weights: Weights,
     /// All files, once they were needed. They stay in memory: the program has them at most once.
     unpacked: OnceLock<Result<Packed, String>>,
 }
@@ -131,7 +173,7 @@ impl BundledModel {
     /// As [`Self::load`].
     pub fn files(&self) -> Result<Packed, WorkersError> {
         let unpack = || -> Result<Packed, String> {
-            let weights: &'static [u8] = planes::unpack(self.weights)?.leak();
+            let weights: &'static [u8] = self.weights.read()?.leak();
             let files: &'static [_] = [self.files, &[(WEIGHTS, weights)]].concat().leak();
             Ok(files)
         };
@@ -158,7 +200,7 @@ fn broken(name: &str, error: &dyn std::fmt::Display) -> WorkersError {
 }
 
 /// The bundled workers, as checkpoints are listed.
-pub fn listed() -> impl Iterator<Item = Cached> {
+pub fn listed() -> impl Iterator<Item = FoundModel> {
     WORKERS.iter().map(|model| {
         let name = format!("{PREFIX}{}", model.name);
         let config = model.file(CONFIG).map(String::from_utf8_lossy).map(|text| ModelConfig::parse(&text));
@@ -167,18 +209,19 @@ pub fn listed() -> impl Iterator<Item = Cached> {
             Some(Err(fact)) => (None, Some(format!("{CONFIG}: {fact}"))),
             None => (None, Some(format!("{CONFIG} is missing"))),
         };
-        let (weights, fault) = match planes::unpacked_len(model.weights) {
+        let (weights, fault) = match model.weights.len() {
             Ok(weights) => (weights, fault),
             Err(fact) => (0, fault.or(Some(format!("{WEIGHTS}: {fact}")))),
         };
-        Cached {
+        FoundModel {
             folder: PathBuf::from(&name),
             name,
             revision: env!("CARGO_PKG_VERSION").to_owned(),
-            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + weights as u64,
+            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + weights,
             parameters,
             complete: true,
             fault,
+            can_chat: false,
         }
     })
 }

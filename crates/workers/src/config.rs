@@ -1,12 +1,14 @@
 //! `lemon.toml`, with the endpoint flags applied.
 
-use crate::bundled;
+mod effort;
+
 use crate::error::WorkersError;
 use crate::files::read_file;
+use crate::models;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
-use lemon_spec::{Language, Limits};
-use serde::de::{MapAccess, Visitor};
+use lemon_spec::{Language, Limits, Style};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,9 @@ pub struct Config {
     /// The endpoint flags that [`Config::with_endpoint`] applied.
     #[serde(skip)]
     pub(crate) flags: EndpointFlags,
+    /// The store that [`Config::with_store`] set.
+    #[serde(skip)]
+    store_flag: Option<PathBuf>,
 }
 
 /// Where models are served, from flags and environment. They take the place of what the file says.
@@ -61,13 +66,14 @@ pub struct EndpointFlags {
 impl EndpointFlags {
     /// Whether one of address and model is given without the other.
     pub(crate) fn is_half(&self) -> bool {
-        self.base_url.is_some() != self.model.is_some() && self.gguf().is_none()
+        self.base_url.is_some() != self.model.is_some() && self.in_process().is_none()
     }
 
-    /// The GGUF file that `--model` names where no address is given: it runs in this process.
-    fn gguf(&self) -> Option<&str> {
+    /// What `--model` says where no address is given, if it is a GGUF file or the name of a model on this machine: that runs
+    /// in this process.
+    fn in_process(&self) -> Option<&str> {
         let model = self.model.as_deref().filter(|_| self.base_url.is_none())?;
-        Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")).then_some(model)
+        (models::is_gguf(Path::new(model)) || models::is_name(model)).then_some(model)
     }
 }
 
@@ -81,8 +87,8 @@ pub struct Capacity {
     /// The model's name there.
     #[serde(default)]
     pub model: String,
-    /// Instead of both: a model to run in this process. A GGUF file, a folder as on the Hugging Face hub, or `bundled:small`,
-    /// `bundled:medium`, `bundled:large`.
+    /// Instead of both: a model to run in this process. A GGUF file, a folder as on the Hugging Face hub, or a name that
+    /// `lemon models list` shows: `ollama:…`, `lmstudio:…`, `hf:…`, `bundled:…`.
     pub local: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -90,9 +96,12 @@ pub struct Capacity {
     pub max_concurrency: Option<usize>,
     /// What its tokens cost.
     pub price: Option<Price>,
-    /// Completion tokens of a reply at most.
-    #[serde(default = "Capacity::default_max_tokens")]
-    pub max_tokens: u64,
+    /// How it is asked to reply; as the roles of its agents say where absent.
+    pub style: Option<Style>,
+    /// The styles that this entry makes a capacity of each; none is left once the file is read.
+    pub(crate) efforts: Option<Vec<Style>>,
+    /// Completion tokens of a reply at most; as [`Capacity::max_tokens`] says where absent.
+    pub max_tokens: Option<u64>,
     /// Sampling temperature; the endpoint's own where absent.
     pub temperature: Option<f64>,
     /// Seconds without anything new of a reply that comes piece by piece; seconds that a reply that comes whole may take.
@@ -118,7 +127,9 @@ impl Capacity {
             api_key_env,
             max_concurrency: None,
             price: None,
-            max_tokens: Self::default_max_tokens(),
+            style: None,
+            efforts: None,
+            max_tokens: None,
             temperature: None,
             timeout_s: Self::default_timeout(),
             total_timeout_s: None,
@@ -149,8 +160,9 @@ impl Capacity {
         self.local.as_deref().unwrap_or(&self.model)
     }
 
-    fn default_max_tokens() -> u64 {
-        1024
+    /// Completion tokens of a reply at most.
+    pub fn max_tokens(&self) -> u64 {
+        self.max_tokens.unwrap_or_else(|| self.style.unwrap_or(Style::Reasoned).max_tokens())
     }
 
     fn default_timeout() -> f64 {
@@ -181,6 +193,8 @@ pub struct OrchestratorConfig {
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,
+    /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.
+    pub max_cost: Option<f64>,
 }
 
 /// The kinds of orchestrator.
@@ -252,6 +266,8 @@ pub struct RunConfig {
     pub on_parent_failure: Option<OnParentFailure>,
     /// Completion tokens below which a call is not worth making.
     pub least_reply_tokens: Option<u64>,
+    /// Whether programs of agents run without isolation; they do not where absent.
+    pub unsafe_no_sandbox: Option<bool>,
     /// Whether replies on record answer the same call again.
     pub reuse: Option<bool>,
     /// When a failed call is tried again.
@@ -293,8 +309,8 @@ impl Config {
             .map_err(|error| WorkersError::new(format!("{}: {}", path.display(), error.to_string().trim_end())))?;
         config.folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let folder = config.folder.clone();
-        let on_disk = config.capacity.iter_mut().filter(|(_, capacity)| !bundled::serves(capacity));
-        for local in on_disk.filter_map(|(_, capacity)| capacity.local.as_mut()) {
+        let locals = config.capacity.iter_mut().filter_map(|(_, capacity)| capacity.local.as_mut());
+        for local in locals.filter(|local| !models::is_name(local)) {
             *local = folder.join(&*local).to_string_lossy().into_owned();
         }
         config.check(path)?;
@@ -304,7 +320,7 @@ impl Config {
     /// This configuration with flags and environment in the place of what the file says of endpoints.
     #[must_use]
     pub fn with_endpoint(mut self, flags: EndpointFlags) -> Self {
-        if let Some(file) = flags.gguf() {
+        if let Some(file) = flags.in_process() {
             let capacity = Capacity::local(file);
             self.capacity = CAPACITIES.map(|name| (name.to_owned(), capacity.clone())).to_vec();
             self.flags = flags;
@@ -332,6 +348,12 @@ impl Config {
         self
     }
 
+    /// This configuration with the store that a flag or the environment names, if one does.
+    #[must_use]
+    pub fn with_store(self, path: Option<&Path>) -> Self {
+        Config { store_flag: path.map(Path::to_owned), ..self }
+    }
+
     /// This configuration with other capacities, and without endpoint flags.
     #[must_use]
     pub fn with_capacities(&self, capacity: Vec<(String, Capacity)>) -> Self {
@@ -346,6 +368,8 @@ impl Config {
         let mut language = Language { limits: self.limits.clone(), ..Language::default() };
         if !self.capacity.is_empty() {
             language.capacities = self.capacity.iter().map(|(name, _)| name.clone()).collect();
+            language.efforts = effort::efforts(&self.capacity);
+            language.tests = self.runs_programs();
         }
         if let Some(folder) = &self.roles.folder {
             language.roles.add_folder(&self.resolve(folder)).map_err(|errors| {
@@ -360,6 +384,11 @@ impl Config {
         Ok(language)
     }
 
+    /// Whether agents of some capacity write programs that are run.
+    pub fn runs_programs(&self) -> bool {
+        self.capacity.iter().any(|(_, capacity)| capacity.style == Some(Style::Program))
+    }
+
     /// The capacity of this name.
     pub fn capacity(&self, name: &str) -> Option<&Capacity> {
         self.capacity.iter().find(|(known, _)| known == name).map(|(_, capacity)| capacity)
@@ -367,7 +396,7 @@ impl Config {
 
     /// Where the store is: flag or environment, then the file, then the current folder.
     pub fn store_path(&self, flag: Option<&Path>) -> PathBuf {
-        match (flag, &self.store.path) {
+        match (flag.or(self.store_flag.as_deref()), &self.store.path) {
             (Some(path), _) => path.to_owned(),
             (None, Some(path)) => self.resolve(path),
             (None, None) => PathBuf::from(STORE),
@@ -386,7 +415,7 @@ impl Config {
             if capacity.max_concurrency == Some(0) {
                 return fault(place("max_concurrency"), "must be at least 1, got 0");
             }
-            if capacity.max_tokens == 0 {
+            if capacity.max_tokens == Some(0) {
                 return fault(place("max_tokens"), "must be at least 1, got 0");
             }
             if !(capacity.timeout_s > 0.0 && capacity.timeout_s.is_finite()) {
@@ -416,6 +445,9 @@ impl Config {
             if !capacity.base_url.starts_with("http://") && !capacity.base_url.starts_with("https://") {
                 return fault(place("base_url"), "must begin with http:// or https://");
             }
+        }
+        if let Some(cost) = self.orchestrator.max_cost.filter(|cost| !(1.0..f64::INFINITY).contains(cost)) {
+            return fault("orchestrator.max_cost".to_owned(), &format!("must be at least 1, got {cost}"));
         }
         for (place, value) in [("budget.usd", self.budget.usd), ("budget.seconds", self.budget.seconds)] {
             if let Some(value) = value.filter(|value| value.is_nan() || *value < 0.0) {
@@ -455,9 +487,10 @@ fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, C
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
-            while let Some(entry) = map.next_entry()? {
-                entries.push(entry);
+            while let Some((name, entry)) = map.next_entry::<String, Capacity>()? {
+                entries.extend(effort::capacities(name, entry).map_err(A::Error::custom)?);
             }
+            effort::check_names(&entries).map_err(A::Error::custom)?;
             Ok(entries)
         }
     }

@@ -9,7 +9,7 @@ pub use pull::{PulledCheckpoint, PulledFile, pull};
 
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::models::cache::{Cache, CommitId, Repository, remove_if_there};
-use crate::models::{Reference, cache, is_plain};
+use crate::models::{Reference, cache, is_gguf, is_plain};
 use crate::progress::{Attempt, DownloadProgress};
 use lemon_exec::Retry;
 use reqwest::Url;
@@ -42,9 +42,12 @@ struct Listing {
     /// The commit that the revision stands for.
     commit: CommitId,
     files: Vec<RemoteFile>,
+    /// The architecture of its GGUF files, where the hub states one.
+    architecture: Option<String>,
 }
 
 /// A file as the hub states it.
+#[derive(Clone)]
 struct RemoteFile {
     name: String,
     bytes: Option<u64>,
@@ -52,6 +55,7 @@ struct RemoteFile {
 }
 
 /// The checksum that a list of files states.
+#[derive(Clone)]
 enum Stated {
     Sum(Sum),
     /// None. A mirror may leave it to the headers of the file.
@@ -205,7 +209,7 @@ impl Hub {
                 (listed.map_or_else(stated, Ok)?, bytes)
             }
         };
-        if bytes > MOST_TEXT && !name.ends_with(".safetensors") {
+        if bytes > MOST_TEXT && !is_weights(name) {
             return Err(HubFailure::lasting(format!("{name} has {bytes} bytes; at most {MOST_TEXT} make sense")));
         }
         let blob = self.repository.blobs().join(sum.digits());
@@ -350,7 +354,7 @@ impl Hub {
 
 impl Listing {
     fn parse(body: &[u8]) -> Result<Self, String> {
-        let Info { sha, siblings } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let Info { sha, siblings, gguf } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let commit = CommitId::parse(&sha).ok_or_else(|| format!("{} is no commit", shown(&sha)))?;
         let file = |Sibling { rfilename, size, blob_id, lfs }| {
             // A large file has both, and git's name is then that of a note about it.
@@ -362,7 +366,8 @@ impl Listing {
             };
             RemoteFile { name: rfilename, bytes: size, sum }
         };
-        Ok(Listing { commit, files: siblings.into_iter().map(file).collect() })
+        let architecture = gguf.and_then(|gguf| gguf.architecture);
+        Ok(Listing { commit, files: siblings.into_iter().map(file).collect(), architecture })
     }
 
     fn file(&self, name: &str) -> Option<&RemoteFile> {
@@ -375,6 +380,12 @@ impl Listing {
 struct Info {
     sha: String,
     siblings: Vec<Sibling>,
+    gguf: Option<GgufInfo>,
+}
+
+#[derive(Deserialize)]
+struct GgufInfo {
+    architecture: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -445,6 +456,11 @@ impl Known<'_> {
             _ => Ok(Some(file)),
         }
     }
+}
+
+/// Whether a file of this name may be too long to be read whole.
+fn is_weights(name: &str) -> bool {
+    name.ends_with(".safetensors") || is_gguf(Path::new(name))
 }
 
 /// A text of the hub's for a message: short, in one line, and nothing that a terminal would obey.

@@ -59,14 +59,14 @@ pub(crate) enum Source {
     ConfiguredLocal,
     /// A model server that runs on this machine.
     Server,
-    /// Checkpoints in the cache of the hub.
-    Pulled,
+    /// Models that this program or another one put on this machine.
+    Found,
     /// The models that ship with this program.
     Bundled,
 }
 
 /// The sources that are tried where no kind is named.
-pub(crate) const DEFAULT_SOURCES: &[Source] = &[Source::Configured, Source::Server, Source::Pulled, Source::Bundled];
+pub(crate) const DEFAULT_SOURCES: &[Source] = &[Source::Configured, Source::Server, Source::Found, Source::Bundled];
 
 /// How the workers of a kind are built.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ static LOCAL_ENTRY: Registration = Registration {
     name: "local",
     about: "Models in this process: those of `local = …` in the configuration, or pulled ones, or the bundled ones",
     cost: Cost::Compute,
-    sources: &[Source::ConfiguredLocal, Source::Pulled, Source::Bundled],
+    sources: &[Source::ConfiguredLocal, Source::Found, Source::Bundled],
     ..ENDPOINTS_ENTRY
 };
 

@@ -7,6 +7,7 @@
 
 mod backend;
 pub mod bundled;
+mod code;
 mod config;
 pub mod discover;
 mod download;
@@ -27,6 +28,7 @@ mod started;
 pub mod task_sets;
 
 pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
+pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };

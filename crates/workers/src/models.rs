@@ -1,11 +1,18 @@
-//! Checkpoints in the cache of the Hugging Face hub, put there by `lemon models pull` or by another program.
+//! Models on this machine: checkpoints in the cache of the Hugging Face hub, put there by `lemon models pull` or by another
+//! program, and what Ollama and LM Studio have.
 
 pub mod cache;
+pub mod catalogue;
+pub(crate) mod fingerprint;
+mod lm_studio;
+mod ollama;
 
+use crate::bundled;
 use crate::discover::makes_embeddings;
-use crate::error::WorkersError;
+use crate::error::{WorkersError, WorkersErrorKind};
 use cache::Cache;
-use lemon_model::ModelConfig;
+use catalogue::CatalogueEntry;
+use lemon_model::{CheckedGguf, ModelConfig, check_gguf};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -22,40 +29,99 @@ pub const TOKENIZER: &str = "tokenizer.json";
 pub const WEIGHTS: &str = "model.safetensors";
 /// Which file has which weights, where there are several.
 pub const INDEX: &str = "model.safetensors.index.json";
+/// What the names of models in the cache of the hub begin with.
+pub const HUB_PREFIX: &str = "hf:";
 
-/// A checkpoint that workers can be made of.
+/// A model on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Pulled {
-    /// `OWNER/NAME`.
+pub struct FoundModel {
+    /// What `local = …` and `--model` take: `hf:OWNER/NAME`, `hf:OWNER/NAME/FILE.gguf`, `ollama:NAME:TAG`,
+    /// `lmstudio:PUBLISHER/MODEL/FILE.gguf`, `bundled:NAME`.
     pub name: String,
-    /// Where its files are.
-    #[serde(serialize_with = "lossy")]
-    pub folder: PathBuf,
+    /// The commit, or the digest of the file, where the program that has it states one.
+    pub revision: String,
     /// Bytes of all files.
     pub bytes: u64,
+    /// How many numbers the model consists of, if it is one that can be run here.
+    pub parameters: Option<u128>,
+    /// Where its files are: a folder, or a GGUF file.
+    #[serde(serialize_with = "lossy")]
+    pub folder: PathBuf,
+    /// Whether everything is there.
+    pub complete: bool,
+    /// Why it cannot be run.
+    pub fault: Option<String>,
+    /// Whether it is known how conversations with it are written.
+    #[serde(skip)]
+    pub can_chat: bool,
 }
 
 /// Parameters above which a reply of a model in this process takes minutes, and the model fills the memory of most machines.
 const MOST_PARAMETERS: u128 = 4_000_000_000;
 
-/// The checkpoints that are complete and of a kind that can be asked here, largest first.
-pub fn pulled() -> Vec<Pulled> {
+/// Everything on this machine but for the bundled models. What cannot be read is not there.
+pub fn found() -> Vec<FoundModel> {
     // Without a folder for checkpoints there are none.
-    let found = cache().map(|cache| cached(&cache)).unwrap_or_default();
-    let mut pulled: Vec<Pulled> = found
-        .into_iter()
-        .filter(|found| found.fault.is_none() && !makes_embeddings(&found.name))
-        .filter(|found| found.parameters.is_some_and(|count| count <= MOST_PARAMETERS))
-        .map(|Cached { name, folder, bytes, .. }| Pulled { name, folder, bytes })
-        .collect();
-    pulled.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
-    // Another snapshot of the same repository is no other model.
-    let mut known = HashSet::new();
-    pulled.retain(|model| known.insert(model.name.clone()));
-    pulled
+    let in_cache = Cache::from_env().map(|cache| cached(&cache)).unwrap_or_default();
+    in_cache.into_iter().chain(ollama::listed()).chain(lm_studio::listed()).collect()
 }
 
-/// The cache: in `HF_HOME`, or in the user's folder.
+/// The models that can be asked here, the one with the most parameters first; of equal ones the smaller file.
+pub fn usable() -> Vec<FoundModel> {
+    let is_usable = |model: &FoundModel| model.fault.is_none() && model.can_chat && !makes_embeddings(&model.name);
+    let is_fast = |model: &FoundModel| model.parameters.is_some_and(|count| count <= MOST_PARAMETERS);
+    let mut usable: Vec<FoundModel> = found().into_iter().filter(|model| is_usable(model) && is_fast(model)).collect();
+    let order = |model: &FoundModel| (std::cmp::Reverse(model.parameters), model.bytes, model.name.clone());
+    usable.sort_by_cached_key(order);
+    // Another snapshot of the same repository is no other model; nor is the same file under two names.
+    let (mut names, mut files) = (HashSet::new(), HashSet::new());
+    usable.retain(|model| {
+        let name = model.name.split('@').next().unwrap_or_default().to_owned();
+        let file = fs::canonicalize(&model.folder).unwrap_or_else(|_| model.folder.clone());
+        files.insert(file) && names.insert(name)
+    });
+    usable
+}
+
+/// Whether a text names a model, where the path of one could stand.
+pub fn is_name(local: &str) -> bool {
+    bundled::name(local).is_some() || own_name(local).is_some()
+}
+
+/// Where the model of a name is; `None` for a path, and for a bundled model.
+///
+/// # Errors
+/// There is no such model.
+pub fn locate(local: &str) -> Option<Result<PathBuf, WorkersError>> {
+    if let Some(name) = local.strip_prefix(ollama::PREFIX) {
+        return Some(ollama::locate(name));
+    }
+    if let Some(name) = local.strip_prefix(lm_studio::PREFIX) {
+        return Some(lm_studio::locate(name));
+    }
+    local.strip_prefix(HUB_PREFIX).map(locate_cached)
+}
+
+/// A name without what says which program has the model; `None` for a path, and for a bundled model.
+pub(crate) fn own_name(local: &str) -> Option<&str> {
+    [HUB_PREFIX, ollama::PREFIX, lm_studio::PREFIX].iter().find_map(|prefix| local.strip_prefix(prefix))
+}
+
+fn locate_cached(name: &str) -> Result<PathBuf, WorkersError> {
+    let error = |fact: String, hint: String| {
+        WorkersError::new(format!("{HUB_PREFIX}{name}: {fact}")).hint(hint).kind(WorkersErrorKind::Model)
+    };
+    let reference = Reference::parse(name).map_err(|fact| error(fact, "`lemon models list` shows names".into()))?;
+    let cache = cache()?;
+    let place = cache.repository(&reference.name).find_snapshot(&reference.revision);
+    let place = place.map(|folder| reference.file.iter().fold(folder, |folder, file| folder.join(file)));
+    place.filter(|place| if reference.file.is_some() { place.is_file() } else { place.is_dir() }).ok_or_else(|| {
+        let fact = format!("there is no such model in {}", cache.path().display());
+        error(fact, format!("`lemon models pull {name}` fetches it; `lemon models list` shows what is there"))
+    })
+}
+
+/// The cache: in `HF_HUB_CACHE`, in `HF_HOME`, or in the user's folder.
 ///
 /// # Errors
 /// The user has no folder.
@@ -66,32 +132,19 @@ pub fn cache() -> Result<Cache, WorkersError> {
     })
 }
 
-/// A snapshot of a repository in the cache.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cached {
-    /// `OWNER/NAME`.
-    pub name: String,
-    /// The commit.
-    pub revision: String,
-    /// Bytes of all files.
-    pub bytes: u64,
-    /// How many numbers the model consists of, if it is one that can be run here.
-    pub parameters: Option<u128>,
-    /// Where its files are.
-    #[serde(serialize_with = "lossy")]
-    pub folder: PathBuf,
-    /// Whether everything is there.
-    pub complete: bool,
-    /// Why it cannot be run.
-    pub fault: Option<String>,
-}
-
 /// Everything in the cache, by name. What cannot be read is not there.
-pub fn cached(cache: &Cache) -> Vec<Cached> {
+pub fn cached(cache: &Cache) -> Vec<FoundModel> {
     let repositories =
         entries(cache.path()).into_iter().filter_map(|repository| Some((repository_name(&repository)?, repository)));
     let snapshots = repositories.flat_map(|(name, repository)| {
-        entries(&repository.join("snapshots")).into_iter().map(move |folder| inspect(name.clone(), folder))
+        let by_default = cache.repository(&name).find_snapshot(DEFAULT_REVISION);
+        entries(&repository.join("snapshots")).into_iter().flat_map(move |folder| {
+            let revision = match by_default.as_ref() == Some(&folder) {
+                true => String::new(),
+                false => format!("@{}", file_name(&folder)),
+            };
+            inspect(&name, &revision, folder)
+        })
     });
     snapshots.collect()
 }
@@ -107,8 +160,25 @@ fn repository_name(folder: &Path) -> Option<String> {
     Some(folder.file_name()?.to_str()?.strip_prefix("models--")?.replacen("--", "/", 1))
 }
 
-fn inspect(name: String, folder: PathBuf) -> Cached {
-    let revision = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The models of a snapshot: each GGUF file, and the whole where there are other files to make one of.
+fn inspect(name: &str, revision: &str, folder: PathBuf) -> Vec<FoundModel> {
+    let files: Vec<PathBuf> = entries(&folder).into_iter().filter(|path| is_gguf(path)).collect();
+    let of_file = |path: &PathBuf| {
+        let shown = format!("{HUB_PREFIX}{name}/{}{revision}", file_name(path));
+        FoundModel { revision: file_name(&folder), ..inspect_gguf(shown, path.clone()) }
+    };
+    let mut found: Vec<FoundModel> = files.iter().map(of_file).collect();
+    if found.is_empty() || folder.join(CONFIG).exists() {
+        found.push(inspect_folder(format!("{HUB_PREFIX}{name}{revision}"), folder));
+    }
+    found
+}
+
+fn inspect_folder(name: String, folder: PathBuf) -> FoundModel {
     let bytes = entries(&folder).iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum();
     let missing = missing(&folder);
     let config = read_config(&folder);
@@ -118,7 +188,41 @@ fn inspect(name: String, folder: PathBuf) -> Cached {
         (None, Ok(_)) => None,
     };
     let parameters = config.ok().map(|config| config.parameters());
-    Cached { name, revision, bytes, parameters, folder, complete: missing.is_none(), fault }
+    let (revision, complete) = (file_name(&folder), missing.is_none());
+    FoundModel { name, revision, bytes, parameters, folder, complete, fault, can_chat: true }
+}
+
+/// Whether a path ends as GGUF files do.
+pub(crate) fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+}
+
+/// A GGUF file, by what its header says.
+fn inspect_gguf(name: String, path: PathBuf) -> FoundModel {
+    let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+    let revision = "-".to_owned();
+    match check_gguf(&path) {
+        Ok(CheckedGguf { config, has_template }) => {
+            let parameters = Some(config.parameters());
+            let folder = path;
+            FoundModel {
+                name,
+                revision,
+                bytes,
+                parameters,
+                folder,
+                complete: true,
+                fault: None,
+                can_chat: has_template,
+            }
+        }
+        Err(error) => {
+            let fact = error.to_string();
+            let fact = fact.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&fact).to_owned();
+            let (folder, fault) = (path, Some(fact));
+            FoundModel { name, revision, bytes, parameters: None, folder, complete: false, fault, can_chat: false }
+        }
+    }
 }
 
 /// The first file that a checkpoint needs and does not have.
@@ -182,37 +286,71 @@ pub fn is_plain(text: &str) -> bool {
     text.len() <= 200 && text.bytes().all(allowed) && text.starts_with(|first: char| first.is_ascii_alphanumeric())
 }
 
-/// Which checkpoint on the hub.
+/// The revision that is taken where none is named.
+const DEFAULT_REVISION: &str = "main";
+
+/// Which checkpoint or file on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     /// `OWNER/NAME`.
     pub name: String,
     /// A branch, tag or commit.
     pub revision: String,
+    /// The GGUF file, if not the whole checkpoint is meant.
+    pub file: Option<String>,
+    /// What the catalogue says of the file.
+    pub expected: Option<&'static CatalogueEntry>,
+}
+
+impl Reference {
+    /// Reads `OWNER/NAME[/FILE.gguf][@REVISION]`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (path, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
+        let (name, file) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            [owner, name] if is_plain(owner) && is_plain(name) => (format!("{owner}/{name}"), None),
+            [owner, name, file] if [owner, name, file].into_iter().all(|part| is_plain(part)) => {
+                (format!("{owner}/{name}"), Some((*file).to_owned()))
+            }
+            _ => (String::new(), None),
+        };
+        let is_file = file.as_ref().is_none_or(|file| is_gguf(Path::new(file)));
+        // A pair of dashes would be taken for the slash when the cache is read.
+        if name.is_empty() || name.contains("--") || !is_file {
+            return Err("it must be OWNER/NAME or OWNER/NAME/FILE.gguf, as on the hub, for instance \
+                        Qwen/Qwen2.5-0.5B-Instruct"
+                .into());
+        }
+        if !revision.split('/').all(is_plain) {
+            return Err("after the @ a branch, a tag or a commit must follow".into());
+        }
+        Ok(Reference { name, revision: revision.to_owned(), file, expected: None })
+    }
 }
 
 impl FromStr for Reference {
     type Err = String;
 
+    /// Reads what [`Reference`] displays, or a name of the catalogue.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, revision) = text.split_once('@').unwrap_or((text, "main"));
-        let plain_name = name.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name));
-        // A pair of dashes would be taken for the slash when the cache is read.
-        if !plain_name || name.contains("--") {
-            return Err("it must be OWNER/NAME, as on the hub, for instance Qwen/Qwen2.5-0.5B-Instruct".into());
+        if let Some(entry) = catalogue::find(text) {
+            return Ok(entry.reference());
         }
-        if !revision.split('/').all(is_plain) {
-            return Err("after the @ a branch, a tag or a commit must follow".into());
-        }
-        Ok(Reference { name: name.to_owned(), revision: revision.to_owned() })
+        Reference::parse(text).map_err(|fact| match text.contains('/') {
+            true => fact,
+            false => format!("{fact}; or one of the catalogue: {}", catalogue::names()),
+        })
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(file) = &self.file {
+            write!(f, "/{file}")?;
+        }
         match self.revision.as_str() {
-            "main" => f.write_str(&self.name),
-            revision => write!(f, "{}@{revision}", self.name),
+            DEFAULT_REVISION => Ok(()),
+            revision => write!(f, "@{revision}"),
         }
     }
 }
@@ -233,13 +371,44 @@ mod tests {
         check("Qwen/Qwen2.5-0.5B-Instruct", Some(("Qwen/Qwen2.5-0.5B-Instruct", "main")));
         check("a/b@v1.0", Some(("a/b", "v1.0")));
         check("a/b@refs/pr/1", Some(("a/b", "refs/pr/1")));
-        for bad in ["", "gpt2", "a/b/c", "/b", "a/", "../b", "a/..", "a/b@", "a/b@../x", "a/b@/x", "a/b@x//y", "a/b c"]
-        {
+        check("a/b/c.gguf", Some(("a/b", "main")));
+        check("a/b/c.GGUF@v1", Some(("a/b", "v1")));
+        for bad in [
+            "",
+            "gpt2",
+            "a/b/c",
+            "a/b/c/d.gguf",
+            "a/b/.gguf",
+            "a/b/../x.gguf",
+            "a/..gguf/x.gguf",
+            "/b",
+            "a/",
+            "../b",
+            "a/..",
+            "a/b@",
+            "a/b@../x",
+            "a/b@/x",
+            "a/b@x//y",
+            "a/b c",
+        ] {
             check(bad, None);
         }
         for bad in ["a/b?x", "a/b#x", "a/b%2f", "a--b/c", "a/b\u{e9}", "a/b\n", "-a/b", "a/b@x@y"] {
             check(bad, None);
         }
+    }
+
+    #[test]
+    fn a_name_of_the_catalogue_is_a_reference_with_a_checksum() {
+        for entry in catalogue::CATALOGUE {
+            let read: Reference = entry.name.parse().unwrap();
+            assert_eq!(
+                (read.to_string(), read.expected),
+                (format!("{}/{}", entry.repository, entry.file), Some(entry))
+            );
+        }
+        let error = "qwen2.5".parse::<Reference>().unwrap_err();
+        assert!(error.contains("qwen2.5-coder-1.5b"), "{error}");
     }
 
     #[test]

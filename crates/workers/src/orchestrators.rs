@@ -1,7 +1,7 @@
 //! From a resolved configuration to what writes the team.
 
 use crate::bundled::{self, BundledModel};
-use crate::config::{Config, OrchestratorKind};
+use crate::config::{Capacity, Config, OrchestratorKind};
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
 use crate::files::read_file;
@@ -9,7 +9,7 @@ use crate::resolve::Resolved;
 use async_trait::async_trait;
 use lemon_exec::Level;
 use lemon_exec::orchestrator::{
-    Draft, Fixed, Guard, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
+    Draft, Fixed, Guard, MAX_COST, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
@@ -77,7 +77,8 @@ fn load_bundled(model: &BundledModel, device: DeviceChoice) -> Result<LanguagePo
 
 /// The language of the bundled orchestrator, which was taught the default names of capacities.
 fn with_default_names(language: &Language) -> Arc<Language> {
-    Arc::new(Language { capacities: Language::default().capacities, ..language.clone() })
+    let Language { capacities, efforts, tests, .. } = Language::default();
+    Arc::new(Language { capacities, efforts, tests, ..language.clone() })
 }
 
 /// Agents in a round of what a policy writes. More than training draws by default: the weaker the models, the more agents pay.
@@ -200,13 +201,14 @@ impl Resolved {
             return inner;
         }
         let reply_tokens = |name: &String| {
-            self.config.capacity(name).map_or_else(|| Level::new(name).max_tokens, |capacity| capacity.max_tokens)
+            self.config.capacity(name).map_or_else(|| Level::new(name).max_tokens, Capacity::max_tokens)
         };
         Arc::new(Guard {
             inner,
             proven: evidence::proven(self),
             reply_tokens: self.language.capacities.iter().map(reply_tokens).collect(),
             writing_costs,
+            max_cost: self.config.orchestrator.max_cost.unwrap_or(MAX_COST),
         })
     }
 

@@ -48,7 +48,7 @@ struct Capacities {
 
 impl Resolved {
     /// Finds workers of this kind. Where no kind is named, the first of: configured capacities, a server that runs on this
-    /// machine, pulled checkpoints, the bundled models.
+    /// machine, models that are on this machine, the bundled models.
     ///
     /// # Errors
     /// There are none of the kind, or none that could answer these questions; or a role file cannot be used.
@@ -163,7 +163,7 @@ async fn look_at(source: Source, config: &Config, tell: Tell) -> Result<Option<C
             let served = servers.iter().find_map(served);
             served.and_then(|(capacity, notice)| found(WorkerKind::ENDPOINTS, capacity, notice))
         }
-        Source::Pulled => pulled().and_then(|(capacity, notice)| found(WorkerKind::LOCAL, capacity, notice)),
+        Source::Found => found_models().and_then(|(capacity, notice)| found(WorkerKind::LOCAL, capacity, notice)),
         Source::Bundled => {
             let notice = format!("{}\n{}", bundled::NOTICE, bundled::STRONGER);
             found(WorkerKind::BUNDLED, bundled::capacities(), notice)
@@ -177,7 +177,8 @@ fn configured(config: &Config, local_only: bool) -> Result<Option<Capacities>, W
     capacity.retain(|capacity| !local_only || is_local(capacity));
     // Half an address must not be completed by what happens to be found.
     if config.flags.is_half() && (capacity.is_empty() || capacity.iter().any(is_local)) {
-        return Err(WorkersError::new("--base-url and --model belong together").hint("give both, or neither"));
+        return Err(WorkersError::new("--base-url and --model belong together")
+            .hint("give both, or neither; a model that `lemon models list` shows needs no --base-url"));
     }
     if capacity.is_empty() {
         return Ok(None);
@@ -194,13 +195,12 @@ fn served(server: &Server) -> Option<(Vec<(String, Capacity)>, String)> {
     Some((CAPACITIES.into_iter().zip([small, medium, large]).map(capacity).collect(), notice))
 }
 
-/// The pulled checkpoints as capacities: the largest three, or fewer more than once.
-fn pulled() -> Option<(Vec<(String, Capacity)>, String)> {
-    let models = models::pulled();
+/// The models on this machine as capacities: the largest three, or fewer more than once.
+fn found_models() -> Option<(Vec<(String, Capacity)>, String)> {
+    let models = models::usable();
     let largest = models.first()?;
     let nth = |rank: usize| models.get(rank.min(models.len() - 1)).unwrap_or(largest);
-    let capacity =
-        |(rank, name): (usize, &str)| (name.to_owned(), Capacity::local(&nth(rank).folder.to_string_lossy()));
+    let capacity = |(rank, name): (usize, &str)| (name.to_owned(), Capacity::local(&nth(rank).name));
     let mut capacities: Vec<_> = CAPACITIES.into_iter().rev().enumerate().map(capacity).collect();
     capacities.reverse();
     let names = models.iter().take(CAPACITIES.len()).map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -2,6 +2,7 @@
 
 use crate::backend::WorkerFiles;
 use crate::bundled;
+use crate::code::SandboxRunner;
 use crate::config::Config;
 use crate::error::WorkersError;
 use crate::files::need_plain_file;
@@ -11,6 +12,7 @@ use crate::{Tell, started};
 use lemon_exec::store::{RunMeta, StartedWith};
 use lemon_exec::worker::recorded_workers;
 use lemon_exec::{Budget, Form, Runner};
+use lemon_spec::{AnswerRule, validate};
 use std::path::PathBuf;
 
 /// What a command asks of a run.
@@ -106,6 +108,11 @@ impl ReadyRun {
         started_before.map_or(Ok(()), |before| started::check(before, &started_with))?;
         let spec = request.spec.or(before.spec);
         let (mut backend, worker_file) = resolved.backend(&files)?;
+        let tests =
+            |spec: &String| validate(spec, &resolved.language).is_ok_and(|plan| plan.answer_rule() == AnswerRule::Test);
+        if let Some(code) = backend.code.as_ref().filter(|_| spec.as_ref().is_some_and(tests)) {
+            code.ready().map_err(|error| SandboxRunner::unavailable(&error))?;
+        }
         if let Some(most) = request.max_tokens {
             backend.levels.iter_mut().for_each(|level| level.max_tokens = most);
         }

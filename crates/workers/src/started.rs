@@ -21,11 +21,12 @@ fn served_by((name, capacity): &(String, Capacity)) -> ServedBy {
         model: capacity.model.clone(),
         local: capacity.local.clone(),
         api_key_env: capacity.api_key_env.clone(),
+        style: capacity.style,
     }
 }
 
 /// An address without name, password, query and fragment, and whether it had any of them.
-fn without_secret(url: &str) -> (String, bool) {
+pub(crate) fn without_secret(url: &str) -> (String, bool) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let plain = rest.split(['?', '#']).next().unwrap_or_default();
     let (host, path) = plain.split_at(plain.find('/').unwrap_or(plain.len()));
@@ -60,7 +61,7 @@ pub fn again(config: &Config, before: &StartedWith) -> Result<Option<Vec<(String
                 Capacity::new(&served.base_url, &served.model, key)
             }
         };
-        (served.name.clone(), capacity)
+        (served.name.clone(), Capacity { style: served.style, ..capacity })
     };
     Ok(Some(before.capacities.iter().map(level).collect()))
 }
@@ -78,7 +79,7 @@ pub fn check(before: &StartedWith, now: &StartedWith) -> Result<(), WorkersError
     let kind = |started: &StartedWith| WorkerKind::named(Scope::Run, &started.kind).ok();
     let same_kind = before.kind == now.kind || kind(before).is_some_and(|before| kind(now) == Some(before));
     let same = |(a, b): (&ServedBy, &ServedBy)| {
-        (&a.name, &a.base_url, local(a)) == (&b.name, &b.base_url, local(b))
+        (&a.name, &a.base_url, local(a), a.style) == (&b.name, &b.base_url, local(b), b.style)
             && (a.local.is_some() || a.model == b.model)
     };
     let same_models =

@@ -43,6 +43,7 @@ impl Recorded {
                 .to_vec(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
+            code: None,
         }
     }
 

@@ -103,6 +103,7 @@ impl World {
             levels: LEVELS.map(level).to_vec(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
+            code: None,
         }
     }
 

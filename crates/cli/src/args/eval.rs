@@ -246,5 +246,6 @@ pub enum ChoosePolicy {
     /// What tells most per token
     Information,
     /// Families by their counterfactual differences so far, as the paper does
-    Contrast,
+    #[value(alias = "contrast")]
+    Effect,
 }

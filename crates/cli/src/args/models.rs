@@ -7,10 +7,16 @@ use lemon_workers::models::Reference;
 /// `lemon models`
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
-    /// Fetch a checkpoint from the Hugging Face hub into its cache, and print the folder it is in
+    /// Fetch a checkpoint or a GGUF file from the Hugging Face hub into its cache, and print where it is
     Pull(PullArgs),
-    /// List the models that are here: bundled and pulled
+    /// List the models that are here: pulled, Ollama's, LM Studio's, bundled. Every name works as --model NAME
     List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the small models that `lemon models pull NAME` knows by a short name, with their checksums
+    Catalogue {
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -20,7 +26,7 @@ pub enum ModelsCommand {
 /// `lemon models pull`
 #[derive(Debug, Args)]
 pub struct PullArgs {
-    /// The checkpoint: OWNER/NAME, or OWNER/NAME@REVISION
+    /// OWNER/NAME, OWNER/NAME/FILE.gguf, each with or without @REVISION, or a name that `lemon models catalogue` shows
     #[arg(value_name = "NAME")]
     pub checkpoint: Reference,
     /// The hub, or a mirror of it

@@ -171,6 +171,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
             name: "endpoints".into(),
             levels: language.capacities.iter().map(level).collect(),
             clock: Clock::Real,
+            code: None,
         },
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,
@@ -262,6 +263,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // One that cannot be ended has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

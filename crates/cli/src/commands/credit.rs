@@ -156,7 +156,7 @@ impl Job {
         }
         let policy = match args.choose {
             ChoosePolicy::Information => ChoiceRule::Information { floor: 0.02 },
-            ChoosePolicy::Contrast => ChoiceRule::Contrast { floor: 0.05 },
+            ChoosePolicy::Effect => ChoiceRule::Contrast { floor: 0.05 },
         };
         let work = ProfileWork {
             plan: &self.plan,
@@ -183,7 +183,7 @@ impl Job {
                 if let Some(reason) = found.unknown.first() {
                     return Err(Fault::new(format!("no run has a known outcome: {reason}")).code(1));
                 }
-                return Err(Fault::new("the budget is too small for one run").hint(self.more()));
+                return Err(Fault::new("the budget is too small for one run").hint(self.more()).code(1));
             }
             _ => {}
         }
@@ -202,8 +202,14 @@ impl Job {
             let fault = Fault::new("cancelled: not everything was measured").code(1);
             return Err(if self.run.is_some() { fault.hint("nothing was added to the run's trace") } else { fault });
         }
-        if !found.complete && !args.quiet {
-            eprintln!("the budget ended before everything was run; what was not measured says so");
+        if !found.complete {
+            let missing = found.effects.iter().filter(|effect| effect.effect.is_none()).count();
+            let fact = format!(
+                "the budget is used up: {} tokens are spent, and the profile is partial; {missing} of {} edits are not measured",
+                found.reuse.tokens,
+                found.effects.len()
+            );
+            return Err(Fault::new(fact).hint(self.more()).code(1));
         }
         Ok(0)
     }

@@ -8,7 +8,7 @@ use lemon_exec::Worker;
 use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request, mask_url};
 use lemon_trace::FailureKind;
 use lemon_workers::discover::{Server, ports, running_servers};
-use lemon_workers::models::{Pulled, pulled};
+use lemon_workers::models::{FoundModel, usable};
 use lemon_workers::{Capacity, WorkersError, bundled, load_model, open_ai};
 use serde::Serialize;
 use serde_json::json;
@@ -43,7 +43,7 @@ pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
         futures::future::join(futures::future::join_all(probes), running_servers(&ports, tell(false))).await
     });
     let servers = servers?;
-    let pulled = pulled();
+    let pulled = usable();
     if findings.is_empty() && servers.is_empty() && pulled.is_empty() {
         eprintln!("no endpoint is configured, and no other model is here; {}", bundled::STRONGER);
     }
@@ -209,6 +209,6 @@ fn describe_bundled() -> String {
     format!("{}  {names}: arithmetic word problems only\n", console::style("bundled").bold())
 }
 
-fn describe_pulled(Pulled { name, folder, bytes }: &Pulled) -> String {
+fn describe_pulled(FoundModel { name, folder, bytes, .. }: &FoundModel) -> String {
     format!("{}  {}, {}\n", console::style(name).bold(), HumanBytes(*bytes), folder.display())
 }

@@ -20,7 +20,7 @@ use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::Store;
 use lemon_rollout::{Case, Grader, RolloutEnv, RolloutError};
 use lemon_spec::{Language, diagnostic};
-use lemon_workers::{Config, PolicySource, Resolved, SharedLimits, WorkerSet};
+use lemon_workers::{Config, PolicySource, Resolved, SandboxRunner, SharedLimits, WorkerSet};
 use progress::EvalProgress;
 use request::EvalRequest;
 use std::collections::{BTreeMap, HashMap};
@@ -82,7 +82,7 @@ async fn prepare(
     let cases = request.cases()?;
     let set = request.workers(config, &cases, args.quiet).await?;
     let priced = set.priced();
-    let WorkerSet { backend, resolved, mut settings } = set;
+    let WorkerSet { mut backend, resolved, mut settings } = set;
     let language = &resolved.language;
     settings.shared = request.together.shared(resolved.capacities(), end)?;
     if let Some(capacity) = &request.capacity
@@ -93,9 +93,14 @@ async fn prepare(
             language.capacities.join(", ")
         )));
     }
+    methods.iter().try_for_each(|method| method.check(&language.efforts)).map_err(Fault::new)?;
     check_team(&request, &methods, language)?;
     let sandbox = match Grader::needs_sandbox(cases.iter().map(|case| &case.item)) {
-        true => Some(super::grade::sandbox(args.unsafe_no_sandbox)?),
+        true => {
+            // What grades programs can also compare them (`by: test`).
+            backend.code = Some(Arc::new(SandboxRunner::new(args.unsafe_no_sandbox)));
+            Some(super::grade::sandbox(args.unsafe_no_sandbox)?)
+        }
         false => None,
     };
     // Last, so that an evaluation that cannot begin leaves no store behind.

@@ -1,4 +1,4 @@
-//! `lemon models`: checkpoints from the Hugging Face hub, and the models that are here.
+//! `lemon models`: models from the Hugging Face hub, and those that are here.
 
 use super::data::progress;
 use crate::args::models::{ModelsCommand, PullArgs};
@@ -7,13 +7,15 @@ use crate::{print, println, to_json};
 use indicatif::HumanBytes;
 use lemon_workers::bundled;
 use lemon_workers::hub::{self, PullStatus, PulledCheckpoint};
-use lemon_workers::models::{Cached, cache, cached};
+use lemon_workers::models::catalogue::{CATALOGUE, CatalogueEntry};
+use lemon_workers::models::{FoundModel, found};
 use serde_json::json;
 
 pub fn models(command: &ModelsCommand) -> Result<u8, Fault> {
     match command {
         ModelsCommand::Pull(args) => pull(args),
         ModelsCommand::List { json } => list(*json),
+        ModelsCommand::Catalogue { json } => catalogue(*json),
     }
 }
 
@@ -27,27 +29,37 @@ fn pull(args: &PullArgs) -> Result<u8, Fault> {
     if !args.json {
         return println(&folder);
     }
-    let name = &args.checkpoint.name;
+    let (name, file) = (&args.checkpoint.name, &args.checkpoint.file);
     println(&to_json(&json!({
-        "name": name, "revision": revision, "folder": folder, "bytes": bytes, "files": files
+        "name": name, "file": file, "revision": revision, "folder": folder, "bytes": bytes, "files": files
     })))
 }
 
 fn list(json: bool) -> Result<u8, Fault> {
-    let cache = cache()?;
-    let pulled = cached(&cache);
-    if pulled.is_empty() && !json {
-        eprintln!("no checkpoint in {}; `lemon models pull OWNER/NAME` fetches one", cache.path().display());
+    let found = found();
+    if found.is_empty() && !json {
+        eprintln!("no model but the bundled ones is here; `lemon models pull qwen2.5-coder-1.5b` fetches one");
     }
-    let found: Vec<Cached> = pulled.into_iter().chain(bundled::listed()).collect();
+    let found: Vec<FoundModel> = found.into_iter().chain(bundled::listed()).collect();
     match json {
         true => println(&to_json(&found)),
         false => print(&found.iter().map(line).collect::<String>()),
     }
 }
 
-fn line(found: &Cached) -> String {
-    let Cached { name, revision, bytes, parameters, folder, fault, .. } = found;
+fn catalogue(json: bool) -> Result<u8, Fault> {
+    if json {
+        return println(&to_json(&CATALOGUE));
+    }
+    let line = |entry: &CatalogueEntry| {
+        let CatalogueEntry { name, repository, file, bytes, sha256, licence, about } = entry;
+        format!("{name}\t{}\t{licence}\t{about}\t{repository}/{file}\t{sha256}\n", HumanBytes(*bytes))
+    };
+    print(&CATALOGUE.iter().map(line).collect::<String>())
+}
+
+fn line(found: &FoundModel) -> String {
+    let FoundModel { name, revision, bytes, parameters, folder, fault, .. } = found;
     let revision = revision.get(..12).unwrap_or(revision);
     let parameters = parameters.map_or("-".into(), |count| match count as f64 {
         some if some >= 1e9 => format!("{:.1} B", some / 1e9),

@@ -104,6 +104,7 @@ struct Team {
 
 /// The team that was written, by whom, and by which model.
 fn team(trace: &Trace, language: &Language) -> Option<(String, Option<String>, Plan)> {
+    // A text that is no team was rejected, and the next one was tried.
     let mut written = trace.events.iter().rev().filter_map(|event| match &event.kind {
         EventKind::Decision { by, model, text, .. } => {
             Some((by.clone(), model.clone(), validate(text, language).ok()?))

@@ -10,7 +10,6 @@ use lemon_spec::{Field, Language, Plan, diagnostic, render, validate};
 use lemon_workers::{BUNDLED_ORCHESTRATOR, Config};
 use serde::Serialize;
 use serde_json::json;
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -70,12 +69,11 @@ fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {
     for it in &written {
         let validity = if it.valid { "" } else { ", not valid" };
         let (count, forced) = (it.tokens.len(), it.forced.iter().filter(|forced| **forced).count());
-        let _ = writeln!(
-            text,
-            "# seed {}: {count} tokens, {forced} of them forced, log-probability {:.2}{validity}",
+        text.push_str(&format!(
+            "# seed {}: {count} tokens, {forced} of them forced, log-probability {:.2}{validity}\n",
             it.seed, it.logprob
-        );
-        let _ = writeln!(text, "{}", it.spec.trim_end());
+        ));
+        text.push_str(&format!("{}\n", it.spec.trim_end()));
     }
     print(&text)?;
     Ok(code)
@@ -148,10 +146,10 @@ fn table(fields: &[(String, Range<usize>)], scored: &[Token], total: f32) -> Str
     rows.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut text = format!("{:<16} {:>15} {:>8}\n", "field", "log-probability", "choices");
     for (name, logprob, choices) in rows.into_iter().filter(|(_, _, choices)| *choices > 0) {
-        let _ = writeln!(text, "{name:<16} {logprob:>15.3} {choices:>8}");
+        text.push_str(&format!("{name:<16} {logprob:>15.3} {choices:>8}\n"));
     }
     let choices = scored.iter().filter(|it| !it.forced).count();
-    let _ = writeln!(text, "{:<16} {total:>15.3} {choices:>8}", "all");
+    text.push_str(&format!("{:<16} {total:>15.3} {choices:>8}\n", "all"));
     text
 }
 
@@ -196,7 +194,7 @@ fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
     }
     let mut text = format!("{name}\n");
     let mut row = |what: &str, value: String| {
-        let _ = writeln!(text, "  {what:<12} {value}");
+        text.push_str(&format!("  {what:<12} {value}\n"));
     };
     row("family", format!("{:?}", shape.family).to_lowercase());
     row("parameters", shape.parameters().to_string());

@@ -15,6 +15,9 @@ use lemon_workers::Config;
 use std::io::Write;
 use std::path::Path;
 
+/// Headers for a collector, as every OpenTelemetry exporter reads them.
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
 pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
     let config = cli.config(&Endpoints::default())?;
     let path = config.store_path(cli.store.as_deref());
@@ -123,10 +126,17 @@ async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
         .timeout(std::time::Duration::from_secs(30))
         .body(otlp_protobuf(trace));
     // The variable every OpenTelemetry exporter reads: keys of hosted collectors belong there.
-    for pair in std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default().split(',') {
-        if let Some((name, value)) = pair.split_once('=') {
-            request = request.header(name.trim(), value.trim());
-        }
+    let headers = match std::env::var(HEADERS) {
+        Ok(headers) => headers,
+        Err(std::env::VarError::NotPresent) => String::new(),
+        Err(error) => return Err(Fault::new(format!("{HEADERS}: {error}"))),
+    };
+    for pair in headers.split(',').filter(|pair| !pair.trim().is_empty()) {
+        // The value may be a key: it is not told.
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| Fault::new(format!("{HEADERS}: expected NAME=VALUE, found an entry without `=`")))?;
+        request = request.header(name.trim(), value.trim());
     }
     let response = request.send().await.map_err(|error| {
         let fault = Fault::new(format!("{url} cannot be reached: {}", http_error(&error)));
@@ -134,7 +144,8 @@ async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
     })?;
     let status = response.status();
     if !status.is_success() {
-        let said: String = response.text().await.unwrap_or_default().chars().take(300).collect();
+        let said = response.text().await.unwrap_or_else(|error| format!("(unreadable: {})", http_error(&error)));
+        let said: String = said.chars().take(300).collect();
         return Err(Fault { code: 1, ..Fault::new(format!("{url} answered {status}: {said}")) });
     }
     eprintln!("sent {} to {url}", trace.header.run_id);

@@ -2,30 +2,21 @@
 
 use crate::args::Cli;
 use crate::args::train::TrainArgs;
-use crate::fault::{Fault, read_file};
+use crate::fault::Fault;
 use crate::live::train::TrainView;
 use crate::{println, runtime, tell, to_json};
-use lemon_exec::{Backend, Forecast, LIKELY_REPLY, Settings, SharedBudget};
-use lemon_model::{DeviceChoice, Precision};
-use lemon_policy::KeepError;
+use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
+use lemon_model::DeviceChoice;
 use lemon_rollout::{Case, Grader};
 use lemon_spec::{Language, validate};
-use lemon_train::board::Board;
-use lemon_train::build::{self, AnyPolicy, BuiltPolicy, Tasks};
-use lemon_train::metrics::{StepMetrics, Timing};
-use lemon_train::page::page;
+use lemon_train::build::{self, Tasks};
+use lemon_train::by_recipe::{RecipeError, RecipeTraining, RecipeTrainingError, TrainProgress, timings};
+use lemon_train::metrics::Timing;
 use lemon_train::recipe::Recipe;
-use lemon_train::{End, TrainContext, TrainError, Trained, train};
+use lemon_train::{End, Trained};
 use lemon_workers::{Config, OnMiss, SharedLimits, Simulation, WorkerSet, bundled};
-use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// The recipes that come with this program.
-const RECIPES: [(&str, &str); 2] = [
-    ("quick", include_str!("../../../../recipes/quick.toml")),
-    ("full", include_str!("../../../../recipes/full.toml")),
-];
 
 pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
     let config = cli.config(&args.endpoints)?;
@@ -46,15 +37,12 @@ const SPENDING: &str = "spending.json";
 
 /// A recipe by its name, or from a file.
 pub fn recipe(name: &str) -> Result<Recipe, Fault> {
-    let text = match RECIPES.iter().find(|(known, _)| *known == name) {
-        Some((_, text)) => (*text).to_owned(),
-        None if Path::new(name).exists() => read_file(Path::new(name))?,
-        None => {
-            return Err(Fault::new(format!("there is no recipe `{name}`"))
-                .hint("`quick` and `full` come with this program; or name a TOML file"));
+    Recipe::find(name).map_err(|error| match error {
+        RecipeError::Unknown(_) => {
+            Fault::new(error).hint("`quick` and `full` come with this program; or name a TOML file")
         }
-    };
-    toml::from_str(&text).map_err(|error| Fault::new(format!("recipe {name}: {}", error.to_string().trim_end())))
+        RecipeError::File { .. } | RecipeError::Text { .. } => Fault::new(error),
+    })
 }
 
 /// A folder with a training in it is continued only with --resume.
@@ -93,73 +81,50 @@ async fn learn(
         true => Some(super::grade::sandbox(false)?),
         false => None,
     };
-    let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
-    let mut env = build::rollout_env(backend, language.clone(), Grader::new(sandbox), settings, cancel.clone());
-    env.weights = recipe.reward.weights();
+    let mut env = build::rollout_env(backend, language, Grader::new(sandbox), settings, cancel.clone());
     if args.workers.costs_money() {
         // Replies are paid for: those of a step that is taken again come from the store.
         env.store = Some(super::run::open_store(cli, config)?);
     }
-    let device = DeviceChoice::from(args.device);
-    let warm = args.out.join("warm");
-    // In a simulated world lessons have tasks of their own, which this one does not know.
-    let taught_by = args.workers.asks_models().then_some(&env);
-    let place = (taught_by, warm.as_path());
-    let packed = bundled::orchestrator(resolved.capacities()).files()?;
-    let BuiltPolicy { mut policy, encoder } =
-        build::build_policy(recipe, packed, device, &language, place, |metrics| {
-            if let Some(eval) = metrics.eval {
-                view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, eval.loss));
+    let training = RecipeTraining {
+        recipe,
+        tasks,
+        env,
+        taught_in_env: args.workers.asks_models(),
+        bundled: bundled::orchestrator(resolved.capacities()).files()?,
+        device: DeviceChoice::from(args.device),
+        folder: &args.out,
+    };
+    let trained = training.train(|progress| {
+        match progress {
+            TrainProgress::WarmStart(metrics) => {
+                if let Some(eval) = metrics.eval {
+                    view.say(&format!("warm start, step {}: validation loss {:.3}", metrics.step, eval.loss));
+                }
             }
-            !cancel.is_cancelled()
-        })
-        .await
-        .map_err(Fault::new)?;
-    if cancel.is_cancelled() {
-        close(shared.as_ref())?;
-        return Err(out_of_budget(args, shared.as_ref(), "the warm start is not done")
-            .unwrap_or_else(|| Fault::new("stopped during the warm start").hint("--resume goes on")));
-    }
-    let reference = if recipe.update.kl > 0.0 {
-        Some(build::build_policy(recipe, packed, device, &language, place, |_| true).await.map_err(Fault::new)?)
-    } else {
-        None
-    };
-    let mut reference = reference.map(|built| built.policy);
-    let context = TrainContext {
-        env: Arc::new(env),
-        encoder: encoder.as_ref(),
-        cases: Arc::new(tasks.train),
-        held_out: Arc::new(tasks.held_out),
-        reference: reference.as_mut().map(|policy| &*policy.trainable()),
-    };
-    let trained = train(&context, policy.trainable(), recipe, &args.out, |metrics, timing| {
-        view.step(metrics, timing);
+            TrainProgress::Step(metrics, timing) => view.step(metrics, timing),
+        }
         true
-    })
-    .await;
+    });
+    let trained = trained.await;
     view.finish();
     close(shared.as_ref())?;
-    let trained = trained.map_err(|error| {
-        let hint = match &error {
-            TrainError::Keep(error) if error.hint().is_some() => error.hint().unwrap_or_default(),
-            TrainError::WorkersGone { .. } => {
-                "nothing is lost: when they are back, the same command with --resume goes on"
-            }
-            TrainError::Tasks { .. } => {
-                "name sets under [tasks] in the recipe, and how many to train on and to hold out"
-            }
-            TrainError::Keep(KeepError::OtherRun { .. }) => {
-                "it goes on only with the recipe, the seed and the tasks it was begun with"
-            }
-            _ => "the last checkpoint stands; the same command with --resume goes on from it",
-        };
-        Fault::new(&error).hint(hint)
-    })?;
-    let code = finish(args, recipe, &trained, &policy)?;
-    match out_of_budget(args, shared.as_ref(), &format!("{} of {} steps are taken", trained.steps, recipe.steps)) {
-        Some(fault) if trained.end == End::Stopped => Err(fault),
-        _ => Ok(code),
+    let undone = match &trained {
+        Err(RecipeTrainingError::InWarmStart) => Some("the warm start is not done".to_owned()),
+        Ok(trained) if trained.end == End::Stopped => {
+            Some(format!("{} of {} steps are taken", trained.steps, recipe.steps))
+        }
+        _ => None,
+    };
+    let out_of_budget = undone.and_then(|undone| out_of_budget(args, shared.as_ref(), &undone));
+    match (trained, out_of_budget) {
+        (Ok(trained), None) => tell_of(args, &trained),
+        (Ok(trained), Some(fault)) => {
+            tell_of(args, &trained)?;
+            Err(fault)
+        }
+        (Err(_), Some(fault)) => Err(fault),
+        (Err(error), None) => Err(Fault { hint: error.hint().map(str::to_owned), ..Fault::new(&error) }),
     }
 }
 
@@ -201,19 +166,8 @@ fn outlook(recipe: &Recipe, tasks: &Tasks, backend: &Backend, language: &Languag
     )
 }
 
-/// Writes the model, the page, the board, and says what came of it.
-fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, policy: &AnyPolicy) -> Result<u8, Fault> {
-    let out = &args.out;
-    let metrics: Vec<StepMetrics> = lines(&out.join("metrics.jsonl"))?;
-    let timings: Vec<Timing> = lines(&out.join("timing.jsonl"))?;
-    let text = toml::to_string_pretty(recipe).map_err(Fault::new)?;
-    write(&out.join("recipe.toml"), &text)?;
-    write(&out.join("report.html"), &page("Training", &text, &metrics, &timings, &trained.teams))?;
-    Board::write(out, &metrics).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
-    if let AnyPolicy::Language(policy) = policy {
-        policy.save(&out.join("model"), Precision::Bf16).map_err(Fault::new)?;
-    }
-    write(&out.join("summary.json"), &to_json(trained))?;
+/// Says what came of it.
+fn tell_of(args: &TrainArgs, trained: &Trained) -> Result<u8, Fault> {
     if args.json {
         println(&to_json(trained))?;
         return Ok(u8::from(trained.end == End::Stopped));
@@ -225,9 +179,9 @@ fn finish(args: &TrainArgs, recipe: &Recipe, trained: &Trained, policy: &AnyPoli
         return Ok(1);
     }
     if !args.quiet {
-        eprintln!("{}", in_words(trained, &timings));
+        eprintln!("{}", in_words(trained, &timings(&args.out).map_err(Fault::new)?));
     }
-    println(&out.join("report.html").display().to_string())
+    println(&args.out.join("report.html").display().to_string())
 }
 
 fn in_words(trained: &Trained, timings: &[Timing]) -> String {
@@ -263,7 +217,7 @@ async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tas
         Ok(Simulation {
             preset: recipe.tasks.world,
             items: cases().map(|case| &case.item).collect(),
-            shared_noise: false,
+            shared_noise: recipe.tasks.keep_noise,
             strict: false,
             data: args.data.as_deref(),
             sets: recipe.tasks.sets.clone(),
@@ -271,38 +225,4 @@ async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tas
         })
     };
     Ok(WorkerSet::new(config, args.workers, &questions, None, simulation, tell(args.quiet)).await?)
-}
-
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, Fault> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let text = read_file(path)?;
-    let row = |(number, line): (usize, &str)| {
-        let unreadable = |error| Fault::new(format!("{}, line {}: {error}", path.display(), number + 1));
-        serde_json::from_str(line).map_err(unreadable)
-    };
-    text.lines().enumerate().map(row).collect()
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Fault> {
-    std::fs::write(path, text).map_err(|error| Fault::new(format!("{}: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_recipes_that_come_along_can_be_read_and_say_what_to_expect() {
-        let ours =
-            ["words-start", "words"].map(|name| format!("{}/../../recipes/{name}.toml", env!("CARGO_MANIFEST_DIR")));
-        for name in RECIPES.map(|(name, _)| name).into_iter().chain(ours.iter().map(String::as_str)) {
-            let recipe = recipe(name).map_err(|_| name).unwrap();
-            assert!(recipe.about.contains("Seen") && recipe.steps > 0, "{name}");
-            // What is written is read back the same.
-            let text = toml::to_string_pretty(&recipe).unwrap();
-            assert_eq!(toml::from_str::<Recipe>(&text).unwrap(), recipe);
-        }
-    }
 }

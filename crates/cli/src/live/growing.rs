@@ -59,6 +59,7 @@ impl Growing {
     }
 
     fn answering_in(&self, text: &str) -> Option<String> {
+        // A text that is no team makes no agent answer.
         let plan = validate_round(text, &self.language, &self.ids).ok()?;
         match (plan.answer_from(), plan.answer_rule(), plan.next()) {
             ([one], AnswerRule::Last, Next::Stop) => plan.id(*one).map(str::to_owned),

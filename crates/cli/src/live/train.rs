@@ -191,11 +191,11 @@ fn policy_line(metrics: &StepMetrics) -> String {
     )
 }
 
-/// What credit bought of a family.
+/// What credit purchased of a family.
 fn family_line(family: Family, report: &FamilyReport) -> String {
     let measured = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), fixed);
     format!(
-        "  {:<10}  contrast {:>6} · {:>4} free · {:>4} bought · worth {}",
+        "  {:<10}  mean |Δ| {:>6} · {:>4} free · {:>4} purchased · worth {}",
         family.as_str(),
         measured(report.contrast),
         number(report.free as f64),

@@ -1,6 +1,7 @@
 //! Budgets over all runs of a command: reserved before each call, never overrun by the endpoint's own count, and a way on.
 
 use crate::common::{Folder, Ran, reply_of};
+use crate::train::TABLE;
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
 use serde_json::Value;
 
@@ -150,23 +151,6 @@ fn a_profile_keeps_a_budget_in_dollars() {
         }
     }
 }
-
-const TABLE: &str = r#"
-steps = 3
-[tasks]
-sets = ["svamp"]
-train = 6
-held_out = 3
-[start]
-kind = "fields"
-slots = 2
-[rollouts]
-tasks = 2
-group = 2
-rounds = 1
-[update]
-learning_rate = 0.1
-"#;
 
 #[test]
 fn training_keeps_its_budget_and_goes_on_with_more() {

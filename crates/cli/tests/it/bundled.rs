@@ -78,7 +78,7 @@ fn the_best_there_is_answers_and_the_run_says_who() {
     assert!(configured.calls() > 0 && server.calls() == 0);
     check(&with_a_pulled_one(Folder::new()), &ports, "endpoints", &found);
     assert!(server.calls() > 0);
-    check(&with_a_pulled_one(Folder::new()), "", "local", "models in this process answer: owner/tiny; nothing else");
+    check(&with_a_pulled_one(Folder::new()), "", "local", "models in this process answer: hf:owner/tiny; nothing else");
     check(&Folder::new(), "", "bundled", NOTICE[0]);
 }
 

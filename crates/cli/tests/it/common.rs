@@ -77,7 +77,8 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lemon"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.args(args).current_dir(self.dir.path()).env_clear().env("PATH", path).stdin(Stdio::null());
-        command.env("LEMON_LOCAL_PORTS", "").env("HF_HOME", self.path("hf"));
+        command.env("LEMON_LOCAL_PORTS", "").env("HF_HOME", self.path("hf")).env("OLLAMA_MODELS", self.path("ollama"));
+        command.env("HOME", self.path("home"));
         command
     }
 

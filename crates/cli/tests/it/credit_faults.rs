@@ -37,7 +37,7 @@ fn a_budget_is_never_overrun() {
         let endpoint = start(Behaviour::text("word ".repeat(PADDING) + ANSWER));
         let folder = Folder::with_endpoint(&endpoint, "");
         let words = budget.to_string();
-        let ran = folder.lemon(&profile(&["--limit", "4", "--budget-tokens", &words, "--json"])).ok();
+        let ran = folder.lemon(&profile(&["--limit", "4", "--budget-tokens", &words, "--json"]));
         assert!(ran.stderr.contains(&format!("at most {budget} tokens will be spent")), "{}", ran.stderr);
         let found = ran.json();
         let spent = reported(&endpoint);
@@ -49,9 +49,17 @@ fn a_budget_is_never_overrun() {
         assert!(effects.iter().all(|effect| effect["effect"].is_null() == said(effect)), "{found}");
         let is_complete = found["complete"] == true;
         assert!(!is_complete || missing == 0, "{found}");
-        assert_eq!(ran.stderr.contains("the budget ended before everything was run"), !is_complete);
+        // As an evaluation that its budget ends: everything that was measured, and exit code 1.
+        let code = i32::from(!is_complete);
+        let ran = ran.code(code);
+        assert_eq!(ran.stderr.contains("error: the budget is used up: "), !is_complete, "{}", ran.stderr);
+        assert_eq!(
+            ran.stderr.contains(&format!("; {missing} of {} edits are not measured", effects.len())),
+            !is_complete
+        );
+        assert_eq!(ran.stderr.contains("hint: give more with --budget-tokens N"), !is_complete, "{}", ran.stderr);
         complete.push(is_complete);
-        let text = folder.lemon(&profile(&["--limit", "4", "--budget-tokens", &words])).ok().stdout;
+        let text = folder.lemon(&profile(&["--limit", "4", "--budget-tokens", &words])).code(code).stdout;
         assert_eq!(text.starts_with("partial: not everything was measured\n"), !is_complete, "{text}");
         assert_eq!(text.contains(" not measured: "), missing > 0, "{text}");
     }
@@ -62,7 +70,7 @@ fn a_budget_is_never_overrun() {
 fn a_budget_that_allows_no_run() {
     let endpoint = start(Behaviour::text(ANSWER));
     let folder = Folder::with_endpoint(&endpoint, "");
-    let ran = folder.lemon(&profile(&["--budget-tokens", "100", "-q"])).code(2);
+    let ran = folder.lemon(&profile(&["--budget-tokens", "100", "-q"])).code(1);
     ran.complains(&["the budget is too small for one run", "hint: give more with --budget-tokens"]);
     assert_eq!(endpoint.calls(), 0);
 }

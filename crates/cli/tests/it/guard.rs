@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 const NUMBER: &str = "A farmer has 3 fields. On the first he grows 120 cabbages, on the second twice as many, and on the third 35 \
                       fewer than on the second. How many cabbages does he grow on all three fields?";
 const PROMPTED: &str = "[orchestrator]\nkind = 'prompted'\n";
+/// The same, where a team may cost up to five plain calls.
+const GENEROUS: &str = "[orchestrator]\nkind = 'prompted'\nmax_cost = 5\n";
 
 /// An endpoint that writes this team, and answers agents by their number: the first one differs from the others.
 fn endpoint(team: &'static str) -> FakeEndpoint {
@@ -75,13 +77,34 @@ fn open_and_short_questions_have_no_team_written() {
 fn a_team_overrules_the_plain_answer_only_where_two_agree() {
     let three = "agents:\n  - {id: a, base: solver, capacity: large}\n  - {id: b, base: solver, capacity: large}\n\
                  answer: {from: [a, b], by: vote}\n";
-    let result = check(&endpoint(three), PROMPTED, NUMBER, &["plain", "solver", "solver"], "2");
+    let result = check(&endpoint(three), GENEROUS, NUMBER, &["plain", "solver", "solver"], "2");
     assert_eq!(result["response"], "Worked.\nAnswer: 2");
     // One agent, or a chain, is no majority: the plain call alone is asked.
     let one = "agents: [{id: a, base: solver, role: Farmer, duty: Guess., capacity: large}]";
-    check(&endpoint(one), PROMPTED, NUMBER, &["plain"], "1");
+    check(&endpoint(one), GENEROUS, NUMBER, &["plain"], "1");
     let chain = "agents: [{id: a, base: solver, capacity: small}, {id: b, base: critic, capacity: large, after: [a]}]";
-    check(&endpoint(chain), PROMPTED, NUMBER, &["plain"], "1");
+    check(&endpoint(chain), GENEROUS, NUMBER, &["plain"], "1");
+}
+
+#[test]
+fn no_team_costs_more_than_the_configuration_allows() {
+    let two = "agents:\n  - {id: a, base: solver, capacity: large}\n  - {id: b, base: solver, capacity: large}\n\
+               answer: {from: [a, b], by: vote}\n";
+    // The writer, the plain agent and two voters are four calls.
+    for (cost, calls) in [("", 1), ("max_cost = 3.9\n", 1), ("max_cost = 4\n", 4)] {
+        let fake = endpoint(two);
+        let folder = Folder::with_endpoint(&fake, &format!("{PROMPTED}{cost}"));
+        folder.lemon(&["run", NUMBER, "--quiet"]).ok();
+        assert_eq!(fake.calls(), calls, "{cost}");
+    }
+    // A team that turns out larger has been paid for, but is not run.
+    let three = "agents:\n  - {id: a, base: solver, capacity: large}\n  - {id: b, base: solver, capacity: large}\n  \
+                 - {id: c, base: solver, capacity: large}\nanswer: {from: [a, b, c], by: vote}\n";
+    let fake = endpoint(three);
+    check(&fake, &format!("{PROMPTED}max_cost = 4\n"), NUMBER, &["plain"], "1");
+    assert_eq!(fake.calls(), 2);
+    let folder = Folder::with_endpoint(&fake, &format!("{PROMPTED}max_cost = 0.5\n"));
+    folder.lemon(&["run", NUMBER]).code(2).complains(&["orchestrator.max_cost", "must be at least 1, got 0.5"]);
 }
 
 #[test]
@@ -89,10 +112,10 @@ fn a_misspelt_team_is_mended_and_a_hopeless_one_costs_no_second_try() {
     let misspelt = "agents:\n  - {id: first, base: Solver, capacity: large}\n  - {id: second, base: solvr, capacity: large}\n\
                     answer: {from: [first, secnd], by: vote}\n";
     let fake = endpoint(misspelt);
-    check(&fake, PROMPTED, NUMBER, &["plain", "solver", "solver"], "2");
+    check(&fake, GENEROUS, NUMBER, &["plain", "solver", "solver"], "2");
     assert_eq!(fake.calls(), 4, "one call to write, three to answer");
     let fake = endpoint("I would rather not.");
-    check(&fake, PROMPTED, NUMBER, &["plain"], "1");
+    check(&fake, GENEROUS, NUMBER, &["plain"], "1");
     assert_eq!(fake.calls(), 2);
 }
 
@@ -101,7 +124,7 @@ fn a_tight_budget_lowers_the_number_of_agents_before_it_cuts_an_answer_short() {
     let three = "agents:\n  - {id: a, base: solver, capacity: large}\n  - {id: b, base: solver, capacity: large}\n\
                  answer: {from: [a, b], by: vote}\n";
     let fake = endpoint(three);
-    let folder = Folder::with_endpoint(&fake, PROMPTED);
+    let folder = Folder::with_endpoint(&fake, GENEROUS);
     let result = folder.lemon(&["run", NUMBER, "--json", "--budget-tokens", "3000"]).ok().json();
     assert_eq!(result["agents"].as_array().map(Vec::len), Some(1), "{result}");
     let last = fake.requests().pop().unwrap();
@@ -113,7 +136,8 @@ fn a_team_that_was_measured_to_help_is_used_as_it_is() {
     let fake = endpoint("no team");
     let entry = |wins: u64, losses: u64| {
         json!({"entries": [{
-            "model": "fake", "form": "number", "method": "sc-cot:3", "items": 100,
+            "model": "fake", "identity": format!("{} fake", fake.base_url()), "form": "number", "method": "sc-cot:3",
+            "items": 100,
             "wins": wins, "losses": losses, "tokens": 300, "plain_tokens": 100
         }]})
         .to_string()
@@ -125,6 +149,13 @@ fn a_team_that_was_measured_to_help_is_used_as_it_is() {
     };
     assert_eq!(run(entry(15, 2)), Some(3));
     assert_eq!(run(entry(5, 4)), Some(1), "what may be chance is no evidence");
+    let elsewhere = entry(15, 2).replace(&fake.base_url(), "http://elsewhere/v1");
+    assert_eq!(run(elsewhere), Some(1), "a model of that name at another endpoint is another model");
+    // It lies beside the store in use.
+    let folder = Folder::with_endpoint(&fake, "").file("other/evidence.json", entry(15, 2));
+    let agents = |args: &[&str]| folder.lemon(args).ok().json()["agents"].as_array().map(Vec::len);
+    assert_eq!(agents(&["run", NUMBER, "--json"]), Some(1));
+    assert_eq!(agents(&["run", NUMBER, "--json", "--store", "other/lemon.db"]), Some(3));
     let folder = Folder::with_endpoint(&fake, "").file(".lemon/evidence.json", "{");
     let ran = folder.lemon(&["run", NUMBER, "--json"]).ok();
     assert!(ran.stderr.contains("cannot be read as evidence"), "{}", ran.stderr);
@@ -178,6 +209,8 @@ fn answers_are_compared_with_plain_ones() {
     assert!(ran.stdout.contains("| 1.00 | 0 : 0 |"), "the default asks what plain asks: {}", ran.stdout);
     assert_eq!(folder.read("t.md").trim(), ran.stdout.trim());
     assert!(folder.read(".lemon/evidence.json").contains("sc-cot:3"));
+    let identity = format!("\"identity\": \"{} fake\"", fake.base_url());
+    assert!(folder.read(".lemon/evidence.json").contains(&identity));
     // Plain, lemon and prompted send the same request: it is made once for each question.
     assert_eq!(fake.calls(), 2 + 2 * 3);
 }

@@ -29,7 +29,7 @@ every = 3
 "#;
 
 /// A table: no tensors, a moment.
-const TABLE: &str = r#"
+pub const TABLE: &str = r#"
 steps = 3
 [tasks]
 sets = ["svamp"]

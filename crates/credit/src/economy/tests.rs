@@ -121,6 +121,16 @@ fn the_ledger_adds_up() {
     assert!((report.mean.unwrap() - 1.0 / 3.0).abs() < 1e-12 && (report.contrast.unwrap() - 2.0 / 3.0).abs() < 1e-12);
 }
 
+#[test]
+fn older_names_are_read() {
+    let report = FamilyReport { bought: 3, contrast: Some(0.5), ..FamilyReport::default() };
+    let new = serde_json::to_string(&report).unwrap();
+    assert!(new.contains("\"purchased\":3") && new.contains("\"absolute\":0.5"), "{new}");
+    let old = new.replace("purchased", "bought").replace("absolute", "contrast");
+    assert_eq!(serde_json::from_str::<FamilyReport>(&old).unwrap(), report);
+    assert_eq!(serde_json::from_str::<Paid>("\"effect\"").unwrap(), Paid::Contrast);
+}
+
 proptest! {
     #[test]
     fn what_is_taken_never_costs_more_than_the_allowance(

@@ -5,14 +5,13 @@ use super::tables::{Align, Table, bands, ends, methods, pairs};
 use super::words;
 use crate::Report;
 use lemon_view::markup::markdown as escape;
-use std::fmt::Write;
 
 /// The report as Markdown: set-up, findings, tables.
 pub fn markdown(report: &Report) -> String {
     let mut text = format!("# {}\n\n", escape(&words::title(&report.set_up)));
-    let _ = writeln!(text, "{}\n", escape(&words::set_up(&report.set_up).join(" · ")));
+    text.push_str(&format!("{}\n\n", escape(&words::set_up(&report.set_up).join(" · "))));
     for finding in findings(report) {
-        let _ = writeln!(text, "{}\n", escape(&finding));
+        text.push_str(&format!("{}\n\n", escape(&finding)));
     }
     section(&mut text, "Methods", methods(&report.methods));
     section(&mut text, "Pairs", pairs(&report.pairs));
@@ -31,9 +30,9 @@ fn section(text: &mut String, title: &str, table: Table) {
     if table.rows.is_empty() {
         return;
     }
-    let _ = writeln!(text, "## {title}\n");
+    text.push_str(&format!("## {title}\n\n"));
     for column in &table.columns {
-        let _ = write!(text, "| {} ", column.name);
+        text.push_str(&format!("| {} ", column.name));
     }
     text.push_str("|\n");
     for column in &table.columns {
@@ -43,12 +42,12 @@ fn section(text: &mut String, title: &str, table: Table) {
     for row in &table.rows {
         for cell in row {
             let note = cell.note.as_ref().map_or_else(String::new, |note| format!(" ({})", escape(note)));
-            let _ = write!(text, "| {}{note} ", escape(&cell.text));
+            text.push_str(&format!("| {}{note} ", escape(&cell.text)));
         }
         text.push_str("|\n");
     }
     text.push('\n');
     if !table.caption.is_empty() {
-        let _ = writeln!(text, "{}\n", escape(&table.caption));
+        text.push_str(&format!("{}\n\n", escape(&table.caption)));
     }
 }

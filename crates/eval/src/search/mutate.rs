@@ -49,6 +49,7 @@ fn changed(plan: &Plan, language: &Language, code: bool, random: &mut Random) ->
         2 => with_role(plan.spec(), role, random)?,
         _ => return edited(plan, language, random),
     };
+    // A change that breaks a limit of the language is no candidate.
     validate(&render(&spec).text, language).ok()
 }
 
@@ -64,6 +65,7 @@ fn edited(plan: &Plan, language: &Language, random: &mut Random) -> Option<Plan>
     };
     let edits: Vec<Edit> = edits(plan, language).into_iter().filter(matters).collect();
     let edit = edits.get(random.below(edits.len()))?;
+    // Only edits that apply are enumerated; one that breaks a limit all the same is no candidate.
     Some(apply(plan, edit, language).ok()?.plan)
 }
 

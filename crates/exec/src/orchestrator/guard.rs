@@ -11,6 +11,8 @@ use std::sync::Arc;
 const LEAST_WORDS: usize = 30;
 /// So many agents have to agree on another answer before the plain one is overruled.
 const LEAST_VOTERS: usize = 2;
+/// Calls that an unproven team may cost where the configuration does not say.
+pub const MAX_COST: f64 = 2.0;
 /// The id of the plain agent that the guard adds to a team.
 const PLAIN_ID: &str = "plain";
 
@@ -20,6 +22,7 @@ const PLAIN_ID: &str = "plain";
 /// - tasks whose answers cannot be voted on, and short questions, get one plain call;
 /// - a team without at least two agents that vote is replaced by one plain call;
 /// - a team that votes is joined by a plain agent, which wins every tie: it is overruled only where two others agree;
+/// - a team of more calls than `max_cost` is replaced by one plain call, and not written where none can be cheaper;
 /// - a team that the token budget cannot hold at full length is replaced by one plain call.
 pub struct Guard {
     /// Writes teams where they may help.
@@ -28,8 +31,10 @@ pub struct Guard {
     pub proven: BTreeMap<Form, String>,
     /// Completion tokens of a reply at most, by capacity: what a team has to be able to pay.
     pub reply_tokens: Vec<u64>,
-    /// Whether it costs tokens to have a team written.
+    /// Whether it costs tokens to have a team written. Writing then counts as one call.
     pub writing_costs: bool,
+    /// Calls that a team may cost which no measurement supports. One plain call costs 1.
+    pub max_cost: f64,
 }
 
 #[async_trait]
@@ -71,7 +76,8 @@ impl Orchestrator for Guard {
         }
         let votes = plan.answer_rule() == AnswerRule::Vote && plan.answer_from().len() >= LEAST_VOTERS;
         let joined = votes.then(|| with_plain(plan, context.language)).flatten();
-        joined.or_else(|| plain_team(context.language)).filter(|team| team != plan.source())
+        let cheap = joined.filter(|spec| self.allows(spec.agents.len())).map(|spec| render(&spec).text);
+        cheap.or_else(|| plain_team(context.language)).filter(|team| team != plan.source())
     }
 }
 
@@ -82,8 +88,13 @@ impl Guard {
 
     /// Whether a team could help and is worth writing: answers that can be voted on, of a question that is not soon answered.
     fn may_help(&self, context: &WriteContext<'_>) -> bool {
-        let votable = matches!(context.form, Form::Number | Form::Choice);
+        let votable = matches!(context.form, Form::Number | Form::Choice) && self.allows(LEAST_VOTERS + 1);
         votable && (!self.writing_costs || context.question.split_whitespace().count() >= LEAST_WORDS)
+    }
+
+    /// Whether a team of so many agents, the plain one among them, may run without evidence that it helps.
+    fn allows(&self, agents: usize) -> bool {
+        (agents + usize::from(self.writing_costs)) as f64 <= self.max_cost
     }
 
     /// Whether every agent, and a plain one beside them if one joins, can have a reply of full length within the budget.
@@ -119,11 +130,11 @@ fn plain_agent(id: &str, capacity: String) -> Agent {
 }
 
 /// The same team with a plain agent as its first voter: of equal votes the first of the strongest capacity wins.
-fn with_plain(plan: &Plan, language: &Language) -> Option<String> {
+fn with_plain(plan: &Plan, language: &Language) -> Option<Spec> {
     let mut spec = plan.spec().clone();
     let is_plain = |agent: &Agent| agent.base == PLAIN && agent.role.is_none() && agent.duty.is_none();
     if spec.agents.iter().any(|agent| is_plain(agent) && spec.answer.from.contains(&agent.id)) {
-        return Some(plan.source().to_owned());
+        return Some(spec);
     }
     if spec.agents.iter().any(|agent| agent.id == PLAIN_ID) || spec.agents.len() >= language.limits.agents {
         return None;
@@ -131,5 +142,5 @@ fn with_plain(plan: &Plan, language: &Language) -> Option<String> {
     spec.agents.insert(0, plain_agent(PLAIN_ID, language.capacities.last()?.clone()));
     spec.answer.from.insert(0, PLAIN_ID.to_owned());
     spec.next = Next::Stop;
-    Some(render(&spec).text)
+    Some(spec)
 }

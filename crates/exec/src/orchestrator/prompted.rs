@@ -100,14 +100,19 @@ impl Prompted {
              agents:\n\
              \x20 - {{id: a1, base: planner, capacity: {weak}}}\n\
              \x20 - {{id: a2, base: solver, capacity: {strong}, after: [a1]}}\n\n\
-             Every agent sees the task. `answer.by` is last, vote or judge; `next: review` asks for another round.\n\n\
+             Every agent sees the task. `answer.by` is {}; `next: review` asks for another round.\n\n\
              Base roles: ",
-            plain_cost(context)
+            plain_cost(context),
+            rules(language)
         );
         let names: Vec<&str> = language.roles.iter().map(|role| role.name.as_str()).collect();
         let _ = write!(text, "{}.\nCapacities, weakest first:", names.join(", "));
         for (at, name) in language.capacities.iter().enumerate() {
             let _ = write!(text, "\n- {name}");
+            let effort = language.effort(at).to_string();
+            if !effort.is_empty() {
+                let _ = write!(text, " ({effort})");
+            }
             let Some(note) = self.models.get(at) else { continue };
             let _ = write!(text, ": {}", note.model);
             if let Some((input, output)) = note.price {
@@ -117,6 +122,14 @@ impl Prompted {
         let _ =
             write!(text, "\nAt most {} agents, {} references each.", language.limits.agents, language.limits.parents);
         text
+    }
+}
+
+/// The rules of aggregation, in words.
+fn rules(language: &Language) -> &'static str {
+    match language.tests {
+        true => "last, vote, judge, or for code test (the program that passes most of the question's examples)",
+        false => "last, vote or judge",
     }
 }
 

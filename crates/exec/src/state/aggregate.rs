@@ -2,7 +2,8 @@
 
 use super::{AgentOutcome, RunState, Standing};
 use crate::answer::{answer_of, ballot};
-use lemon_spec::AnswerRule;
+use crate::form::Form;
+use lemon_spec::{AnswerRule, PLAIN};
 use lemon_trace::AgentStatus;
 
 /// The answer of a round and how it came about.
@@ -48,7 +49,8 @@ impl RunState {
         let (rule, chosen) = match (plan.answer_rule(), judged) {
             (AnswerRule::Judge, Some((index, answer))) => (AnswerRule::Judge, Some((index, answer))),
             (AnswerRule::Last, _) => (AnswerRule::Last, candidates.last().cloned()),
-            (AnswerRule::Vote | AnswerRule::Judge, _) => (AnswerRule::Vote, self.vote(&candidates)),
+            (AnswerRule::Test, _) if self.form == Form::Code => (AnswerRule::Test, self.best_tested(&candidates)),
+            (AnswerRule::Vote | AnswerRule::Judge | AnswerRule::Test, _) => (AnswerRule::Vote, self.vote(&candidates)),
         };
         let (chosen, answer) = chosen.unzip();
         Aggregation { rule, candidates, chosen, answer, as_written: true }
@@ -68,10 +70,20 @@ impl RunState {
         Some(Aggregation { rule: AnswerRule::Last, candidates, chosen: Some(*last), answer, as_written: false })
     }
 
+    /// The program that passes most examples, of equals the first. Where no example was run, the first plain agent's, or the
+    /// first: the trace says why.
+    fn best_tested(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
+        let passed = |index: usize| self.tested.get(&index).copied();
+        let is_plain = |index: usize| self.members.get(index).is_some_and(|member| member.agent.base.name == PLAIN);
+        let ran = candidates.iter().any(|(index, _)| passed(*index).is_some());
+        let rank = |index: usize| if ran { passed(index).map_or(0, |it| it + 1) } else { usize::from(is_plain(index)) };
+        candidates.iter().rev().max_by_key(|(index, _)| rank(*index)).cloned()
+    }
+
     /// Where all say how sure they are, the answer whose agents are surest together: two who give it one chance in ten count less
     /// than one who gives it nine. Otherwise the most frequent. Of equals that of the highest capacity, then of the earliest agent.
     fn vote(&self, candidates: &[(usize, String)]) -> Option<(usize, String)> {
-        let keys: Vec<String> = candidates.iter().map(|(_, answer)| ballot(answer, self.form)).collect();
+        let keys: Vec<String> = candidates.iter().map(|(_, answer)| ballot(answer, self.form, &self.options)).collect();
         let level = |index: usize| self.members.get(index).map_or(0, |member| member.agent.level);
         let confidences: Option<Vec<f64>> = candidates.iter().map(|(index, _)| self.confidence(*index)).collect();
         // A probability from 0 to 1 in steps that can be compared.
@@ -99,7 +111,7 @@ impl RunState {
     }
 
     /// Those whose replies are complete; where there are none, all of them.
-    fn complete_or_all(&self, indices: Vec<usize>) -> Vec<usize> {
+    pub(super) fn complete_or_all(&self, indices: Vec<usize>) -> Vec<usize> {
         let complete: Vec<usize> = indices.iter().copied().filter(|index| !self.is_truncated(*index)).collect();
         if complete.is_empty() { indices } else { complete }
     }

@@ -167,6 +167,9 @@ pub struct ServedBy {
     /// The environment variable that holds the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
+    /// How it is asked to reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub style: Option<lemon_spec::Style>,
 }
 
 const SCHEMA_VERSION: i64 = 1;

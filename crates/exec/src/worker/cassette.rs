@@ -5,6 +5,7 @@
 //! budget was; the same call made twice is answered in the order recorded.
 
 use super::{AskError, Reply, Request, Worker};
+use crate::code::{CodeError, CodeJob, CodeRun, CodeRunner};
 use async_trait::async_trait;
 use lemon_trace::FailureKind;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,13 @@ struct Take {
     result: Result<Reply, AskError>,
 }
 
+/// A program that was run.
+#[derive(Serialize, Deserialize)]
+struct CodeTake {
+    key: String,
+    ran: CodeRun,
+}
+
 /// A cassette that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
@@ -67,9 +75,16 @@ fn key(request: &Request) -> String {
     blake3::hash(serde_json::to_string(&parts).unwrap_or_default().as_bytes()).to_hex().to_string()
 }
 
+/// What determines how a program ends, as a key.
+fn code_key(job: &CodeJob) -> String {
+    // Texts always serialise.
+    blake3::hash(serde_json::to_string(job).unwrap_or_default().as_bytes()).to_hex().to_string()
+}
+
 /// Passes calls on and records how each ended.
 pub struct Recording {
     inner: Arc<dyn Worker>,
+    code: Option<Arc<dyn CodeRunner>>,
     path: PathBuf,
     // A std mutex: the lock is held for one write and never across an await.
     file: Mutex<File>,
@@ -85,10 +100,16 @@ impl Recording {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(io)?;
         writeln!(file, "{}", serde_json::json!(CassetteHeader { cassette: VERSION, workers: workers.to_owned() }))
             .map_err(io)?;
-        Ok(Recording { inner, path: path.to_owned(), file: Mutex::new(file) })
+        Ok(Recording { inner, code: None, path: path.to_owned(), file: Mutex::new(file) })
     }
 
-    fn write(&self, take: &Take) -> std::io::Result<()> {
+    /// The same that also records the programs that `code` runs.
+    #[must_use]
+    pub fn with_code(self, code: Option<Arc<dyn CodeRunner>>) -> Self {
+        Recording { code, ..self }
+    }
+
+    fn write(&self, take: &impl Serialize) -> std::io::Result<()> {
         let line = serde_json::to_string(take)? + "\n";
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
     }
@@ -113,6 +134,23 @@ impl Worker for Recording {
     }
 }
 
+#[async_trait]
+impl CodeRunner for Recording {
+    fn ready(&self) -> Result<(), CodeError> {
+        self.code.as_ref().map_or(Ok(()), |code| code.ready())
+    }
+
+    async fn run(&self, job: &CodeJob) -> Result<CodeRun, CodeError> {
+        let unreachable = |message| CodeError { kind: FailureKind::Unreachable, message };
+        let code = self.code.as_ref().ok_or_else(|| unreachable("no code is run here".to_owned()))?;
+        let take = CodeTake { key: code_key(job), ran: code.run(job).await? };
+        self.write(&take).map_err(|error| {
+            unreachable(format!("a program ran but could not be recorded in {}: {error}", self.path.display()))
+        })?;
+        Ok(take.ran)
+    }
+}
+
 /// What kind of workers a cassette says was recorded; empty where it does not say, or is none.
 pub fn recorded_workers(path: &Path) -> String {
     let mut line = String::new();
@@ -125,6 +163,8 @@ pub fn recorded_workers(path: &Path) -> String {
 pub struct Replay {
     path: PathBuf,
     takes: Mutex<HashMap<String, VecDeque<Result<Reply, AskError>>>>,
+    /// How each program ended, by its key.
+    programs: HashMap<String, CodeRun>,
 }
 
 impl Replay {
@@ -150,15 +190,18 @@ impl Replay {
         if header.cassette > VERSION {
             return Err(malformed(1, format!("a cassette of version {}, newer than {VERSION}", header.cassette)));
         }
-        let mut takes: HashMap<_, VecDeque<_>> = HashMap::new();
+        let (mut takes, mut programs): (HashMap<_, VecDeque<_>>, _) = (HashMap::new(), HashMap::new());
         for (at, line) in lines.iter().enumerate().skip(1) {
             match serde_json::from_slice::<Take>(line) {
                 Ok(take) => takes.entry(take.key).or_default().push_back(take.result),
                 Err(error) if error.is_eof() && at + 1 == lines.len() => {}
-                Err(error) => return Err(malformed(at + 1, error.to_string())),
+                Err(error) => match serde_json::from_slice::<CodeTake>(line) {
+                    Ok(take) => drop(programs.insert(take.key, take.ran)),
+                    Err(_) => return Err(malformed(at + 1, error.to_string())),
+                },
             }
         }
-        Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes) })
+        Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes), programs })
     }
 
     /// How many calls are on it.
@@ -196,5 +239,15 @@ impl Worker for Replay {
             // A replay has no endpoint that could ask to wait.
             Some(Err(error)) => Err(AskError { retry_after: Some(Duration::ZERO), ..error }),
         }
+    }
+}
+
+#[async_trait]
+impl CodeRunner for Replay {
+    async fn run(&self, job: &CodeJob) -> Result<CodeRun, CodeError> {
+        self.programs.get(&code_key(job)).cloned().ok_or_else(|| CodeError {
+            kind: FailureKind::NotRecorded,
+            message: format!("{} has no recording of this program", self.path.display()),
+        })
     }
 }

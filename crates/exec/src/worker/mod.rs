@@ -15,8 +15,10 @@ pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error, streamed_tex
 pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 
+use crate::code::CodeRunner;
 use crate::ledger::Price;
 use async_trait::async_trait;
+use lemon_spec::Style;
 use lemon_trace::{Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -254,6 +256,7 @@ impl AskError {
             | FailureKind::ParentFailed
             | FailureKind::Budget
             | FailureKind::Cancelled
+            | FailureKind::Program
             | FailureKind::Orchestrator => false,
         }
     }
@@ -270,6 +273,8 @@ pub struct Backend {
     pub levels: Vec<Level>,
     /// The clock of a run.
     pub clock: Clock,
+    /// Runs the programs that agents write; without one, no code is run.
+    pub code: Option<Arc<dyn CodeRunner>>,
 }
 
 /// The clock of a run.
@@ -297,6 +302,8 @@ pub struct Level {
     pub max_tokens: u64,
     /// Sampling temperature.
     pub temperature: Option<f64>,
+    /// How its agents are asked to reply; as their roles say where absent.
+    pub style: Option<Style>,
 }
 
 impl Level {
@@ -310,6 +317,7 @@ impl Level {
             gate: Arc::new(Semaphore::new(32)),
             max_tokens: 1024,
             temperature: None,
+            style: None,
         }
     }
 }

@@ -35,7 +35,7 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
     let language = Language::default();
     let level = |name: &String| Level { price: PRICE, ..Level::new(name) };
     let levels = language.capacities.iter().map(level).collect();
-    let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real };
+    let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real, code: None };
     Runner {
         backend,
         orchestrator,

@@ -9,6 +9,7 @@ mod crash;
 mod deltas;
 mod faults;
 mod orchestrators;
+mod programs;
 mod random_teams;
 mod recovery;
 mod reuse;

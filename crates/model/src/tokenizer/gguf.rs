@@ -2,6 +2,7 @@
 
 use super::files::{Files, malformed};
 use crate::PolicyError;
+use crate::config::ModelConfig;
 use crate::gguf::Gguf;
 use serde_json::json;
 use std::path::Path;
@@ -16,6 +17,7 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 const RULES: &str = "tokenizer.ggml.pre";
+const TEMPLATE: &str = "tokenizer.chat_template";
 
 /// Merges for each token at most; Llama 3 has a little more than two.
 const MOST_MERGES: usize = 8;
@@ -52,21 +54,48 @@ impl TokenType {
     }
 }
 
+/// Checks everything about a file that its header shows: the shape, every tensor's place and format, the kind of tokenizer.
+/// Neither weights nor the vocabulary are read.
+///
+/// # Errors
+/// What a model of this program cannot be made of.
+pub fn check_gguf(path: &Path) -> Result<CheckedGguf, PolicyError> {
+    let gguf = Gguf::open(path)?;
+    let config = gguf.config()?;
+    gguf.check(&config)?;
+    pieces(&rules(&gguf)?).map_err(|fact| gguf.malformed(fact))?;
+    Ok(CheckedGguf { config, has_template: gguf.text(TEMPLATE)?.is_some() })
+}
+
+/// What the header of a sound file says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedGguf {
+    /// The shape of the model.
+    pub config: ModelConfig,
+    /// Whether it says how conversations are written: a model without is not meant to be talked to.
+    pub has_template: bool,
+}
+
+/// The name of the rules for what is never merged.
+fn rules(gguf: &Gguf) -> Result<String, PolicyError> {
+    let missing = |key: &str| gguf.malformed(format!("expected `{key}`, found none"));
+    match gguf.text("tokenizer.ggml.model")?.ok_or_else(|| missing("tokenizer.ggml.model"))?.as_str() {
+        "gpt2" => gguf.text(RULES)?.ok_or_else(|| missing(RULES)),
+        other => {
+            let other: String = other.chars().take(40).collect();
+            let fact =
+                format!("expected a byte-pair tokenizer (`gpt2`), found `{other}`; hint: use the model's folder");
+            Err(gguf.malformed(fact))
+        }
+    }
+}
+
 /// Makes the vocabulary, and the settings that `tokenizer_config.json` has elsewhere.
 pub(super) fn read(path: &Path) -> Result<(Whole, Files), PolicyError> {
     let gguf = Gguf::open(path)?;
     let config = gguf.config()?;
     let missing = |key: &str| gguf.malformed(format!("expected `{key}`, found none"));
-    match gguf.text("tokenizer.ggml.model")?.ok_or_else(|| missing("tokenizer.ggml.model"))?.as_str() {
-        "gpt2" => {}
-        other => {
-            let other: String = other.chars().take(40).collect();
-            let fact =
-                format!("expected a byte-pair tokenizer (`gpt2`), found `{other}`; hint: use the model's folder");
-            return Err(gguf.malformed(fact));
-        }
-    }
-    let rules = gguf.text(RULES)?.ok_or_else(|| missing(RULES))?;
+    let rules = rules(&gguf)?;
     let tokens = gguf.texts(TOKENS, config.vocabulary)?.ok_or_else(|| missing(TOKENS))?;
     let types = gguf.integers(TYPES, config.vocabulary)?.unwrap_or_else(|| vec![1; tokens.len()]);
     if types.len() != tokens.len() {
@@ -170,7 +199,7 @@ fn files(gguf: &Gguf, path: &Path, tokens: &[String], types: &[TokenType]) -> Re
         "eos_token": word(ends.first().copied()),
         "pad_token": word(pad),
         "add_bos_token": gguf.flag("tokenizer.ggml.add_bos_token")?.unwrap_or(false),
-        "chat_template": gguf.text("tokenizer.chat_template")?,
+        "chat_template": gguf.text(TEMPLATE)?,
         "clean_up_tokenization_spaces": false,
     });
     let generation = json!({"bos_token_id": begin, "eos_token_id": ends, "pad_token_id": pad});

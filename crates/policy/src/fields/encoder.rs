@@ -87,7 +87,7 @@ impl FieldPromptEncoder {
             Choice::Level(slot) => position(&self.language.capacities, &agent(slot)?.capacity),
             Choice::After(slot) => self.list(agent(slot)?, slot, spec),
             Choice::Share(slot) => position(Share::ALL, &agent(slot)?.share),
-            Choice::By => position(AnswerRule::ALL, &spec.answer.by),
+            Choice::By => position(AnswerRule::WITHOUT_CODE, &spec.answer.by),
             Choice::Next => position(Next::ALL, &spec.next),
         }
     }

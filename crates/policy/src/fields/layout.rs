@@ -127,7 +127,7 @@ impl Layout {
             // Each set alone, and with the agents of earlier rounds.
             Choice::After(slot) => 2 * self.sets(slot).len(),
             Choice::Share(_) => Share::ALL.len(),
-            Choice::By => AnswerRule::ALL.len(),
+            Choice::By => AnswerRule::WITHOUT_CODE.len(),
             Choice::Next => Next::ALL.len(),
         };
         self.places.push(Place { choice, first: self.owners.len(), values });
@@ -246,7 +246,7 @@ impl Layout {
             Choice::Level(_) => self.levels.get(value).map(String::as_str),
             Choice::After(slot) => return self.list_name(slot, value),
             Choice::Share(_) => Share::ALL.get(value).map(|share| share.as_str()),
-            Choice::By => AnswerRule::ALL.get(value).map(|rule| rule.as_str()),
+            Choice::By => AnswerRule::WITHOUT_CODE.get(value).map(|rule| rule.as_str()),
             Choice::Next => Next::ALL.get(value).map(|next| next.as_str()),
         };
         name.unwrap_or_default().to_owned()

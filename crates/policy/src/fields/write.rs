@@ -37,7 +37,7 @@ pub(super) fn write(layout: &Layout, scene: &Scene, choose: impl FnMut(Choice) -
     pen.fixed("answer: {from: ");
     pen.fixed(&team.answering(layout));
     pen.fixed(", by: ");
-    pen.choice(Choice::By, |value| AnswerRule::ALL.get(value).map(|rule| rule.as_str()))?;
+    pen.choice(Choice::By, |value| AnswerRule::WITHOUT_CODE.get(value).map(|rule| rule.as_str()))?;
     pen.fixed("}\nnext: ");
     pen.choice(Choice::Next, |value| Next::ALL.get(value).map(|next| next.as_str()))?;
     pen.fixed("\n");

@@ -70,6 +70,7 @@ pub fn enumerable() -> RolloutEnv {
         name: "enumerable".into(),
         levels: ["small", "medium", "large"].map(Level::new).to_vec(),
         clock: Clock::Simulated,
+        code: None,
     })
 }
 

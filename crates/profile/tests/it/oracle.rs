@@ -47,7 +47,10 @@ impl Team {
         }
         match self.rule {
             AnswerRule::Last => right(self.from.last().unwrap()),
-            AnswerRule::Vote => vote(&self.from.iter().map(|who| (right(who), level(who))).collect::<Vec<_>>()),
+            // Of answers that are no programs, `test` takes the most frequent.
+            AnswerRule::Vote | AnswerRule::Test => {
+                vote(&self.from.iter().map(|who| (right(who), level(who))).collect::<Vec<_>>())
+            }
             AnswerRule::Judge => {
                 // A judge as strong as the strongest reads whole replies.
                 let strongest = self.from.iter().map(level).max().unwrap();

@@ -7,7 +7,6 @@ use lemon_problems::{LessonForm, clusters, prompt, read_answer};
 use lemon_task::{Key, SetName, Source, TaskError, load};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// A question with its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -203,23 +202,21 @@ pub fn markdown(scores: &[SetScore]) -> String {
     for score in scores {
         let SetScore { set, questions, clusters, any, .. } = score;
         let any = rate(any);
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "## {set}: {questions} questions in {clusters} clusters; at least one worker is right: {any}\n"
-        );
-        let _ = writeln!(text, "| worker | solve | tokens | brief | choose | right by quarter of confidence |");
-        let _ = writeln!(text, "|---|---|---|---|---|---|");
+        text.push_str(&format!(
+            "## {set}: {questions} questions in {clusters} clusters; at least one worker is right: {any}\n\n"
+        ));
+        text.push_str("| worker | solve | tokens | brief | choose | right by quarter of confidence |\n");
+        text.push_str("|---|---|---|---|---|---|\n");
         for it in &score.workers {
             let (solve, brief, choose) = (rate(&it.solve), rate(&it.brief), rate(&it.choose));
             let quarters = it.by_confidence.map(percent).join(" / ");
-            let _ = writeln!(text, "| {} | {solve} | {:.1} | {brief} | {choose} | {quarters} |", it.name, it.tokens);
+            text.push_str(&format!("| {} | {solve} | {:.1} | {brief} | {choose} | {quarters} |\n", it.name, it.tokens));
         }
-        let _ = writeln!(text, "\n| checker | of | right after | fixed | broke |\n|---|---|---|---|---|");
+        text.push_str("\n| checker | of | right after | fixed | broke |\n|---|---|---|---|---|\n");
         for it in &score.workers {
             for CheckScore { of, rate: after, fixed, wrong, broke, right } in &it.checks {
                 let after = rate(after);
-                let _ = writeln!(text, "| {} | {of} | {after} | {fixed} of {wrong} | {broke} of {right} |", it.name);
+                text.push_str(&format!("| {} | {of} | {after} | {fixed} of {wrong} | {broke} of {right} |\n", it.name));
             }
         }
         text.push('\n');

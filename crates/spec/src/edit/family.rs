@@ -1,9 +1,7 @@
-//! The registry of edit families. To add one, add a row to the table at the end of this file, a [`Change`](super::Change), and
-//! its place in `Edit::new`, `apply` and `edits`: the compiler names each.
+//! What the rows of the registry of edit families become. The rows themselves are in `edit.rs`.
 
-use super::{Edit, edits};
+use super::{Edit, FAMILIES, Family, edits};
 use crate::{Language, Plan};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -29,7 +27,7 @@ pub struct UnknownFamily {
 macro_rules! families {
     ($($family:ident = $name:literal, $about:literal;)*) => {
         /// The families of edits.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Family {
             $(#[doc = $about] $family,)*
@@ -37,7 +35,7 @@ macro_rules! families {
 
         /// All families, in the order of [`Family::ALL`].
         pub const FAMILIES: &[EditFamily] =
-            &[$(EditFamily { family: Family::$family, name: $name, about: $about }),*];
+            &[$($crate::edit::EditFamily { family: Family::$family, name: $name, about: $about }),*];
 
         impl Family {
             /// All of them.
@@ -52,6 +50,8 @@ macro_rules! families {
         }
     };
 }
+
+pub(super) use families;
 
 impl Family {
     /// Its edits that apply to a team.
@@ -73,18 +73,6 @@ impl fmt::Display for Family {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
-}
-
-families! {
-    Dependency = "dependency", "Delete or add one reference.";
-    Role = "role", "Roll the identity back to the base role.";
-    Duty = "duty", "Roll the duty back to the base role.";
-    Capacity = "capacity", "One capacity down or up.";
-    Agent = "agent", "Remove an agent; its children read its parents instead.";
-    Share = "share", "Reply to answer, or answer to reply.";
-    Answer = "answer", "Change the aggregation rule.";
-    Stop = "stop", "Stop to review, or review to stop.";
-    Message = "message", "Withhold one message at run time; the text stays.";
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use crate::{
 use lemon_num::splitmix;
 use lemon_spec::{AnswerRule, Code, Diagnostic, Severity, Share, Span};
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 
 const CAPACITIES: [&str; 3] = ["small", "medium", "large"];
 const MODELS: [&str; 3] = ["qwen-7b", "qwen-14b", "qwen-32b"];
@@ -318,11 +317,11 @@ fn yaml(round: &Round) -> String {
         let Member { id, base, role, duty, level, after, .. } = member;
         let share = if member.share == Share::Reply { "reply" } else { "answer" };
         let (capacity, after) = (CAPACITIES[*level], after.join(", "));
-        let _ = write!(text, "  - id: {id}\n    base: {base}\n    role: {role}\n    duty: {duty}\n");
-        let _ = write!(text, "    capacity: {capacity}\n    after: [{after}]\n    share: {share}\n");
+        text.push_str(&format!("  - id: {id}\n    base: {base}\n    role: {role}\n    duty: {duty}\n"));
+        text.push_str(&format!("    capacity: {capacity}\n    after: [{after}]\n    share: {share}\n"));
     }
     let by = format!("{:?}", round.rule).to_lowercase();
     let next = if round.review { "review" } else { "stop" };
-    let _ = write!(text, "answer: {{from: [{}], by: {by}}}\nnext: {next}\n", round.from.join(", "));
+    text.push_str(&format!("answer: {{from: [{}], by: {by}}}\nnext: {next}\n", round.from.join(", ")));
     text
 }

@@ -68,8 +68,8 @@ fn all_scalars_are_found_again() {
     check(1, "policy/gradient_norm", None);
     check(1, "tokens/worker", Some(4000.0));
     check(1, "tokens/credit_share", Some(0.25));
-    check(1, "credit/duty/bought", Some(3.0));
-    check(1, "credit/duty/contrast", Some(0.125));
+    check(1, "credit/duty/purchased", Some(3.0));
+    check(1, "credit/duty/absolute", Some(0.125));
     check(1, "credit/duty/worth", None);
     assert_eq!(read[1].scalars.len(), scalars(&step(1)).len(), "no tag twice");
 }

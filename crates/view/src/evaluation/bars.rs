@@ -15,7 +15,7 @@ const TOP: f64 = 8.0;
 const AXIS: f64 = 24.0;
 const FONT: f64 = 12.0;
 /// Room for the number at the right.
-const NUMBER: f64 = 52.0;
+const NUMBER: f64 = 62.0;
 /// Longer names stand above their bars.
 const LONGEST_NAME: f64 = 120.0;
 /// Room for a name above its bar.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tags::tags;
 use proptest::prelude::*;
 
 /// What the renderer may write, as tags without the values of their attributes.
@@ -36,32 +37,6 @@ const ALLOWED: [&str; 32] = [
     "small",
     "a href= rel=",
 ];
-
-/// The tags of a text, as a browser reads them.
-fn tags(html: &str) -> Vec<String> {
-    let mut tags = Vec::new();
-    let mut rest = html;
-    while let Some((_, after)) = rest.split_once('<') {
-        let mut quote = None;
-        let mut tag = String::new();
-        let mut end = after.len();
-        for (place, char) in after.char_indices() {
-            match (quote, char) {
-                (None, '>') => {
-                    end = place + 1;
-                    break;
-                }
-                (None, '"' | '\'') => quote = Some(char),
-                (Some(open), _) if open == char => quote = None,
-                (None, _) => tag.push(char),
-                (Some(_), _) => {}
-            }
-        }
-        tags.push(tag);
-        rest = &after[end..];
-    }
-    tags
-}
 
 /// Only allowed tags, each closed in order; links to the web only.
 #[track_caller]

@@ -2,7 +2,6 @@
 
 use super::TeamChange;
 use crate::markup::{Markup, escape};
-use std::fmt::Write;
 
 /// Tasks that are shown at once; the others are folded away.
 pub(super) const FIRST: usize = 4;
@@ -113,17 +112,17 @@ fn markup(words: &[Word], kept: &[bool], tag: &str) -> String {
         let kept = *kept || word.text.is_empty();
         let goes_on = is_open && !kept && !word.space.contains('\n');
         if is_open && !goes_on {
-            let _ = write!(html, "</{tag}>");
+            html.push_str(&format!("</{tag}>"));
         }
         html.push_str(&escape(word.space));
         if !kept && !goes_on {
-            let _ = write!(html, "<{tag}>");
+            html.push_str(&format!("<{tag}>"));
         }
         html.push_str(&escape(word.text));
         is_open = !kept;
     }
     if is_open {
-        let _ = write!(html, "</{tag}>");
+        html.push_str(&format!("</{tag}>"));
     }
     html
 }

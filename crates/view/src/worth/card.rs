@@ -75,6 +75,7 @@ impl Card {
             ("by the last instead", by(AnswerRule::Last)),
             ("by a vote instead", by(AnswerRule::Vote)),
             ("by a judge instead", by(AnswerRule::Judge)),
+            ("by a test instead", by(AnswerRule::Test)),
             ("stop after this round", effects.gain(&Change::Stop)),
             ("review this round", effects.gain(&Change::Review)),
         ];
@@ -93,6 +94,7 @@ impl Card {
                 AnswerRule::Last => "by the last",
                 AnswerRule::Vote => "by a vote",
                 AnswerRule::Judge => "by a judge",
+                AnswerRule::Test => "by a test",
             }
             .to_owned(),
             role: role.to_owned(),

@@ -9,7 +9,6 @@ use crate::svg::{Anchor, Path, element, rect, text};
 use crate::words::number;
 use lemon_spec::edit::Change;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 const LABEL_SIZE: f64 = 10.5;
 /// The least room between two numbers, one above the other.
@@ -39,11 +38,10 @@ impl Line {
         let points = worth.points().map_or_else(|| "not measured".to_owned(), |points| format!("{points} points"));
         let mut tip = format!("{agent} reads {parent}: {points}");
         if let Some(tokens) = tokens {
-            // Writing to a string cannot fail.
-            let _ = write!(tip, ", {} tokens", number(tokens));
+            tip.push_str(&format!(", {} tokens", number(tokens)));
         }
         for advice in [effect, effects.get(&withheld)].into_iter().flatten().map(|effect| &effect.advice) {
-            let _ = write!(tip, "\n{advice}");
+            tip.push_str(&format!("\n{advice}"));
         }
         Line { from, to, worth: Some(worth), tokens, tip }
     }

@@ -1,12 +1,14 @@
-//! Fetching a whole checkpoint: what describes it first, the weights last.
+//! Fetching a whole checkpoint, what describes it first and the weights last; or one GGUF file.
 
-use super::{Hub, Listing, PullStatus, RemoteFile};
+use super::{Hub, Listing, PullStatus, RemoteFile, Stated, Sum, shown};
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::files::read_file;
-use crate::models::{CONFIG, INDEX, Reference, TOKENIZER, WEIGHTS, read_config, shards};
+use crate::models::catalogue::CatalogueEntry;
+use crate::models::{CONFIG, INDEX, Reference, TOKENIZER, WEIGHTS, is_gguf, is_plain, read_config, shards};
 use crate::progress::{Attempt, StartProgress};
+use lemon_model::check_gguf;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Taken along where they are there: the chat template, and the tokens that end a reply.
 const OPTIONAL: [&str; 3] = ["tokenizer_config.json", "generation_config.json", "chat_template.jinja"];
@@ -16,7 +18,7 @@ const OPTIONAL: [&str; 3] = ["tokenizer_config.json", "generation_config.json", 
 pub struct PulledCheckpoint {
     /// The commit.
     pub revision: String,
-    /// Where its files are.
+    /// Where its files are: a folder, or the GGUF file.
     pub folder: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
@@ -35,7 +37,8 @@ pub struct PulledFile {
     pub status: PullStatus,
 }
 
-/// Fetches a checkpoint from the hub, or from a mirror at `endpoint`, into the cache. What is here and right is kept.
+/// Fetches a checkpoint or a GGUF file from the hub, or from a mirror at `endpoint`, into the cache. What is here and right
+/// is kept.
 ///
 /// # Errors
 /// The hub cannot be reached, the checkpoint cannot be run here, or a file is not what the hub says it is.
@@ -47,10 +50,24 @@ pub fn pull(
     let hub = Hub::new(reference, endpoint)?;
     let listing = hub.list(&*start(0, 0))?;
     let pull = Pull { reference, hub, listing, start };
-    let described = pull.describe()?;
-    let files = pull.files(&described)?;
+    let one;
+    let files = match &reference.file {
+        Some(name) => {
+            one = pull.gguf(name)?;
+            vec![(&one, None)]
+        }
+        None => pull.files(&pull.describe()?)?,
+    };
     let ends = pull.settle(&files)?;
     pull.hub.name(&pull.listing.commit)?;
+    let folder = pull.hub.folder(&pull.listing.commit);
+    let folder = reference.file.iter().fold(folder, |folder, name| folder.join(name));
+    if reference.file.is_some() {
+        check_gguf(&folder).map_err(|error| {
+            let fact = format!("{reference} was fetched and cannot be run here: {error}");
+            WorkersError::new(fact).kind(WorkersErrorKind::Download)
+        })?;
+    }
     let file = |((file, _), end): (&(&RemoteFile, _), &PullStatus)| PulledFile {
         name: file.name.clone(),
         bytes: file.bytes,
@@ -58,7 +75,7 @@ pub fn pull(
     };
     Ok(PulledCheckpoint {
         revision: pull.listing.commit.digits().to_owned(),
-        folder: pull.hub.folder(&pull.listing.commit),
+        folder,
         bytes: files.iter().filter_map(|(file, _)| file.bytes).sum(),
         files: files.iter().zip(&ends).map(file).collect(),
     })
@@ -97,7 +114,7 @@ impl Pull<'_> {
         if listing.file(WEIGHTS).is_none() {
             if listing.file(INDEX).is_none() {
                 let fact = format!("{reference} has no weights in safetensors");
-                let hint = "look for a conversion of it, or for the original";
+                let hint = self.gguf_hint("look for a conversion of it, or for the original");
                 return Err(WorkersError::new(fact).hint(hint).kind(WorkersErrorKind::Download));
             }
             settle(INDEX)?;
@@ -152,8 +169,102 @@ impl Pull<'_> {
     fn need(&self, name: &str) -> Result<&RemoteFile, WorkersError> {
         self.listing.file(name).ok_or_else(|| {
             let fact = format!("{} has no {name}", self.reference);
-            let hint = "it is no checkpoint in the form of the library transformers";
+            let hint = self.gguf_hint("it is no checkpoint in the form of the library transformers");
             WorkersError::new(fact).hint(hint).kind(WorkersErrorKind::Download)
         })
+    }
+
+    /// The names of the GGUF files, for one to be chosen; `otherwise` where there are none.
+    fn gguf_hint(&self, otherwise: &str) -> String {
+        const MOST: usize = 20;
+        let files = self.listing.files.iter().map(|file| file.name.as_str());
+        let files: Vec<&str> = files.filter(|name| is_plain(name) && is_gguf(Path::new(name))).take(MOST).collect();
+        match files.is_empty() {
+            true => otherwise.to_owned(),
+            false => format!("name one of its files, {}/FILE: {}", self.reference.name, files.join(", ")),
+        }
+    }
+
+    /// The one file that is asked for, with the checksum of the catalogue where it has one.
+    fn gguf(&self, name: &str) -> Result<RemoteFile, WorkersError> {
+        let refused = |fact: String| WorkersError::new(fact).kind(WorkersErrorKind::Download);
+        let Some(file) = self.listing.file(name) else {
+            let hint = self.gguf_hint("there is no GGUF file in it; without /FILE the whole checkpoint is fetched");
+            return Err(refused(format!("{} has no {name}", self.reference.name)).hint(hint));
+        };
+        if let Some((part, parts)) = part_of_several(name) {
+            let fact = format!("{} is part {part} of {parts}; a model in several files cannot be run here", file.name);
+            return Err(refused(fact).hint("choose a quantisation that is one file"));
+        }
+        match self.listing.architecture.as_deref() {
+            Some(other) if !ARCHITECTURES.contains(&other) => {
+                let fact = format!("{} cannot be run here: its architecture is {}", self.reference, shown(other));
+                return Err(refused(fact).hint(format!("{} can", ARCHITECTURES.join(", "))));
+            }
+            _ => {}
+        }
+        match self.reference.expected {
+            Some(entry) => expected(file, entry).map_err(refused),
+            None => Ok(file.clone()),
+        }
+    }
+}
+
+/// The architectures that can be run.
+const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
+
+/// The file as the catalogue has it; an error where the hub says that it has another one.
+fn expected(file: &RemoteFile, entry: &CatalogueEntry) -> Result<RemoteFile, String> {
+    let sum = Sum::parse(entry.sha256).ok_or_else(|| format!("the catalogue has no checksum of {}", entry.name))?;
+    let other = |found: String| {
+        let CatalogueEntry { file, sha256, bytes, .. } = entry;
+        Err(format!("the hub has another {file} than the catalogue: {found}; expected {bytes} bytes with {sha256}"))
+    };
+    match (&file.sum, file.bytes) {
+        (Stated::Sum(stated), _) if *stated != sum => other(format!("its checksum is {}", stated.digits())),
+        (Stated::Nonsense(text), _) => other(format!("its checksum is {}", shown(text))),
+        (_, Some(bytes)) if bytes != entry.bytes => other(format!("it has {bytes} bytes")),
+        _ => Ok(RemoteFile { name: file.name.clone(), bytes: Some(entry.bytes), sum: Stated::Sum(sum) }),
+    }
+}
+
+/// Reads the end of `NAME-00001-of-00003.gguf`.
+fn part_of_several(name: &str) -> Option<(u32, u32)> {
+    let (rest, count) = name.rsplit_once('.')?.0.rsplit_once("-of-")?;
+    let part = rest.rsplit_once('-')?.1.parse().ok()?;
+    Some((part, count.parse().ok()?)).filter(|(_, count)| *count > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::catalogue::CATALOGUE;
+
+    #[test]
+    fn parts_of_models() {
+        assert_eq!(part_of_several("m-00001-of-00003.gguf"), Some((1, 3)));
+        for whole in ["m.gguf", "m-00001-of-00001.gguf", "one-of-two.gguf", "m-1-of-x.gguf", ""] {
+            assert_eq!(part_of_several(whole), None, "{whole}");
+        }
+    }
+
+    #[test]
+    fn another_file_than_the_catalogues_is_refused() {
+        let entry = &CATALOGUE[0];
+        let file = |sum, bytes| RemoteFile { name: entry.file.to_owned(), bytes, sum };
+        let right = || Stated::Sum(Sum::parse(entry.sha256).unwrap());
+        for ok in [file(right(), Some(entry.bytes)), file(right(), None), file(Stated::Nothing, None)] {
+            let found = expected(&ok, entry).unwrap();
+            assert_eq!(found.bytes, Some(entry.bytes));
+            assert!(matches!(found.sum, Stated::Sum(sum) if sum.digits() == entry.sha256));
+        }
+        let check = |file, words: &str| {
+            let fact = expected(&file, entry).err().unwrap();
+            assert!(fact.contains(words) && fact.contains(entry.sha256), "{fact}");
+        };
+        check(file(Stated::Sum(Sum::parse(&"a".repeat(64)).unwrap()), Some(entry.bytes)), "its checksum is aaaa");
+        check(file(Stated::Sum(Sum::parse(&"a".repeat(40)).unwrap()), Some(entry.bytes)), "its checksum is aaaa");
+        check(file(Stated::Nonsense("\u{1b}[2J".into()), None), "`\\u{1b}[2J`");
+        check(file(Stated::Nothing, Some(5)), "it has 5 bytes");
     }
 }

@@ -4,7 +4,7 @@ use super::model::{Card, LocalError, LocalModel, PromptForm};
 use crate::error::WorkersError;
 use crate::models;
 use lemon_exec::worker::{AskError, Identity};
-use lemon_model::{ModelConfig, ModelFiles};
+use lemon_model::{ModelFiles, check_gguf};
 use lemon_trace::FailureKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -72,7 +72,7 @@ impl From<LocalModel> for LazyModel {
 /// A file is missing or malformed.
 pub(crate) fn check(folder: &Path) -> Result<PromptForm, LocalError> {
     if ModelFiles::Disk(folder).gguf().is_some() {
-        ModelConfig::load(ModelFiles::Disk(folder))?;
+        check_gguf(folder)?;
         return Ok(PromptForm::Chat);
     }
     let unusable = |name: &str, fact: String| LocalError::File { path: folder.join(name), fact };

@@ -1,24 +1,29 @@
 //! The folders of the Hugging Face hub's cache. A path in it is made of checked parts only: a commit, a checksum, a plain
 //! name. No text that a server sent becomes part of a path in any other way.
 
-use super::is_plain;
+use super::{DEFAULT_REVISION, is_plain};
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// The longest file that says which commit a branch is, in bytes.
+const MOST_REFERENCE: u64 = 1 << 10;
+
 /// The cache, as other programs lay it out: `models--OWNER--NAME/{blobs,snapshots,refs}`.
 #[derive(Debug, Clone)]
 pub struct Cache {
     path: PathBuf,
+    /// What the hub's programs have beside it.
+    home: PathBuf,
 }
 
 impl Cache {
-    /// In `HF_HOME`, or in the user's folder; `None` if neither is known.
+    /// In `HF_HUB_CACHE`, in `HF_HOME`, or in the user's folder; `None` if none of them is known.
     pub fn from_env() -> Option<Self> {
-        let given = std::env::var_os("HF_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-        let home = given.or_else(|| Some(std::env::home_dir()?.join(".cache").join("huggingface")))?;
-        Some(Cache { path: home.join("hub") })
+        let given = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let home = given("HF_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache").join("huggingface")))?;
+        Some(Cache { path: given("HF_HUB_CACHE").unwrap_or_else(|| home.join("hub")), home })
     }
 
     /// Where it is.
@@ -28,7 +33,7 @@ impl Cache {
 
     /// The token that a program of the hub's has left beside the cache; where it cannot be read, requests go without one.
     pub fn token(&self) -> Option<String> {
-        let text = fs::read_to_string(self.path.with_file_name("token")).ok()?;
+        let text = fs::read_to_string(self.home.join("token")).ok()?;
         Some(text.trim().to_owned()).filter(|token| !token.is_empty())
     }
 
@@ -76,6 +81,28 @@ impl Repository {
     /// Where the files of a commit are.
     pub fn snapshot(&self, commit: &CommitId) -> PathBuf {
         self.folder.join("snapshots").join(commit.digits())
+    }
+
+    /// The snapshot that a branch, a tag or a commit stands for; for the default revision without a reference the only one
+    /// there is.
+    pub fn find_snapshot(&self, revision: &str) -> Option<PathBuf> {
+        let snapshots = self.folder.join("snapshots");
+        if let Some(commit) = self.referred(revision) {
+            return Some(self.snapshot(&commit)).filter(|folder| folder.is_dir());
+        }
+        match super::entries(&snapshots).as_slice() {
+            [only] if revision == DEFAULT_REVISION => Some(only.clone()),
+            _ => Some(snapshots.join(revision)).filter(|folder| is_plain(revision) && folder.is_dir()),
+        }
+    }
+
+    /// The commit of a branch or tag. A file that cannot be read, or holds something else, refers to none.
+    fn referred(&self, revision: &str) -> Option<CommitId> {
+        let parts = revision.split('/');
+        let path =
+            parts.clone().all(is_plain).then(|| parts.fold(self.folder.join("refs"), |path, it| path.join(it)))?;
+        let is_short = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= MOST_REFERENCE);
+        is_short.then(|| CommitId::parse(fs::read_to_string(path).ok()?.trim()))?
     }
 
     /// Makes the folders for a file of a commit.
@@ -176,7 +203,7 @@ mod tests {
     #[test]
     fn a_revision_is_written_inside_the_cache_only() {
         let home = tempfile::tempdir().unwrap();
-        let repository = Cache { path: home.path().join("hub") }.repository("a/b");
+        let repository = Cache { path: home.path().join("hub"), home: home.path().to_owned() }.repository("a/b");
         let commit = CommitId::parse(&"a".repeat(40)).unwrap();
         repository.refer("refs/pr/1", &commit).unwrap();
         let written = home.path().join("hub/models--a--b/refs/refs/pr/1");
@@ -186,11 +213,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn snapshots_are_found_by_branch_and_commit() {
+        let home = tempfile::tempdir().unwrap();
+        let repository = Cache { path: home.path().join("hub"), home: home.path().to_owned() }.repository("a/b");
+        let [one, two] = ["1", "2"].map(|digit| CommitId::parse(&digit.repeat(40)).unwrap());
+        assert_eq!(repository.find_snapshot("main"), None);
+        repository.make_room(&one).unwrap();
+        assert_eq!(repository.find_snapshot("main"), Some(repository.snapshot(&one)), "the only one");
+        assert_eq!(repository.find_snapshot("v1"), None);
+        repository.make_room(&two).unwrap();
+        assert_eq!(repository.find_snapshot("main"), None, "either");
+        repository.refer("main", &two).unwrap();
+        assert_eq!(repository.find_snapshot("main"), Some(repository.snapshot(&two)));
+        assert_eq!(repository.find_snapshot(one.digits()), Some(repository.snapshot(&one)));
+        for bad in ["..", "../..", "", "/", "x\0", "../snapshots"] {
+            assert_eq!(repository.find_snapshot(bad), None, "{bad:?}");
+        }
+        for bad in ["../../../..", "", &"x".repeat(5_000)] {
+            fs::write(home.path().join("hub/models--a--b/refs/main"), bad).unwrap();
+            assert_eq!(repository.find_snapshot("main"), None, "{bad:?}");
+        }
+    }
+
     #[cfg(unix)]
     #[test]
     fn no_folder_of_a_repository_leads_elsewhere() {
         let home = tempfile::tempdir().unwrap();
-        let repository = Cache { path: home.path().join("hub") }.repository("a/b");
+        let repository = Cache { path: home.path().join("hub"), home: home.path().to_owned() }.repository("a/b");
         let (commit, outside) = (CommitId::parse(&"a".repeat(40)).unwrap(), home.path().join("outside"));
         for link in ["blobs", "snapshots", "refs"] {
             fs::create_dir_all(home.path().join("hub/models--a--b")).unwrap();

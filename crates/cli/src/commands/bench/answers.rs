@@ -15,12 +15,12 @@ use lemon_exec::{Budget, Form, Settings};
 use lemon_num::stats::sign_test;
 use lemon_rollout::{Grader, Record, RolloutEnv, RolloutError, RunOptions, UnknownReason};
 use lemon_sandbox::Sandbox;
+use lemon_spec::Language;
 use lemon_trace::{StopReason, Trace};
 use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -190,11 +190,10 @@ impl Bench {
         let orchestrator: Arc<dyn Orchestrator> = match writer {
             Writer::Orchestrator(orchestrator) => orchestrator.clone(),
             Writer::Rule(method) => {
-                let capacities = &self.env.language.capacities;
+                let Language { capacities, efforts, .. } = &*self.env.language;
                 let capacity = capacities.last().map(String::as_str);
-                let ask = Ask { capacities, capacity, code: question.form == Form::Code, seed: self.seed };
-                let text = method.spec(&ask).ok_or_else(|| fault(RolloutError::NoTeam(name.to_owned())))?;
-                Arc::new(Fixed { text, reviewer: None })
+                let ask = Ask { capacities, efforts, capacity, code: question.form == Form::Code, seed: self.seed };
+                method.orchestrator(&ask).ok_or_else(|| fault(RolloutError::NoTeam(name.to_owned())))?
             }
         };
         let limits = self.env.settings.budget;
@@ -244,7 +243,10 @@ fn writer(resolved: &Resolved, name: &str) -> Result<Writer, Fault> {
             let hint = "lemon, prompted, policy, or a rule that `lemon eval --methods help` lists";
             let method: Method = name.parse().map_err(|error| Fault::new(error).hint(hint))?;
             match method.source() {
-                None => Ok(Writer::Rule(method)),
+                None => {
+                    method.check(&resolved.language.efforts).map_err(Fault::new)?;
+                    Ok(Writer::Rule(method))
+                }
                 Some(_) => Err(Fault::new(format!("`{name}` cannot be compared here")).hint(hint)),
             }
         }
@@ -271,7 +273,8 @@ fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Re
     if let Some(out) = &args.out {
         std::fs::write(out, &table).map_err(|error| Fault::new(format!("{}: {error}", out.display())))?;
     }
-    let path = evidence::add(&config.store_path(None), &entries(rows, &model))?;
+    let identity = evidence::identity(&config.capacity)?.unwrap_or_default();
+    let path = evidence::add(&config.store_path(None), &entries(rows, &model, &identity))?;
     eprintln!("the guard of `lemon run` goes by this: {}", path.display());
     Ok(u8::from(rows.len() < count))
 }
@@ -334,15 +337,16 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
             false => format!("{:.2}", sign_test(*wins.max(losses), *wins.min(losses))),
         };
         let times = *tokens as f64 / plain_tokens as f64;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |");
+        text.push_str(&format!(
+            "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |\n"
+        ));
     }
     text
 }
 
 /// What the guard may learn from these rows: each rule by the form of the questions. What an orchestrator writes was measured
 /// behind the guard, which says nothing of its teams without it.
-fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
+fn entries(rows: &[Row], model: &str, identity: &str) -> Vec<Entry> {
     let mut entries: BTreeMap<(Form, &str), Entry> = BTreeMap::new();
     for row in rows {
         let Some(plain) = row.outcomes.first() else { continue };
@@ -351,6 +355,7 @@ fn entries(rows: &[Row], model: &str) -> Vec<Entry> {
         {
             let entry = entries.entry((row.form, other.method.as_str())).or_insert_with(|| Entry {
                 model: model.to_owned(),
+                identity: identity.to_owned(),
                 form: row.form,
                 method: other.method.clone(),
                 items: 0,

@@ -5,7 +5,6 @@ use crate::{print, to_json};
 use lemon_model::DeviceChoice;
 use lemon_model::bench::{BenchShape, SHAPES, Speed, measure, selfcheck};
 use serde_json::json;
-use std::fmt::Write;
 
 /// Relative errors above this are faults, whatever the precision.
 const TOLERATED: f64 = 1e-2;
@@ -66,15 +65,17 @@ fn table(speeds: &[Speed]) -> String {
     );
     for speed in speeds {
         let writing = speed.writing.map_or("–".to_owned(), |it| format!("{it:.0}"));
-        let _ = writeln!(
-            text,
-            "{:<6} {:>13}  {:<6} {:<9} {:>9.1} {:>15.0} {:>14} {:>7.3}",
+        text.push_str(&format!(
+            "{:<6} {:>13}  {:<6} {:<9} {:>9.1} {:>15.0} {:>14} {:>7.3}\n",
             speed.shape, speed.parameters, speed.device, speed.ops, speed.step_ms, speed.training, writing, speed.loss
-        );
+        ));
     }
     for pair in speeds.windows(2).filter(|pair| pair[0].shape == pair[1].shape) {
         let ratio = pair[1].training / pair[0].training;
-        let _ = writeln!(text, "{}: fused operations train {ratio:.2} times as fast as composed ones", pair[0].shape);
+        text.push_str(&format!(
+            "{}: fused operations train {ratio:.2} times as fast as composed ones\n",
+            pair[0].shape
+        ));
     }
     text
 }

@@ -11,7 +11,6 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
-use std::sync::LazyLock;
 
 /// A question and how its answer is checked.
 pub struct CheckedQuestion {
@@ -139,7 +138,7 @@ impl CheckedQuestion {
 impl OpenCheck {
     fn passes(&self, text: &str, sandbox: Option<&Sandbox>) -> Result<bool, Fault> {
         Ok(match self {
-            OpenCheck::Number { value } => states_number(text, *value),
+            OpenCheck::Number { value } => states_number(text, *value)?,
             OpenCheck::Regex { pattern } => compile(pattern)?.is_match(text),
             OpenCheck::Text { min_words, contains } => {
                 let lower = text.to_lowercase();
@@ -164,20 +163,19 @@ fn compile(pattern: &str) -> Result<Regex, Fault> {
 }
 
 /// Numbers in running text.
-static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"-?\d[\d,]*\.?\d*").ok());
+const NUMBER: &str = r"-?\d[\d,]*\.?\d*";
 /// Numbers behind a word that announces a result.
-static MARKED: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?i)(?:answer|total|left|=|is|costs?|are)\D{0,25}?(-?\d[\d,]*\.?\d*)").ok());
+const MARKED: &str = r"(?i)(?:answer|total|left|=|is|costs?|are)\D{0,25}?(-?\d[\d,]*\.?\d*)";
 
 /// Whether the last number is this one, or one of the last two that are announced as a result.
-fn states_number(text: &str, value: f64) -> bool {
+fn states_number(text: &str, value: f64) -> Result<bool, Fault> {
     let is_value = |number: &str| {
         number.replace(',', "").trim_end_matches('.').parse::<f64>().is_ok_and(|it| (it - value).abs() < 1e-6)
     };
-    let (Some(number), Some(marked)) = (&*NUMBER, &*MARKED) else { return false };
+    let (number, marked) = (compile(NUMBER)?, compile(MARKED)?);
     let last = number.find_iter(text).last().is_some_and(|found| is_value(found.as_str()));
     let announced: Vec<_> = marked.captures_iter(text).filter_map(|found| found.get(1)).collect();
-    last || announced.iter().rev().take(2).any(|found| is_value(found.as_str()))
+    Ok(last || announced.iter().rev().take(2).any(|found| is_value(found.as_str())))
 }
 
 /// The JSON value from the first bracket of a text to the last.
@@ -193,7 +191,10 @@ fn matches_keys(object: &Map<String, Value>, keys: &Map<String, Value>) -> Resul
             Some(value) => value.to_string(),
             None => String::new(),
         };
-        if !compile(pattern.as_str().unwrap_or_default())?.is_match(&shown) {
+        let pattern = pattern
+            .as_str()
+            .ok_or_else(|| Fault::new(format!("`{key}` of a check: expected a pattern, found {pattern}")))?;
+        if !compile(pattern)?.is_match(&shown) {
             return Ok(false);
         }
     }

@@ -29,6 +29,7 @@ fn backend(endpoint: &FakeEndpoint) -> Backend {
         name: "endpoints".into(),
         levels: vec![Level::new("writer")],
         clock: Clock::Real,
+        code: None,
     }
 }
 

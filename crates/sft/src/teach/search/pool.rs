@@ -253,6 +253,7 @@ impl Pool<'_> {
             return Some(canonical_ids(&changed));
         }
         if what != 0 {
+            // A team that breaks a limit of the language has no mutants.
             let plan = validate(&render(team).text, language).ok()?;
             changed = mutant(&plan, language, self.kind == TaskKind::Program, random)?.spec().clone();
         }

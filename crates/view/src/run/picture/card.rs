@@ -98,7 +98,7 @@ const STRIPE: &str = "M6.5 1H7v62h-.5A5.5 5.5 0 0 1 1 57.5v-51A5.5 5.5 0 0 1 6.5
 fn tooltip(agent: &AgentSummary) -> String {
     let mut tip = format!("{} – {} ({}, {})", agent.id, agent.role, agent.base, agent.capacity);
     if let Some(duty) = &agent.duty {
-        let _ = write!(tip, "\n{}", words::clip(duty, 300));
+        tip.push_str(&format!("\n{}", words::clip(duty, 300)));
     }
     match (&agent.answer, &agent.failure) {
         // Writing to a string cannot fail.
