@@ -3,7 +3,7 @@
 //! Each program runs in a process of its own, started anew in every round. The programs take turns; the one that begins
 //! changes with the round. So a machine that slows down in between slows both.
 
-use super::serve_worker::{CONTEXT, Reply, Request};
+use super::serve_worker::{CONTEXT, ServeReply, ServeRequest};
 use super::this_program;
 use crate::args::{Rival, ServeArgs};
 use crate::fault::Fault;
@@ -34,7 +34,7 @@ buyers who had waited since dawn walked along the quay to compare prices. A youn
 because her employer believed that numbers which are not written down change overnight. By eight o'clock she had filled \
 three pages. She noticed that the boats from the north paid less for ice, and that those from the south sold sooner. To \
 find out why, she began to keep a second list with the time of arrival, the weight of the load and the weather of the \
-night before. After a month the answer was plain: whoever came early chose the buyers, and whoever came late was chosen by \
+night before. After a month the answer was plain: those who came early chose the buyers, and those who came late were chosen by \
 them. She drew a small chart, pinned it to the door of the office and explained it to anyone who asked. The function that \
 she used was simple. For each boat it took the hour, subtracted the average and multiplied the rest by a weight that she \
 had found by trying. An engineer who was repairing the crane read the chart and asked how she had chosen the weight. She \
@@ -205,16 +205,16 @@ impl Prompts {
         self.text.iter().cycle().skip(start % self.text.len()).take(count).copied().collect()
     }
 
-    fn first(&self, round: usize) -> Request {
-        Request { prompts: vec![self.cut(3 + round, FIRST)], tokens: 1 }
+    fn first(&self, round: usize) -> ServeRequest {
+        ServeRequest { prompts: vec![self.cut(3 + round, FIRST)], tokens: 1 }
     }
 
-    fn requests(&self, round: usize, texts: usize) -> [(Measure, Request); 3] {
+    fn requests(&self, round: usize, texts: usize) -> [(Measure, ServeRequest); 3] {
         let many = (0..texts).map(|text| self.cut(40 + round + 17 * text, SHORT)).collect();
         [
-            (Measure::OneText, Request { prompts: vec![self.cut(20 + round, SHORT)], tokens: WRITTEN }),
-            (Measure::ManyTexts, Request { prompts: many, tokens: WRITTEN }),
-            (Measure::PromptReading, Request { prompts: vec![self.cut(11 + 29 * round, LONG)], tokens: 1 }),
+            (Measure::OneText, ServeRequest { prompts: vec![self.cut(20 + round, SHORT)], tokens: WRITTEN }),
+            (Measure::ManyTexts, ServeRequest { prompts: many, tokens: WRITTEN }),
+            (Measure::PromptReading, ServeRequest { prompts: vec![self.cut(11 + 29 * round, LONG)], tokens: 1 }),
         ]
     }
 }
@@ -276,7 +276,7 @@ struct Process<'p> {
 
 impl<'p> Process<'p> {
     /// Starts a program and has it read a first prompt; returns the seconds from the start to the first token.
-    fn start(program: &'p Program, first: &Request) -> Result<(Process<'p>, f64), Fault> {
+    fn start(program: &'p Program, first: &ServeRequest) -> Result<(Process<'p>, f64), Fault> {
         let mut command = (program.command)()?;
         let began = Instant::now();
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -297,7 +297,7 @@ impl<'p> Process<'p> {
         Ok((process, began.elapsed().as_secs_f64()))
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Reply, Fault> {
+    fn ask(&mut self, request: &ServeRequest) -> Result<ServeReply, Fault> {
         let program = self.program;
         let line = serde_json::to_string(request).map_err(Fault::new)?;
         let input = self.child.stdin.as_mut().ok_or_else(|| program.fault("it has no standard input"))?;
@@ -314,7 +314,7 @@ impl<'p> Process<'p> {
             if let Some(error) = value.get("error").and_then(|error| error.as_str()) {
                 return Err(program.fault(error));
             }
-            let reply: Reply = serde_json::from_value(value).map_err(|error| program.fault(error))?;
+            let reply: ServeReply = serde_json::from_value(value).map_err(|error| program.fault(error))?;
             return match reply.written.iter().all(|written| !written.is_empty()) {
                 true => Ok(reply),
                 false => Err(program.fault("a reply has no tokens")),

@@ -15,7 +15,7 @@ pub const CONTEXT: usize = 1_024;
 
 /// Prompts that are continued all at once, greedily.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct ServeRequest {
     /// Token ids.
     pub prompts: Vec<Vec<u32>>,
     /// Tokens of each reply at most.
@@ -24,7 +24,7 @@ pub struct Request {
 
 /// What a program replies.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Reply {
+pub struct ServeReply {
     /// Seconds from the request to its last token.
     pub seconds: f64,
     /// The tokens of each reply.
@@ -41,7 +41,7 @@ pub fn run(model: &Path, threads: usize, weights: WeightForm) -> Result<u8, Faul
     let program = format!("lemon {}: {}, weights {weights:?}", env!("CARGO_PKG_VERSION"), lemon_engine::simd_level());
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| Fault::new(format!("standard input cannot be read: {error}")))?;
-        let request: Request =
+        let request: ServeRequest =
             serde_json::from_str(&line).map_err(|error| Fault::new(format!("expected a request, found {error}")))?;
         let began = Instant::now();
         let submit = |(caller, prompt)| {
@@ -53,7 +53,7 @@ pub fn run(model: &Path, threads: usize, weights: WeightForm) -> Result<u8, Faul
         for completion in pending {
             written.push(completion.wait().map_err(Fault::new)?.tokens);
         }
-        let reply = Reply { seconds: began.elapsed().as_secs_f64(), written, program: program.clone() };
+        let reply = ServeReply { seconds: began.elapsed().as_secs_f64(), written, program: program.clone() };
         println(&serde_json::to_string(&reply).map_err(Fault::new)?)?;
     }
     Ok(0)
