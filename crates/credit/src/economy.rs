@@ -31,6 +31,15 @@ pub struct EconomySettings {
     pub least_worth: f64,
     /// The share of the cap that is spent on families below that worth, so that an estimate can be corrected.
     pub floor: f64,
+    /// The least probability of every family where families are drawn; at most an equal one.
+    #[serde(skip_serializing_if = "is_default_floor")]
+    pub family_floor: f64,
+}
+
+const FAMILY_FLOOR: f64 = 0.05;
+
+fn is_default_floor(floor: &f64) -> bool {
+    *floor == FAMILY_FLOOR
 }
 
 /// Which counterfactuals that cost something are purchased.
@@ -44,14 +53,15 @@ pub enum Paid {
     Worth,
     /// By chance, up to the cap, whatever they are worth.
     Uniform,
-    /// As the paper has it: a family is drawn by its mean |Δ| so far, up to the cap.
+    /// As the paper has it: a family is drawn by its mean |Δ| so far, with a floor for every family, and then one of its edits, up
+    /// to the cap.
     #[serde(alias = "effect")]
     Contrast,
 }
 
 impl Default for EconomySettings {
     fn default() -> Self {
-        EconomySettings { paid: Paid::Never, cap: 0.15, least_worth: 1.0, floor: 0.1 }
+        EconomySettings { paid: Paid::Never, cap: 0.15, least_worth: 1.0, floor: 0.1, family_floor: FAMILY_FLOOR }
     }
 }
 
@@ -164,11 +174,6 @@ impl Economy {
         self.free.entry(family).or_default().add(delta, 0);
     }
 
-    /// The baseline of a family: the mean difference of its free ones so far; 0 before the first.
-    pub fn baseline(&self, family: Family) -> f64 {
-        self.free.get(&family).and_then(|account| account.deltas.mean()).unwrap_or(0.0)
-    }
-
     /// The inverse-variance weight of a difference beside a reward: by how much more a reward varies within a task, V/D. Two
     /// estimates of the same thing are best added up by the inverse of their variances.
     pub fn inverse_variance_weight(&self, family: Family, is_free: bool) -> f64 {
@@ -215,7 +220,7 @@ impl Economy {
         let mut random = Random::new(seed);
         let drawn = (settings.floor.clamp(0.0, 1.0) * allowance as f64) as u64;
         let mut budget = StepBudget { left: allowance, drawn };
-        for place in self.order(offers, settings.paid, &mut random) {
+        for place in self.order(offers, settings, &mut random) {
             let Some(offer) = offers.get(place) else { continue };
             // Nothing is known before the first rollouts; then anything may be worth it.
             let worth = self.worth(offer).unwrap_or(1.0);
@@ -232,21 +237,26 @@ impl Economy {
     }
 
     /// The order in which offers that cost something are considered.
-    fn order(&self, offers: &[Offer], paid: Paid, random: &mut Random) -> Vec<usize> {
+    fn order(&self, offers: &[Offer], settings: &EconomySettings, random: &mut Random) -> Vec<usize> {
         let mut places: Vec<usize> =
             (0..offers.len()).filter(|at| offers.get(*at).is_some_and(|it| it.cost > 0)).collect();
         random.shuffle(&mut places);
         let worth = |at: &usize| offers.get(*at).and_then(|offer| self.worth(offer)).unwrap_or(0.0);
-        match paid {
-            Paid::Worth => places.sort_by(|a, b| worth(b).total_cmp(&worth(a))),
+        match settings.paid {
+            Paid::Worth => {
+                places.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+                // Those below the least worth are exploratory draws: families take turns, whatever their worth.
+                let below = places.partition_point(|at| worth(at) >= settings.least_worth);
+                let mut draws = places.split_off(below);
+                random.shuffle(&mut draws);
+                places.extend(in_turns(&draws, offers, random));
+            }
             Paid::Contrast => {
                 // Without replacement: the largest of u^(1/w) (P. S. Efraimidis and P. G. Spirakis, 2006).
-                let contrast = |at: &usize| {
-                    let family = offers.get(*at).and_then(|offer| self.paid.get(&offer.family)).copied();
-                    family.unwrap_or_default().contrast().max(1e-6)
-                };
+                let chances = self.family_chances(offers, &places, settings.family_floor);
+                let weight = |at: &usize| offers.get(*at).and_then(|it| chances.get(&it.family)).map_or(1e-9, |it| *it);
                 let mut keyed: Vec<(f64, usize)> =
-                    places.iter().map(|at| (random.uniform().max(1e-300).ln() / contrast(at), *at)).collect();
+                    places.iter().map(|at| (random.uniform().max(1e-300).ln() / weight(at), *at)).collect();
                 keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
                 places = keyed.into_iter().map(|(_, at)| at).collect();
             }
@@ -254,6 +264,40 @@ impl Economy {
         }
         places
     }
+}
+
+impl Economy {
+    /// The probability of one offer of each family: that of the family, by its mean |Δ| and a floor, over the number of its offers.
+    fn family_chances(&self, offers: &[Offer], places: &[usize], floor: f64) -> BTreeMap<Family, f64> {
+        let mut counts: BTreeMap<Family, f64> = BTreeMap::new();
+        places
+            .iter()
+            .filter_map(|at| offers.get(*at))
+            .for_each(|offer| *counts.entry(offer.family).or_default() += 1.0);
+        let contrast = |family: &Family| self.paid.get(family).copied().unwrap_or_default().contrast();
+        let sum: f64 = counts.keys().map(contrast).sum();
+        let families = counts.len() as f64;
+        let floor = floor.clamp(0.0, 1.0 / families.max(1.0));
+        let share = |family: &Family| if sum > 0.0 { contrast(family) / sum } else { 1.0 / families };
+        let chance = |family: &Family| floor + (1.0 - families * floor) * share(family);
+        counts.iter().map(|(family, count)| (*family, (chance(family) / count).max(1e-9))).collect()
+    }
+}
+
+/// Offers so that families take turns, in an order that is drawn; within a family in their order.
+fn in_turns(places: &[usize], offers: &[Offer], random: &mut Random) -> Vec<usize> {
+    let mut order = Family::ALL.to_vec();
+    random.shuffle(&mut order);
+    let mut turns: BTreeMap<Family, usize> = BTreeMap::new();
+    let mut keyed: Vec<((usize, Option<usize>), usize)> = Vec::new();
+    for at in places {
+        let Some(offer) = offers.get(*at) else { continue };
+        let turn = turns.entry(offer.family).or_default();
+        keyed.push(((*turn, order.iter().position(|family| *family == offer.family)), *at));
+        *turn += 1;
+    }
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, at)| at).collect()
 }
 
 /// What may still be spent in a step.

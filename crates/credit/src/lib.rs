@@ -13,6 +13,8 @@
 //! | [`estimate`] | what the paired differences say, with their error |
 //! | [`cascade`] | how far an edit spread |
 //! | [`mod@unit`] | the table of credit, one row a unit |
+//! | [`estimator`] | which advantages follow from probabilities and rewards |
+//! | [`guard`] | whether the policy collapses to one decision for every question |
 //! | [`advantage`] | what the learner gets: one number a token |
 //! | [`advice`] | what a person gets: a sentence and a verdict |
 
@@ -23,6 +25,8 @@ pub mod cascade;
 pub mod choose;
 pub mod economy;
 pub mod estimate;
+pub mod estimator;
+pub mod guard;
 #[cfg(test)]
 mod story;
 pub mod unit;

@@ -1,7 +1,7 @@
 //! The table of credit: one row for every unit of a run that can carry any, measured or not.
 
 use lemon_spec::Plan;
-use lemon_spec::edit::{Decision, Edit, Family};
+use lemon_spec::edit::{Change, Decision, Edit, Family};
 use lemon_trace::{EventKind, Trace};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -52,6 +52,8 @@ pub struct CreditEntry {
 /// The unit whose credit an edit measures.
 pub fn unit_of(edit: &Edit) -> Unit {
     match edit.decision {
+        // The team that ends before its second agent: what the whole team is worth beyond its first agent.
+        Decision::Spawn if matches!(edit.change, Change::EndBefore { .. }) => Unit::Team,
         Decision::Spawn => Unit::Agent,
         Decision::Delegate => Unit::Role,
         Decision::Communicate => Unit::Message,
@@ -62,6 +64,7 @@ pub fn unit_of(edit: &Edit) -> Unit {
 /// The unit's name among those of its kind. All messages of an agent are `a → *`: what it shares, it shares with all.
 pub fn target_of(edit: &Edit) -> String {
     match (edit.change.edited_message(), edit.change.edited_agent()) {
+        _ if matches!(edit.change, Change::EndBefore { .. }) => TEAM.to_owned(),
         (Some((from, to)), _) => message(from, to),
         (None, Some(agent)) => agent.to_owned(),
         (None, None) if edit.decision == Decision::Aggregate => ANSWER.to_owned(),
@@ -109,6 +112,8 @@ pub fn units_of_plan(plan: &Plan) -> Vec<(Unit, String)> {
 pub fn credit_table(units: &[(Unit, String)], measured: &[CreditEntry]) -> Vec<CreditEntry> {
     let is_of = |entry: &CreditEntry, (unit, target): &(Unit, String)| entry.unit == *unit && entry.target == *target;
     let mut table = measured.to_vec();
+    table.extend(derived(units, measured));
+    let measured = &table.clone()[..];
     for listed in units.iter().filter(|listed| !measured.iter().any(|entry| is_of(entry, listed))) {
         table.push(CreditEntry::not_measured(listed.0, &listed.1));
     }
@@ -116,6 +121,19 @@ pub fn credit_table(units: &[(Unit, String)], measured: &[CreditEntry]) -> Vec<C
     // A stable sort: the entries of one unit keep their order.
     table.sort_by_key(|entry| (entry.unit, place(entry)));
     table
+}
+
+/// Units whose credit follows from that of others. An agent makes one call in a run, so that its turn is worth what the agent is.
+/// The credit of single tokens is measured in training, where each token has an advantage; a table of effects has none of it.
+fn derived(units: &[(Unit, String)], measured: &[CreditEntry]) -> Vec<CreditEntry> {
+    let is_listed = |unit: Unit, target: &str| units.iter().any(|listed| listed.0 == unit && listed.1 == target);
+    let mut found = Vec::new();
+    for entry in measured.iter().filter(|entry| entry.unit == Unit::Agent && entry.effect.is_some()) {
+        if is_listed(Unit::Turn, &entry.target) {
+            found.push(CreditEntry { unit: Unit::Turn, ..entry.clone() });
+        }
+    }
+    found
 }
 
 impl CreditEntry {
@@ -164,10 +182,12 @@ impl fmt::Display for Unit {
 /// The orchestrator's two targets.
 const ANSWER: &str = "answer";
 const NEXT: &str = "next";
+/// The whole team.
+const TEAM: &str = "team";
 
 fn whole() -> Vec<(Unit, String)> {
     let named = |unit: Unit, target: &str| (unit, target.to_owned());
-    vec![named(Unit::Team, "team"), named(Unit::Orchestrator, ANSWER), named(Unit::Orchestrator, NEXT)]
+    vec![named(Unit::Team, TEAM), named(Unit::Orchestrator, ANSWER), named(Unit::Orchestrator, NEXT)]
 }
 
 fn of_agent(id: &str) -> [(Unit, String); 2] {

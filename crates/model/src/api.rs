@@ -8,6 +8,23 @@ pub trait Policy: Send {
     /// Samples one text for each request. The same seed gives the same text, whatever else is in the batch.
     fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError>;
 
+    /// Samples the rest of texts that begin with known tokens; the samples contain both. The log-probabilities of the known
+    /// tokens are not those of the policy in every implementation: score them where they matter.
+    ///
+    /// # Errors
+    /// The policy cannot continue texts, or could not have written such a beginning.
+    fn resume(
+        &self,
+        begun: &[(SampleRequest, Vec<u32>)],
+        settings: &SampleSettings,
+    ) -> Result<Vec<Sample>, PolicyError> {
+        let _ = settings;
+        match begun {
+            [] => Ok(Vec::new()),
+            _ => Err(PolicyError::Request("this policy cannot continue a text that has begun".to_owned())),
+        }
+    }
+
     /// The log-probability of each token of each sequence, at a temperature, under its grammar.
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError>;
 

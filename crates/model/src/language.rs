@@ -183,7 +183,18 @@ impl LanguagePolicy {
 
 impl Policy for LanguagePolicy {
     fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
-        write::write(&self.model, &self.tokenizer, requests, settings)
+        let begun: Vec<(&SampleRequest, &[u32])> = requests.iter().map(|request| (request, [].as_slice())).collect();
+        write::write(&self.model, &self.tokenizer, &begun, settings)
+    }
+
+    fn resume(
+        &self,
+        begun: &[(SampleRequest, Vec<u32>)],
+        settings: &SampleSettings,
+    ) -> Result<Vec<Sample>, PolicyError> {
+        let begun: Vec<(&SampleRequest, &[u32])> =
+            begun.iter().map(|(request, tokens)| (request, tokens.as_slice())).collect();
+        write::write(&self.model, &self.tokenizer, &begun, settings)
     }
 
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {

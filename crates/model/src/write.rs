@@ -16,14 +16,14 @@ const WIDTH: usize = 64;
 const WIDEST: usize = 512;
 const CACHE_BYTES: usize = 2 << 30;
 
-/// Samples one text for each request, as many at a time as there are places; a finished text frees its place for the next.
+/// Samples one text for each request and its known first tokens, as many at a time as there are places; a finished text frees its place for the next.
 pub(crate) fn write(
     model: &Model,
     tokenizer: &Tokenizer,
-    requests: &[SampleRequest],
+    requests: &[(&SampleRequest, &[u32])],
     settings: &SampleSettings,
 ) -> Result<Vec<Sample>, PolicyError> {
-    let longest = requests.iter().map(|request| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
+    let longest = requests.iter().map(|(request, _)| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
     let length = longest.min(model.config.positions);
     let config = &model.config;
     let width = if model.device.is_cpu() {
@@ -35,15 +35,15 @@ pub(crate) fn write(
     let places = width.min(requests.len());
     let mut cache =
         Cache::new(config.layers, config.kv_heads, config.head_dim, places, length, model.dtype, &model.device)?;
-    let mut waiting: VecDeque<(usize, &SampleRequest)> = requests.iter().enumerate().collect();
+    let mut waiting: VecDeque<(usize, (&SampleRequest, &[u32]))> = requests.iter().copied().enumerate().collect();
     let mut writing: Vec<Option<Writing<'_>>> = (0..places).map(|_| None).collect();
     let mut written: Vec<Option<Sample>> = requests.iter().map(|_| None).collect();
     loop {
         for place in &mut writing {
             // Some texts end before anything has to be asked: then the place takes the next at once.
             while place.is_none() {
-                let Some((number, request)) = waiting.pop_front() else { break };
-                let mut text = Writing::new(number, request, tokenizer, length, settings.most_tokens)?;
+                let Some((number, (request, given))) = waiting.pop_front() else { break };
+                let mut text = Writing::new(number, (request, given), tokenizer, length, settings.most_tokens)?;
                 text.advance()?;
                 if text.finish.is_some() {
                     written[number] = Some(text.end()); // A number of `requests`.
@@ -140,6 +140,8 @@ pub(crate) fn allowed(
 /// A text that is being written.
 struct Writing<'r> {
     number: usize,
+    /// The first tokens, where they are known.
+    given: &'r [u32],
     tokenizer: &'r Tokenizer,
     walk: Option<Walk>,
     /// What may come next.
@@ -162,7 +164,7 @@ struct Writing<'r> {
 impl<'r> Writing<'r> {
     fn new(
         number: usize,
-        request: &'r SampleRequest,
+        (request, given): (&'r SampleRequest, &'r [u32]),
         tokenizer: &'r Tokenizer,
         length: usize,
         most: usize,
@@ -177,6 +179,7 @@ impl<'r> Writing<'r> {
         }
         Ok(Writing {
             number,
+            given,
             tokenizer,
             walk: request.grammar.as_ref().map(|grammar| grammar.walk()),
             mask: None,
@@ -196,11 +199,20 @@ impl<'r> Writing<'r> {
     /// Takes what the grammar forces, up to the next choice or the end.
     fn advance(&mut self) -> Result<(), PolicyError> {
         while self.finish.is_none() {
-            let Some(walk) = &mut self.walk else { return Ok(()) };
+            let known = self.given.get(self.tokens.len()).copied();
+            let Some(walk) = &mut self.walk else {
+                let Some(token) = known else { return Ok(()) };
+                self.push(token, 0.0, false);
+                continue;
+            };
             match walk.next()? {
                 NextTokens::Choose(mask) => {
-                    self.mask = Some(mask);
-                    return Ok(());
+                    let Some(token) = known else {
+                        self.mask = Some(mask);
+                        return Ok(());
+                    };
+                    walk.take(token)?;
+                    self.push(token, 0.0, false);
                 }
                 NextTokens::Forced(tokens) => {
                     for token in tokens {

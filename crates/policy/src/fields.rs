@@ -1,4 +1,4 @@
-//! A policy that is a table: one independent choice for each field of a specification, for studies of thousands of training
+//! A policy that is a table: one choice for each field of a specification, for studies of thousands of training
 //! runs. There is no grammar and no tensor in it, and its gradients are a formula.
 //!
 //! `task and earlier results → [encoder] → prompt → [table] → choices → text`. The text is that of `lemon_spec::render`. Its tokens
@@ -16,8 +16,11 @@
 //! | answer.by | last, vote, judge |
 //! | next | stop, review where another round may follow |
 //!
+//! Choices are independent of one another, or conditioned on all earlier choices of the text ([`FieldStart::conditioned`]).
+//!
 //! Not choices: roles are those of the base role, and the answer comes from the agents that no other agent reads.
 
+mod all;
 mod encoder;
 mod layout;
 mod scene;
@@ -27,6 +30,7 @@ mod state;
 mod tests;
 mod write;
 
+pub use all::Text;
 pub use encoder::FieldPromptEncoder;
 pub use start::{FieldStart, FirstTeams};
 
@@ -47,7 +51,9 @@ use write::{Chosen, write};
 pub struct FieldTable {
     layout: Layout,
     kinds: usize,
+    /// The rows; behind them, if the table is conditioned, what each earlier value adds to each later one.
     logits: Vec<f32>,
+    conditioned: bool,
     optimiser: OptimiserSettings,
     memory: Memory,
 }
@@ -80,11 +86,15 @@ impl FieldTable {
             let fact = format!("a table for {} kinds of task that leans by {}", start.kinds, start.lean);
             return Err(PolicyError::Request(fact));
         }
-        let layout = Layout::new(start.slots, language)?;
-        let logits = first_logits(&layout, start);
+        let layout = Layout::new(start, language)?;
+        let mut logits = first_logits(&layout, start);
+        if start.conditioned {
+            logits.extend(std::iter::repeat_n(0.0, layout.width() * layout.width()));
+        }
         let zeros = vec![0.0; logits.len()];
         let memory = Memory { steps: 0, means: zeros.clone(), squares: zeros };
-        Ok(FieldTable { layout, kinds: start.kinds, logits, optimiser: OptimiserSettings::default(), memory })
+        let (kinds, conditioned, optimiser) = (start.kinds, start.conditioned, OptimiserSettings::default());
+        Ok(FieldTable { layout, kinds, logits, conditioned, optimiser, memory })
     }
 
     /// How many kinds of task it tells apart; [`FieldPromptEncoder::kind`] says which a question is of.
@@ -94,7 +104,7 @@ impl FieldTable {
 
     /// The probability of each value of each field, by their names, where another round may follow; only fields that have a
     /// choice. Stage 0 is the first round, 1 a later one after answers that agree, 2 one after answers that differ. Slots count
-    /// given that there is an agent in them. Empty for a kind or a stage that there is not.
+    /// given that there is an agent in them. Of a conditioned table: without what earlier choices add. Empty for a kind or a stage that there is not.
     pub fn probabilities(&self, kind: usize, stage: usize) -> Vec<(String, Vec<(String, f64)>)> {
         if kind >= self.kinds || stage >= STAGES {
             return Vec::new();
@@ -104,7 +114,7 @@ impl FieldTable {
         let mut named = Vec::new();
         for place in self.layout.places() {
             let allowed = self.layout.allowed(*place, setting);
-            self.logprobs(setting, *place, allowed, 1.0, &mut logprobs);
+            self.logprobs(setting, *place, allowed, 1.0, &[], &mut logprobs);
             let value = |(value, logprob): (usize, &f64)| (self.layout.value_name(place.choice, value), logprob.exp());
             if allowed > 1 {
                 named.push((self.layout.name(place.choice), logprobs.iter().enumerate().map(value).collect()));
@@ -126,20 +136,39 @@ impl FieldTable {
         (setting.kind * STAGES + setting.stage) * self.layout.width() + place.first
     }
 
+    /// Where the weights begin that earlier values add to the values of a choice; none if the table is not conditioned.
+    fn pairs<'e>(&self, place: Place, earlier: &'e [usize]) -> impl Iterator<Item = usize> + use<'e> {
+        let (width, rows) = (self.layout.width(), self.kinds * STAGES * self.layout.width());
+        let earlier = if self.conditioned { earlier } else { &[] };
+        earlier.iter().map(move |value| rows + value * width + place.first)
+    }
+
     /// The log-probabilities of the first values of a choice. At temperature 0 the likeliest has all.
-    fn logprobs(&self, setting: Setting, place: Place, allowed: usize, temperature: f32, out: &mut Vec<f64>) {
+    /// `earlier` are the places of the values chosen before, in a row.
+    fn logprobs(
+        &self,
+        setting: Setting,
+        place: Place,
+        allowed: usize,
+        temperature: f32,
+        earlier: &[usize],
+        out: &mut Vec<f64>,
+    ) {
         let start = self.start(setting, place);
-        let logits = self.logits.get(start..start + allowed).unwrap_or_default();
-        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         out.clear();
+        out.extend(self.logits.get(start..start + allowed).unwrap_or_default().iter().map(|it| f64::from(*it)));
+        for start in self.pairs(place, earlier) {
+            let added = self.logits.get(start..start + allowed).unwrap_or_default();
+            out.iter_mut().zip(added).for_each(|(logit, added)| *logit += f64::from(*added));
+        }
+        let most = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if temperature <= 0.0 {
-            out.resize(logits.len(), f64::NEG_INFINITY);
-            if let Some(likeliest) = logits.iter().position(|logit| *logit == most).and_then(|at| out.get_mut(at)) {
-                *likeliest = 0.0;
-            }
+            let likeliest = out.iter().position(|logit| *logit == most);
+            let certain = |at: usize| if Some(at) == likeliest { 0.0 } else { f64::NEG_INFINITY };
+            out.iter_mut().enumerate().for_each(|(at, logit)| *logit = certain(at));
             return;
         }
-        out.extend(logits.iter().map(|logit| f64::from(logit - most) / f64::from(temperature)));
+        out.iter_mut().for_each(|logit| *logit = (*logit - most) / f64::from(temperature));
         let total = out.iter().map(|it| it.exp()).sum::<f64>().ln();
         out.iter_mut().for_each(|it| *it -= total);
     }
@@ -157,22 +186,47 @@ impl FieldTable {
         Ok((allowed > 1).then_some(Made { place, allowed, value }))
     }
 
-    fn write(&self, request: &SampleRequest, settings: &SampleSettings) -> Result<Sample, PolicyError> {
+    /// Writes a text. It begins with the values of the tokens `given`.
+    fn write(&self, request: &SampleRequest, given: &[u32], settings: &SampleSettings) -> Result<Sample, PolicyError> {
         let scene = Scene::read(&request.prompt, self.kinds)?;
         let mut random = Random::new(request.seed);
         let mut logprobs = Vec::new();
+        let mut earlier = Vec::new();
+        let mut given = given.iter().filter_map(|token| self.layout.value(*token));
         let written = write(&self.layout, &scene, |choice| {
             let place = self.layout.place(choice);
             let allowed = self.layout.allowed(place, scene.setting);
+            let known = given.next();
+            if known.is_some_and(|(known, value)| known.first != place.first || value >= allowed) {
+                return None;
+            }
             if allowed == 1 {
                 return Some(Chosen { value: 0, logprob: 0.0, forced: true });
             }
-            self.logprobs(scene.setting, place, allowed, settings.temperature, &mut logprobs);
-            let (value, logprob) = draw(&logprobs, &mut random)?;
+            self.logprobs(scene.setting, place, allowed, settings.temperature, &earlier, &mut logprobs);
+            let (value, logprob) = match known {
+                Some((_, value)) => (value, *logprobs.get(value)?),
+                None => draw(&logprobs, &mut random)?,
+            };
+            earlier.push(place.first + value);
             Some(Chosen { value, logprob: logprob as f32, forced: false })
         });
         let sample = written.ok_or_else(|| PolicyError::Request("no value can be drawn".to_owned()))?;
         Ok(cut(sample, settings.most_tokens))
+    }
+
+    /// The log-probability of each token.
+    fn scores(&self, sequence: &Sequence, temperature: f32) -> Result<Vec<f64>, PolicyError> {
+        let setting = setting(&sequence.prompt, self.kinds)?;
+        let (mut logprobs, mut earlier) = (Vec::new(), Vec::new());
+        let tokens = sequence.tokens.iter().enumerate();
+        let scores = tokens.map(|(at, token)| {
+            let Some(Made { place, allowed, value }) = self.made(setting, at, *token)? else { return Ok(0.0) };
+            self.logprobs(setting, place, allowed, temperature, &earlier, &mut logprobs);
+            earlier.push(place.first + value);
+            Ok(logprobs.get(value).copied().unwrap_or(f64::NEG_INFINITY))
+        });
+        scores.collect()
     }
 
     fn pass(&self, examples: &[Example], temperature: f32) -> Result<(Vec<f64>, StepReport), PolicyError> {
@@ -181,21 +235,25 @@ impl FieldTable {
         }
         let mut totals = Totals::default();
         let mut gradient = vec![0.0; self.logits.len()];
-        let mut logprobs = Vec::new();
+        let (mut logprobs, mut earlier) = (Vec::new(), Vec::new());
         for Example { sequence, objective } in examples {
             objective.check(sequence.tokens.len())?;
             let setting = setting(&sequence.prompt, self.kinds)?;
+            earlier.clear();
             for (at, token) in sequence.tokens.iter().enumerate() {
                 let Some(Made { place, allowed, value }) = self.made(setting, at, *token)? else { continue };
-                self.logprobs(setting, place, allowed, temperature, &mut logprobs);
+                self.logprobs(setting, place, allowed, temperature, &earlier, &mut logprobs);
                 let term = objective.term(at, logprobs.get(value).copied().unwrap_or(f64::NEG_INFINITY) as f32);
                 let entropy = -logprobs.iter().filter(|it| it.is_finite()).map(|it| it.exp() * it).sum::<f64>();
                 totals.add(&term, entropy as f32);
-                let start = self.start(setting, place);
-                for (other, (sum, logprob)) in gradient.iter_mut().skip(start).zip(&logprobs).enumerate() {
-                    let hit = f64::from(u8::from(other == value));
-                    *sum += term.slope * (hit - logprob.exp()) / f64::from(temperature);
+                let own = self.start(setting, place);
+                for start in std::iter::once(own).chain(self.pairs(place, &earlier)) {
+                    for (other, (sum, logprob)) in gradient.iter_mut().skip(start).zip(&logprobs).enumerate() {
+                        let hit = f64::from(u8::from(other == value));
+                        *sum += term.slope * (hit - logprob.exp()) / f64::from(temperature);
+                    }
                 }
+                earlier.push(place.first + value);
             }
         }
         let mut report = totals.report();
@@ -257,22 +315,20 @@ impl Policy for FieldTable {
             let fact = format!("a table draws from all values: top_p has to be 1, not {}", settings.top_p);
             return Err(PolicyError::Request(fact));
         }
-        requests.iter().map(|request| self.write(request, settings)).collect()
+        requests.iter().map(|request| self.write(request, &[], settings)).collect()
+    }
+
+    fn resume(
+        &self,
+        begun: &[(SampleRequest, Vec<u32>)],
+        settings: &SampleSettings,
+    ) -> Result<Vec<Sample>, PolicyError> {
+        begun.iter().map(|(request, given)| self.write(request, given, settings)).collect()
     }
 
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let mut logprobs = Vec::new();
-        let mut one = |sequence: &Sequence| {
-            let setting = setting(&sequence.prompt, self.kinds)?;
-            let tokens = sequence.tokens.iter().enumerate();
-            let scores = tokens.map(|(at, token)| {
-                let Some(Made { place, allowed, value }) = self.made(setting, at, *token)? else { return Ok(0.0) };
-                self.logprobs(setting, place, allowed, temperature, &mut logprobs);
-                Ok(logprobs.get(value).copied().unwrap_or(f64::NEG_INFINITY) as f32)
-            });
-            scores.collect()
-        };
-        sequences.iter().map(&mut one).collect()
+        let narrow = |scores: Vec<f64>| scores.into_iter().map(|score| score as f32).collect();
+        sequences.iter().map(|sequence| self.scores(sequence, temperature).map(narrow)).collect()
     }
 
     fn update(&mut self, examples: &[Example], settings: &StepSettings) -> Result<StepReport, PolicyError> {

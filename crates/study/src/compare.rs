@@ -9,7 +9,7 @@ use super::row::StudyRow;
 use lemon_credit::economy::FamilyReport;
 use lemon_credit::estimate::Paired;
 use lemon_num::seed_of;
-use lemon_num::stats::{holm, permutation};
+use lemon_num::stats::{RunCluster, difference_interval, holm, permutation};
 use lemon_spec::edit::Family;
 use lemon_train::metrics::Means;
 use serde::Serialize;
@@ -59,6 +59,8 @@ pub struct ArmSummary {
     pub seeds: usize,
     /// Reward after training.
     pub reward: Estimate,
+    /// The same with teams drawn at the temperature of the rollouts.
+    pub sampled: Estimate,
     /// The share of right answers after training.
     pub success: Estimate,
     /// Tokens of a run after training.
@@ -99,6 +101,9 @@ pub struct ArmDifference {
     pub unpaired: usize,
     /// Reward, less that of the reference.
     pub reward: Difference,
+    /// The 95 % interval of the difference in reward by redrawing seeds, each with all its tasks. `None` without task by task
+    /// figures.
+    pub bootstrap: Option<[f64; 2]>,
     /// The same for the share of right answers.
     pub success: Difference,
     /// The same for tokens of a run.
@@ -220,6 +225,7 @@ impl ArmSummary {
             arm: arm.to_owned(),
             seeds: runs.len(),
             reward: over(|run| run.after.reward),
+            sampled: runs.iter().filter_map(|run| run.evaluations.get(1)).map(|it| it.means.reward).collect(),
             success: over(|run| run.after.success),
             tokens: over(|run| run.after.tokens),
             agents: over(|run| run.after.agents),
@@ -276,12 +282,24 @@ impl ArmDifference {
             pairs: pairs.len(),
             unpaired: seeds.len() - pairs.len(),
             reward: difference("reward", |means| means.reward),
+            bootstrap: bootstrap(&pairs, draws("bootstrap")),
             success: difference("success", |means| means.success),
             tokens: difference("tokens", |means| means.tokens),
             token_ratio: token_ratio(&pairs, draws("token ratio")),
             equal_steps,
         }
     }
+}
+
+/// Seeds are drawn anew, each with the differences of all its tasks. Tasks are drawn for each seed, so that this resamples both.
+fn bootstrap(pairs: &[(&StudyRow, &StudyRow)], seed: u64) -> Option<[f64; 2]> {
+    let of_pair = |(run, other): &(&StudyRow, &StudyRow)| -> Option<RunCluster> {
+        let (own, others) = (&run.evaluations.first()?.items, &other.evaluations.first()?.items);
+        let both = own.iter().zip(others).filter_map(|(own, other)| Some((*own)? - (*other)?));
+        (own.len() == others.len()).then(|| both.collect())
+    };
+    let clusters: Option<Vec<RunCluster>> = pairs.iter().map(of_pair).collect();
+    clusters.filter(|clusters| clusters.len() > 1).map(|clusters| difference_interval(&clusters, None, seed))
 }
 
 impl Difference {

@@ -6,6 +6,7 @@
 pub mod arms;
 pub mod compare;
 mod curve;
+pub mod estimators;
 pub mod figures;
 mod plans;
 mod regime;
@@ -16,4 +17,4 @@ mod samples;
 mod write;
 
 pub use plans::named;
-pub use write::{REFERENCES, write};
+pub use write::{MixedRows, REFERENCES, ReportError, write};

@@ -16,6 +16,7 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         seeds: (1..=seeds).collect(),
         data: data.map(Path::to_owned),
         workers: None,
+        commit: "unknown".to_owned(),
     };
     let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();
     Some(match name {
@@ -25,6 +26,14 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
             let regime = Regime { name: String::new(), recipe: language(), choices: None };
             study(RunKind::Train, vec![regime], &LANGUAGE_ARMS, 5)
         }
+        "demo" => {
+            let mut recipe = table(Preset::Calibrated);
+            recipe.about = "A small version of the study `table`: minutes on two cores.".to_owned();
+            recipe.worker_tokens = Some(DEMO_TOKENS);
+            (recipe.tasks.train, recipe.tasks.held_out, recipe.eval.final_seeds) = (100, 20, 2);
+            let regime = Regime { name: String::new(), recipe, choices: None };
+            study(RunKind::Train, vec![regime], &DEMO_ARMS, 5)
+        }
         "stop" => {
             let regime = Regime { name: String::new(), recipe: table(Preset::Calibrated), choices: None };
             study(RunKind::Stop, vec![regime], &["full"], 20)
@@ -32,6 +41,11 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         _ => return None,
     })
 }
+
+/// Worker tokens of a run of the demonstration.
+const DEMO_TOKENS: u64 = 200_000;
+
+const DEMO_ARMS: [&str; 7] = ["full", "plain-shared", "plain", "global", "paper-shared", "tree", "fixed-team"];
 
 /// What a language model is trained with: the slow study has the arms that decide something.
 const LANGUAGE_ARMS: [&str; 12] = [
@@ -57,7 +71,7 @@ pub fn table(world: Preset) -> Recipe {
         worker_tokens: Some(TABLE_TOKENS),
         start: Start::Fields(FieldStart::default()),
         // Short runs are begun again rather than kept.
-        checkpoint_every: u64::MAX,
+        checkpoint_every: i64::MAX as u64,
         eval: EvalSettings { every: 10, seeds: 1, first_seeds: 1, final_seeds: 8, ..EvalSettings::default() },
         ..Recipe::default()
     };
@@ -79,7 +93,7 @@ pub fn language() -> Recipe {
         steps: 100_000,
         worker_tokens: Some(1_500_000),
         start: Start::Warm(WarmStart::default()),
-        checkpoint_every: u64::MAX,
+        checkpoint_every: i64::MAX as u64,
         eval: EvalSettings { every: 20, seeds: 1, first_seeds: 1, final_seeds: 8, ..EvalSettings::default() },
         ..Recipe::default()
     };

@@ -7,12 +7,16 @@ const DIFFICULTIES: [&str; 3] = ["easy", "middle", "hard"];
 
 /// Arms that come first: the method, what it is compared with, and other forms of credit; then rules of stopping. All others
 /// follow by name.
-const ARMS: [&str; 11] = [
+const ARMS: [&str; 15] = [
     "full",
     "plain-shared",
     "plain",
     "global",
     "paper",
+    "paper-shared",
+    "tree",
+    "one-agent",
+    "fixed-team",
     "preference",
     "bought",
     "never",

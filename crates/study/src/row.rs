@@ -2,6 +2,7 @@
 
 use lemon_credit::economy::FamilyReport;
 use lemon_spec::edit::Family;
+use lemon_train::HeldOutResult;
 use lemon_train::metrics::Means;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,8 +33,33 @@ pub struct StudyRow {
     pub after: Means,
     /// Held-out evaluations on the way.
     pub curve: Vec<EvalPoint>,
+    /// What the run was made with; rows of older studies have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Stamp>,
+    /// The held-out tasks after training, with the likeliest teams and with teams drawn at the temperature of the rollouts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evaluations: Vec<HeldOutResult>,
     /// What credit bought over the whole run, by family: counts and tokens are sums, the rest means over steps.
     pub families: BTreeMap<Family, FamilyReport>,
+}
+
+/// What a run was made with: rows of different builds or devices are not pooled unasked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The commit of the build; `unknown` where the build was not told.
+    pub commit: String,
+    /// The device that the policy ran on, and its number format.
+    pub device: String,
+    /// A hash of the recipe, the arm's changes included and the seed left out.
+    pub recipe: String,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// Wall time of the run, in seconds.
+    pub seconds: f64,
+    /// Worker tokens, of rollouts, counterfactuals and searches together.
+    pub worker_tokens: u64,
+    /// Tokens that the policy wrote, scored and learned from.
+    pub policy_tokens: u64,
 }
 
 /// A held-out evaluation on the way.

@@ -1,7 +1,7 @@
 //! The runs of a study: every regime, arm and seed, as many at a time as there are cores, each one line of a file.
 
-use super::arms::Arm;
-use super::row::{EvalPoint, RowError, RowFile, StudyRow};
+use super::arms::{Arm, ArmKind};
+use super::row::{EvalPoint, RowError, RowFile, Stamp, StudyRow};
 use lemon_credit::economy::FamilyReport;
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, Packed};
@@ -11,15 +11,16 @@ use lemon_sft::sft::BEST;
 use lemon_sft::teach::draw;
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
-use lemon_train::build::{BuildError, BuiltPolicy, Tasks, build_policy, rollout_env, simulated, tasks};
+use lemon_train::build::{AnyPolicy, BuildError, BuiltPolicy, build_policy, rollout_env, simulated, tasks_of_seed};
 use lemon_train::metrics::{Means, StepMetrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
-use lemon_train::{TrainContext, TrainError, train};
+use lemon_train::{HeldOutResult, TrainContext, TrainError, candidates, evaluate_at, search_fixed, train};
 use lemon_world::Choices;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What to run.
@@ -38,6 +39,8 @@ pub struct Study {
     pub data: Option<PathBuf>,
     /// The workers; `None`: the simulated world of the recipe.
     pub workers: Option<(Backend, Settings)>,
+    /// What the build is known by.
+    pub commit: String,
 }
 
 /// What one run of a study does.
@@ -128,11 +131,6 @@ pub fn run(
     let queue = Mutex::new(planned);
     let results = Mutex::new((out, known, 0usize));
     let fault: Mutex<Option<StudyError>> = Mutex::new(None);
-    let worlds: Vec<Tasks> = study
-        .regimes
-        .iter()
-        .map(|regime| tasks(&regime.recipe.tasks, study.data.as_deref()))
-        .collect::<Result<_, BuildError>>()?;
     warm_up(study, &lock(&queue), bundled, device, scratch, threads, cancel)?;
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
@@ -142,7 +140,7 @@ pub fn run(
                     if cancel.is_cancelled() || lock(&fault).is_some() {
                         return;
                     }
-                    match one(study, run, &worlds[run.regime], bundled, device, scratch, cancel) {
+                    match one(study, run, bundled, device, scratch, cancel) {
                         Ok(rows) if rows.is_empty() => return,
                         Ok(rows) => {
                             let mut results = lock(&results);
@@ -252,12 +250,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn one(
     study: &Study,
     run: PlannedRun<'_>,
-    tasks: &Tasks,
     bundled: Packed,
     device: DeviceChoice,
     scratch: &Path,
     cancel: &CancellationToken,
 ) -> Result<Vec<StudyRow>, StudyError> {
+    let began = Instant::now();
     let regime = &study.regimes[run.regime]; // A position of `regimes`.
     let recipe = study.recipe(&run);
     let name = format!("{}-{}-{}-{}", study.name, run.regime, run.arm.name, run.seed);
@@ -265,12 +263,14 @@ fn one(
     let file = |source| StudyError::File { path: folder.clone(), source };
     let runtime = runtime(&folder)?;
     let language = Arc::new(Language::default());
-    let world = || simulated(tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+    // Tasks of its own for each seed: intervals over seeds are intervals over tasks too. Arms of one seed share them.
+    let tasks = tasks_of_seed(&recipe.tasks, study.data.as_deref(), run.seed)?;
+    let world = || simulated(&tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
     let mut env = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
     env.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();
-    let (trained, stops) = runtime.block_on(async {
+    let made = runtime.block_on(async {
         let warm = study.warm_folder(&run, &recipe, scratch);
         let start = match &recipe.start {
             // `warm_up` trained it.
@@ -281,13 +281,21 @@ fn one(
         let place = (study.workers.is_some().then_some(&env), warm.as_path());
         let BuiltPolicy { mut policy, encoder } =
             build_policy(&from, bundled, device, &language, place, |_| !cancel.is_cancelled()).await?;
+        let mut reference = match recipe.update.kl > 0.0 {
+            true => Some(build_policy(&from, bundled, device, &language, place, |_| true).await?.policy),
+            false => None,
+        };
         let context = TrainContext {
             env: Arc::new(env),
             encoder: encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
-            reference: None,
+            reference: reference.as_mut().map(|policy| &*policy.trainable()),
         };
+        let on = device_of(&policy);
+        if run.arm.kind != ArmKind::Train {
+            return Ok(Made { device: on, ..searched(&context, run.arm.kind, &recipe).await? });
+        }
         let watch = |metrics: &StepMetrics, _: &_| {
             sums.add(metrics);
             if let Some(means) = metrics.held_out {
@@ -303,25 +311,47 @@ fn one(
             let (who, what) = ((&*policy.trainable(), encoder.as_ref()), (&context.held_out, hardness.as_slice()));
             stops = stop_rows(&context.env, who, what, &recipe).await?;
         }
-        Ok::<_, StudyError>((trained, stops))
+        let mut evaluations = Vec::new();
+        for temperature in [0.0, recipe.rollouts.temperature] {
+            let seeds = recipe.eval.final_seeds;
+            evaluations.push(evaluate_at(&context, &*policy.trainable(), &recipe, temperature, seeds).await?);
+        }
+        let (steps, policy_tokens) = (trained.steps, trained.policy_tokens);
+        let tokens = [trained.rollout_tokens, trained.credit_tokens];
+        let (before, after) = (trained.before, trained.after);
+        Ok::<_, StudyError>(Made { device: on, steps, tokens, policy_tokens, before, after, evaluations, stops })
     })?;
     if cancel.is_cancelled() {
         return Ok(Vec::new());
     }
-    std::fs::remove_dir_all(&folder).map_err(file)?;
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(file)?;
+    }
+    let stamp = Stamp {
+        commit: study.commit.clone(),
+        device: made.device.clone(),
+        recipe: recipe_hash(&recipe),
+        learning_rate: recipe.update.learning_rate,
+        seconds: began.elapsed().as_secs_f64(),
+        worker_tokens: made.tokens.iter().sum(),
+        policy_tokens: made.policy_tokens,
+    };
     let row = StudyRow {
         study: study.name.clone(),
         regime: regime.name.clone(),
         arm: run.arm.name.to_owned(),
         seed: run.seed,
-        steps: trained.steps,
-        rollout_tokens: trained.rollout_tokens,
-        credit_tokens: trained.credit_tokens,
-        before: trained.before,
-        after: trained.after,
+        steps: made.steps,
+        rollout_tokens: made.tokens[0],
+        credit_tokens: made.tokens[1],
+        before: made.before,
+        after: made.after,
         curve: looks,
+        stamp: Some(stamp),
+        evaluations: made.evaluations,
         families: sums.families(),
     };
+    let stops = made.stops;
     Ok(match study.kind {
         RunKind::Train => vec![row],
         RunKind::Stop => {
@@ -335,6 +365,54 @@ fn one(
             stops.into_iter().map(of).collect()
         }
     })
+}
+
+/// What a run came to.
+struct Made {
+    device: String,
+    steps: u64,
+    /// Worker tokens of rollouts, and of counterfactuals.
+    tokens: [u64; 2],
+    policy_tokens: u64,
+    before: Means,
+    after: Means,
+    evaluations: Vec<HeldOutResult>,
+    stops: Vec<(&'static str, String, Means)>,
+}
+
+/// A fixed team, found with the worker tokens that a training of the recipe has.
+async fn searched(context: &TrainContext<'_>, kind: ArmKind, recipe: &Recipe) -> Result<Made, StudyError> {
+    let most = if kind == ArmKind::OneAgent { 1 } else { recipe.rollouts.agents };
+    let teams = candidates(&context.env.language, most);
+    let tokens = recipe.worker_tokens.unwrap_or(SEARCH_TOKENS);
+    let found = search_fixed(context, recipe, &teams, tokens).await?;
+    let (evaluation, tokens) = found.map(|found| (found.evaluation, found.tokens)).unwrap_or_default();
+    Ok(Made {
+        device: String::new(),
+        steps: 0,
+        tokens: [tokens, 0],
+        policy_tokens: 0,
+        before: evaluation.means,
+        after: evaluation.means,
+        evaluations: vec![evaluation],
+        stops: Vec::new(),
+    })
+}
+
+/// What a search may spend where the recipe sets no limit.
+const SEARCH_TOKENS: u64 = 1_000_000;
+
+fn device_of(policy: &AnyPolicy) -> String {
+    match policy {
+        AnyPolicy::Language(policy) => format!("{} {}", policy.device(), std::env::consts::ARCH),
+        AnyPolicy::Fields(_) => format!("cpu {}", std::env::consts::ARCH),
+    }
+}
+
+/// A hash of everything in a recipe but its seed and what it says of itself.
+fn recipe_hash(recipe: &Recipe) -> String {
+    let recipe = Recipe { seed: 0, about: String::new(), ..recipe.clone() };
+    format!("{:016x}", draw(0, &[&format!("{recipe:?}")]))
 }
 
 /// What families came to over a whole run.

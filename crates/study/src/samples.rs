@@ -20,6 +20,8 @@ pub fn row(arm: &str, seed: u64, reward: f64) -> StudyRow {
         before,
         after: Means { reward, success: reward / 1.4, tokens: 1_000.0 * reward, agents: 1.5, review: 0.25, ..before },
         curve: Vec::new(),
+        stamp: None,
+        evaluations: Vec::new(),
         families: [].into(),
     }
 }

@@ -9,14 +9,18 @@ mod tests;
 use super::compare::{Against, Comparison, compare};
 use super::figures::{curves, economy, forest, grid_of_arms, grid_of_axes, map, stops};
 use super::regime::axes;
-use super::row::StudyRow;
+use super::row::{Stamp, StudyRow};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The reference arms, where a study has them: plain GRPO with shared noise and without; the full method, to measure its parts; and
-/// the rules that a trained stop decision is compared with.
-pub const REFERENCES: [&str; 6] = [PLAIN[0], PLAIN[1], FULL, "never", "random", "always"];
+/// the rules that a trained stop decision is compared with. The best fixed teams show the regret.
+pub const REFERENCES: [&str; 8] = [PLAIN[0], PLAIN[1], FULL, ONE_AGENT, FIXED_TEAM, "never", "random", "always"];
+
+/// The arms that train nothing.
+const ONE_AGENT: &str = "one-agent";
+const FIXED_TEAM: &str = "fixed-team";
 
 /// The arms without counterfactuals.
 const PLAIN: [&str; 2] = ["plain-shared", "plain"];
@@ -33,9 +37,40 @@ const FEW_REGIMES: usize = 4;
 /// Lines that a reader can follow.
 const MOST_CURVES: usize = 6;
 
+/// Whether rows of different builds or devices may stand in one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixedRows {
+    /// They may not: the difference could be that of the builds.
+    Refuse,
+    /// They may.
+    Allow,
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// Rows of one study differ in what they were made with.
+    #[error("expected rows of one {what}, got {}", found.join(", "))]
+    Mixed {
+        /// What they differ in.
+        what: &'static str,
+        /// The values.
+        found: Vec<String>,
+    },
+}
+
 /// Writes `tables.md`, `rows.csv` and the figures that `tables.md` shows into a folder, and says what it wrote. `command` is
 /// what makes them, for those who want to make them again. The same rows give the same bytes.
-pub fn write(folder: &Path, rows: &[StudyRow], command: &str) -> io::Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// A file cannot be written, or rows differ in build or device and `pool` does not allow that.
+pub fn write(folder: &Path, rows: &[StudyRow], command: &str, pool: MixedRows) -> Result<Vec<PathBuf>, ReportError> {
+    if pool == MixedRows::Refuse {
+        check_stamps(rows)?;
+    }
     fs::create_dir_all(folder)?;
     let mut comparisons = compare(rows, &REFERENCES);
     // Where only plain arms stand beside the full method, it was compared with them from their side.
@@ -50,14 +85,32 @@ pub fn write(folder: &Path, rows: &[StudyRow], command: &str) -> io::Result<Vec<
         ("rows.csv".to_owned(), csv::csv(rows)),
     ];
     files.extend(figures.all.into_iter().map(|figure| (figure.file, figure.svg)));
-    files
-        .into_iter()
-        .map(|(name, content)| {
-            let path = folder.join(name);
-            fs::write(&path, content)?;
-            Ok(path)
-        })
-        .collect()
+    let mut written = Vec::with_capacity(files.len());
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::write(&path, content)?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// A part of a stamp that rows must share.
+type NamedPart = (&'static str, fn(&Stamp) -> &String);
+
+/// Whether all rows of each study were made by one build on one kind of device. Rows without a stamp are of an unknown one.
+fn check_stamps(rows: &[StudyRow]) -> Result<(), ReportError> {
+    let of: [NamedPart; 2] = [("commit", |stamp| &stamp.commit), ("device", |stamp| &stamp.device)];
+    for study in rows.iter().map(|row| &row.study).collect::<BTreeSet<_>>() {
+        for (what, value) in of {
+            let own = rows.iter().filter(|row| row.study == *study);
+            let values = own.map(|row| row.stamp.as_ref().map_or("unknown", |stamp| value(stamp).as_str()));
+            let found: BTreeSet<&str> = values.collect();
+            if found.len() > 1 {
+                return Err(ReportError::Mixed { what, found: found.into_iter().map(str::to_owned).collect() });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The figures of all studies.

@@ -3,6 +3,7 @@
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
+use lemon_num::Random;
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_policy::pair::{Pair, canonical_ids};
 use lemon_policy::small_model;
@@ -77,25 +78,40 @@ const HELD_OUT: u64 = 4;
 /// # Errors
 /// A task set cannot be read.
 pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, BuildError> {
+    tasks_of_seed(settings, data, 0)
+}
+
+/// The same with tasks of its own for each seed: composed or drawn by it. Seed 0 has those of [`tasks`].
+///
+/// # Errors
+/// A task set cannot be read.
+pub fn tasks_of_seed(settings: &TaskSettings, data: Option<&Path>, seed: u64) -> Result<Tasks, BuildError> {
+    let own = OWN.map(|part| part ^ lemon_num::mix(seed));
     let mut tasks = Tasks { train: Vec::new(), held_out: Vec::new() };
     for set in &settings.sets {
         let published = |split: &str, count: usize| -> Result<Option<Vec<Item>>, TaskError> {
             let Some(folder) = data else { return Ok(None) };
             let items = load(&Source::Folder(folder.to_owned()), *set, split)?.items;
+            if seed != 0 {
+                let mut items = items;
+                Random::named(seed, split).shuffle(&mut items);
+                return Ok(Some(items.into_iter().take(count).collect()));
+            }
             // Spread over the whole split: some are sorted by subject.
             let every = (items.len() / count.max(1)).max(1);
             Ok(Some(items.into_iter().step_by(every).take(count).collect()))
         };
         let split = SPLITS.iter().find(|(known, _)| known == set).map(|(_, split)| *split);
         let train = split.map(|split| published(split, settings.train)).transpose()?.flatten();
-        let train = named(*set, split, train, || compose(*set, settings.train, OWN[1]));
+        let train = named(*set, split, train, || compose(*set, settings.train, own[1]));
         let held_out = published("test", settings.held_out)?;
-        let held_out = named(*set, Some("test"), held_out, || compose(*set, settings.held_out, OWN[2]));
+        let held_out = named(*set, Some("test"), held_out, || compose(*set, settings.held_out, own[2]));
         tasks.train.extend(train);
         tasks.held_out.extend(held_out);
     }
     if settings.problems + settings.held_out_problems > 0 {
-        let problems = problems(settings.problems, settings.held_out_problems, settings.problem_steps, data)?;
+        let counts = (settings.problems, settings.held_out_problems);
+        let problems = problems_of_seed(counts, settings.problem_steps, data, seed)?;
         tasks.train.extend(problems.train);
         tasks.held_out.extend(problems.held_out);
     }
@@ -110,6 +126,15 @@ pub fn tasks(settings: &TaskSettings, data: Option<&Path>) -> Result<Tasks, Buil
 /// # Errors
 /// Published problems cannot be read, or none has so many steps.
 pub fn problems(train: usize, held_out: usize, steps: Option<usize>, data: Option<&Path>) -> Result<Tasks, BuildError> {
+    problems_of_seed((train, held_out), steps, data, 0)
+}
+
+fn problems_of_seed(
+    (train, held_out): (usize, usize),
+    steps: Option<usize>,
+    data: Option<&Path>,
+    seed: u64,
+) -> Result<Tasks, BuildError> {
     if let Some(steps) = steps.filter(|steps| !STEPS.contains(steps)) {
         return Err(BuildError::Steps(steps));
     }
@@ -124,7 +149,8 @@ pub fn problems(train: usize, held_out: usize, steps: Option<usize>, data: Optio
             .filter(move |problem| steps.is_none_or(|steps| problem.steps.len() == steps));
         as_cases(problems.filter(move |problem| is_held_out(problem) == is_held_out_part).take(count))
     };
-    Ok(Tasks { train: of(PROBLEMS[0], false, train), held_out: of(PROBLEMS[1], true, held_out) })
+    let own = PROBLEMS.map(|part| part ^ lemon_num::mix(seed));
+    Ok(Tasks { train: of(own[0], false, train), held_out: of(own[1], true, held_out) })
 }
 
 fn named(set: SetName, split: Option<&str>, items: Option<Vec<Item>>, own: impl FnOnce() -> Vec<Item>) -> Vec<Case> {

@@ -4,14 +4,15 @@
 //! answer altogether is free and is always run. The rest is offered to the economy of credit, which purchases it or not.
 
 use super::TrainError;
+use super::alternatives::{Alternative, alternatives};
 use super::episode::{Episode, EpisodeRunner, Job};
-use super::recipe::CreditSettings;
+use super::recipe::{CreditSettings, Suffix};
 use lemon_credit::economy::{Economy, FamilyLedger, Offer, OfferVerdict};
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
 use lemon_rollout::{Replies, RolloutError};
-use lemon_spec::edit::{Change, Edit, Edited, Family, apply, edits, prefix_truncations};
-use lemon_spec::{AnswerRule, Language, Next, Plan, validate_round};
+use lemon_spec::edit::{Change, Edit, Edited, Family};
+use lemon_spec::{AnswerRule, Next, Plan, validate_round};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -24,8 +25,12 @@ pub(crate) struct Candidate {
     pub round: usize,
     pub edit: Edit,
     pub edited: Edited,
-    /// The texts of the changed run. For a review that was not asked for, the round that would follow is still to be written.
+    /// A prefix team of so many agents of the round.
+    pub prefix: Option<usize>,
+    /// The texts of the changed run.
     texts: Vec<String>,
+    /// Whether the rounds that follow are still to be written.
+    is_open: bool,
     /// What it is expected to cost.
     cost: u64,
     /// Whether the reply cache may hold all of it.
@@ -107,21 +112,18 @@ fn of_group(
         if episode.run.as_ref().is_none_or(|run| run.outcome.is_none()) {
             continue;
         }
-        let mut seen: HashSet<Vec<String>> = HashSet::new();
+        let mut seen: HashSet<(Option<usize>, Vec<String>)> = HashSet::new();
         for (round, written) in episode.rounds.iter().enumerate() {
             let Some(plan) = &written.plan else { continue };
-            for edit in changes(plan, runner.language(), settings.prefix_truncation) {
-                let wanted = settings.families.contains(&edit.family) && edit.family != Family::Message;
-                if !wanted || (settings.simplify_only && !edit.forward) {
+            for alternative in alternatives(plan, runner.language(), settings) {
+                let Some((texts, is_open)) = changed(runner, episode, round, &alternative, settings) else { continue };
+                // Two ways to the same team are one counterfactual; a prefix team is measured for another purpose.
+                if !seen.insert((alternative.prefix, texts.clone())) {
                     continue;
                 }
-                let Some((edited, texts)) = changed(runner, episode, round, plan, &edit) else { continue };
-                // Two ways to the same team are one counterfactual.
-                if !seen.insert(texts.clone()) {
-                    continue;
-                }
-                let (cost, known) = expected(episode, round, &edit, &edited, &asked, settings);
-                let may_be_free = known || (has_cache_keys && may_share_cache_keys(&edit.change));
+                let Alternative { edit, edited, prefix } = alternative;
+                let (cost, known) = expected(episode, (round, is_open), &edit, &edited, &asked, settings);
+                let may_be_free = !is_open && (known || (has_cache_keys && may_share_cache_keys(&edit.change)));
                 let (verdict, spent) = (OfferVerdict::Free, 0);
                 // What no agent reads changes nothing; no run has to show it.
                 let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
@@ -132,7 +134,9 @@ fn of_group(
                     round,
                     edit,
                     edited,
+                    prefix,
                     texts,
+                    is_open,
                     cost,
                     may_be_free,
                     verdict,
@@ -153,47 +157,45 @@ fn changes_nothing(episode: &Episode, round: usize, plan: &Plan, edit: &Edit) ->
     is_last && !is_read && plan.answer_rule() != AnswerRule::Judge
 }
 
-/// What can be edited. A team is written agent by agent, so that the alternative to one more agent is a prefix truncation; a
-/// team that goes on without one agent is what another decision would have led to.
-fn changes(plan: &Plan, language: &Language, prefixes: bool) -> Vec<Edit> {
-    let mut changes = edits(plan, language);
-    if prefixes {
-        changes.retain(|edit| edit.family != Family::Agent);
-        changes.extend(prefix_truncations(plan, language));
-    }
-    changes
-}
-
-/// The changed team and the texts of its run; `None` where the rounds after it could not be as they are.
+/// The texts of the changed run, and whether the rounds after them are still to be written; `None` where it cannot be measured.
 fn changed(
     runner: &EpisodeRunner<'_>,
     episode: &Episode,
     round: usize,
-    plan: &Plan,
-    edit: &Edit,
-) -> Option<(Edited, Vec<String>)> {
+    alternative: &Alternative,
+    settings: &CreditSettings,
+) -> Option<(Vec<String>, bool)> {
     let is_last = round + 1 == episode.rounds.len();
-    match edit.change {
+    let mut texts = episode.texts();
+    texts[round] = alternative.edited.plan.source().to_owned();
+    match alternative.edit.change {
+        _ if alternative.prefix.is_some() => {
+            texts.truncate(round + 1);
+            return Some((texts, false));
+        }
         // Only where there is room for another round, and none was written.
         Change::Review if !is_last || round + 1 >= runner.rounds as usize => return None,
+        Change::Review => return Some((texts, true)),
         // A review without a second round is a stop already.
         Change::Stop if is_last => return None,
+        Change::Stop => {
+            texts.truncate(round + 1);
+            return Some((texts, false));
+        }
         _ => {}
     }
-    let edited = apply(plan, edit, runner.language()).ok()?;
-    let mut texts = episode.texts();
-    texts[round] = edited.plan.source().to_owned();
-    if edit.change == Change::Stop {
+    // Later rounds were written with the results of the original.
+    if !is_last && settings.suffix == Suffix::Weigh {
         texts.truncate(round + 1);
-        return Some((edited, texts));
+        return Some((texts, true));
     }
     let mut earlier = episode.earlier(round);
-    earlier.extend(edited.plan.spec().agents.iter().map(|agent| agent.id.clone()));
+    earlier.extend(alternative.edited.plan.spec().agents.iter().map(|agent| agent.id.clone()));
     for later in texts.iter().skip(round + 1) {
         let plan = validate_round(later, runner.language(), &earlier).ok()?;
         earlier.extend(plan.spec().agents.iter().map(|agent| agent.id.clone()));
     }
-    Some((edited, texts))
+    Some((texts, false))
 }
 
 /// What an agent is asked, as far as the specification says it: enough to see that the reply cache cannot hold a call.
@@ -225,7 +227,7 @@ fn asks(round: usize, plan: &Plan) -> Vec<Ask> {
 /// What a counterfactual is expected to cost, and whether the reply cache may hold all of it.
 fn expected(
     episode: &Episode,
-    round: usize,
+    (round, is_open): (usize, bool),
     edit: &Edit,
     edited: &Edited,
     asked: &HashSet<Ask>,
@@ -244,7 +246,9 @@ fn expected(
     }
     // Agents whose call is new, and all that read them, in this round and in those after it.
     let mut new: HashSet<String> = HashSet::new();
-    let later = episode.rounds.iter().skip(round + 1).filter_map(|round| round.plan.as_ref());
+    // Prefix teams and rounds that are to be written anew have none of the later rounds.
+    let has_later = !is_open && !matches!(edit.change, Change::EndBefore { .. } | Change::Stop);
+    let later = episode.rounds.iter().skip(round + 1).filter(|_| has_later).filter_map(|round| round.plan.as_ref());
     for (at, plan) in std::iter::once(&edited.plan).chain(later).enumerate() {
         for ask in asks(round + at, plan) {
             let reads_new = ask.6.iter().any(|(id, _)| new.contains(id));
@@ -254,6 +258,9 @@ fn expected(
         }
     }
     let mut cost: u64 = new.iter().map(|id| tokens(id).max(1)).sum();
+    if is_open {
+        cost += 2 * mean + 1;
+    }
     let judges = edited.plan.answer_rule() == AnswerRule::Judge && edited.plan.answer_from().len() > 1;
     if judges && (edit.family == Family::Answer || !new.is_empty()) {
         cost += mean;
@@ -285,7 +292,7 @@ async fn ask_cache(
     Ok(())
 }
 
-/// Has the rounds written that would have followed where a review was not asked for.
+/// Has the rounds written that would have followed the edited one, and runs them.
 async fn continue_reviews(
     runner: &EpisodeRunner<'_>,
     policy: &dyn TrainablePolicy,
@@ -293,13 +300,13 @@ async fn continue_reviews(
     candidates: &mut [Candidate],
     temperature: f32,
 ) -> Result<(), TrainError> {
-    let reviews: Vec<usize> = (0..candidates.len())
-        .filter(|at| candidates[*at].edit.change == Change::Review && candidates[*at].verdict.is_taken())
-        .collect();
+    let reviews: Vec<usize> =
+        (0..candidates.len()).filter(|at| candidates[*at].is_open && candidates[*at].verdict.is_taken()).collect();
     let mut forks: Vec<Episode> = Vec::new();
     for at in &reviews {
         let candidate = &candidates[*at];
         let mut fork = groups[candidate.group][candidate.episode].clone();
+        fork.rounds.truncate(candidate.round + 1);
         if let Some(last) = fork.rounds.last_mut() {
             last.sample.text = candidate.edited.plan.source().to_owned();
             last.plan = Some(candidate.edited.plan.clone());
@@ -307,8 +314,10 @@ async fn continue_reviews(
         fork.writer_seed ^= 0x5eed;
         forks.push(fork);
     }
+    // What the next round is told are the results of the edited one.
+    let first = runner.run_written(&mut forks).await?;
     let played = runner.play(policy, &mut forks, temperature).await?;
-    let each = played.spent / forks.len().max(1) as u64;
+    let each = (first + played.spent) / forks.len().max(1) as u64;
     for (at, fork) in reviews.into_iter().zip(forks) {
         let candidate = &mut candidates[at];
         candidate.texts = fork.texts();
@@ -331,7 +340,7 @@ async fn run_purchased(
     let mut spent: u64 = candidates.iter().map(|candidate| candidate.spent).sum();
     let mut by_group: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
-        if candidate.verdict.is_taken() && candidate.delta.is_none() && candidate.edit.change != Change::Review {
+        if candidate.verdict.is_taken() && candidate.delta.is_none() && !candidate.is_open {
             by_group.entry(candidate.group).or_default().push(at);
         }
     }
@@ -377,12 +386,26 @@ fn reward(groups: &[Vec<Episode>], candidate: &Candidate) -> Option<f64> {
     run.outcome.map(|outcome| outcome.reward)
 }
 
-#[cfg(test)]
 impl Candidate {
     /// A counterfactual that came to this difference.
-    pub fn measured(place: (usize, usize, usize), edit: Edit, edited: Edited, delta: f64) -> Self {
-        let ((group, episode, round), texts) = (place, Vec::new());
-        let (cost, may_be_free, verdict, delta, spent) = (0, true, OfferVerdict::Free, Some(delta), 0);
-        Candidate { group, episode, round, edit, edited, texts, cost, may_be_free, verdict, delta, spent }
+    pub fn measured((group, episode, round): (usize, usize, usize), alternative: Alternative, delta: f64) -> Self {
+        let Alternative { edit, edited, prefix } = alternative;
+        let (texts, is_open, cost, may_be_free, spent) = (Vec::new(), false, 0, true, 0);
+        let (verdict, delta) = (OfferVerdict::Free, Some(delta));
+        Candidate {
+            group,
+            episode,
+            round,
+            edit,
+            edited,
+            prefix,
+            texts,
+            is_open,
+            cost,
+            may_be_free,
+            verdict,
+            delta,
+            spent,
+        }
     }
 }

@@ -27,10 +27,27 @@ pub(crate) struct Episode {
     pub writer_seed: u64,
     /// The reply cache that it shares with others of the same noise seed.
     pub memory: Arc<ReplyCache>,
+    /// The place of its group in the step.
+    pub group: usize,
+    /// The tree that it is a branch of, in a tree group.
+    pub branch: Option<Branch>,
     /// What was written, round by round.
     pub rounds: Vec<Round>,
     /// What came of it; `None` before the first round.
     pub run: Option<Run>,
+}
+
+/// A text that shares its beginning with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Branch {
+    /// The number of the tree in its group.
+    pub tree: usize,
+    /// How many branches the tree has.
+    pub branches: usize,
+    /// The first token that a branch has for itself, in the first round.
+    pub fork: usize,
+    /// Whether the others continue this one.
+    pub is_trunk: bool,
 }
 
 /// What was written for one round.
@@ -58,7 +75,7 @@ pub(crate) struct Job {
 
 impl Episode {
     pub fn new(case: usize, seed: u64, writer_seed: u64, memory: Arc<ReplyCache>) -> Self {
-        Episode { case, seed, writer_seed, memory, rounds: Vec::new(), run: None }
+        Episode { case, seed, writer_seed, memory, group: 0, branch: None, rounds: Vec::new(), run: None }
     }
 
     /// The run of what is written.
@@ -114,6 +131,31 @@ impl EpisodeRunner<'_> {
         &self.env.language
     }
 
+    /// Draws branches of what is written, each from the fork of its trunk on. `forks` has the branch and the place of its trunk.
+    pub fn branch(
+        &self,
+        policy: &dyn TrainablePolicy,
+        episodes: &mut Vec<Episode>,
+        forks: Vec<(usize, Episode)>,
+        temperature: f32,
+    ) -> Result<(), TrainError> {
+        let mut begun = Vec::with_capacity(forks.len());
+        for (trunk, branch) in &forks {
+            let first = episodes.get(*trunk).and_then(|trunk| trunk.rounds.first());
+            let (Some(first), Some(Branch { fork, .. })) = (first, branch.branch) else { continue };
+            let tokens = first.sample.tokens.get(..fork).unwrap_or_default().to_vec();
+            begun.push((SampleRequest { seed: branch.writer_seed, ..first.request.clone() }, tokens));
+        }
+        let settings = SampleSettings { temperature, top_p: 1.0, most_tokens: lemon_policy::MOST_TOKENS };
+        let samples = policy.resume(&begun, &settings)?;
+        for (((_, mut episode), (request, _)), sample) in forks.into_iter().zip(begun).zip(samples) {
+            let plan = validate_round(&sample.text, self.language(), &[]).ok();
+            episode.rounds.push(Round { request, sample, plan });
+            episodes.push(episode);
+        }
+        Ok(())
+    }
+
     /// Writes and runs until no episode asks for another round.
     pub async fn play(
         &self,
@@ -152,13 +194,14 @@ impl EpisodeRunner<'_> {
         self.write(policy, episodes, &all, temperature)
     }
 
-    /// Runs what is written.
-    pub async fn run_written(&self, episodes: &mut [Episode]) -> Result<(), TrainError> {
+    /// Runs what is written; returns the worker tokens that had to be paid.
+    pub async fn run_written(&self, episodes: &mut [Episode]) -> Result<u64, TrainError> {
         let runs = self.run_all(episodes.iter().map(Episode::job).collect(), Replies::Workers).await?;
+        let spent = runs.iter().map(|run| run.spent).sum();
         for (episode, run) in episodes.iter_mut().zip(runs) {
             episode.run = Some(run);
         }
-        Ok(())
+        Ok(spent)
     }
 
     /// Has the next round of these episodes written, all at once.

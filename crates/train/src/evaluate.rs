@@ -10,6 +10,7 @@ use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
 use lemon_sft::teach::draw;
 use lemon_spec::Next;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Runs the policy's teams for all held-out tasks, so many times each. Returns the means, and the texts for the shown tasks.
@@ -19,21 +20,78 @@ pub(crate) async fn evaluate(
     recipe: &Recipe,
     seeds: u64,
 ) -> Result<(Means, Vec<Vec<String>>), TrainError> {
+    let episodes = played(context, policy, recipe, recipe.eval.temperature, seeds).await?;
+    let first = episodes.get(..context.held_out.len()).unwrap_or(&episodes);
+    let teams = shown(first).map(Episode::texts).collect();
+    Ok((means(&episodes), teams))
+}
+
+/// What held-out tasks gave.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HeldOutResult {
+    /// The temperature that teams were drawn at: 0 takes the likeliest.
+    pub temperature: f32,
+    /// Means over all runs.
+    pub means: Means,
+    /// The mean reward of each task, in their order; `None` where no run has a known reward.
+    pub items: Vec<Option<f64>>,
+}
+
+/// Evaluates a policy on the held-out tasks at a temperature, so many times each, with the noise seeds of the recipe's own
+/// evaluations.
+///
+/// # Errors
+/// The policy or a run fails.
+pub async fn evaluate_at(
+    context: &TrainContext<'_>,
+    policy: &dyn TrainablePolicy,
+    recipe: &Recipe,
+    temperature: f32,
+    seeds: u64,
+) -> Result<HeldOutResult, TrainError> {
+    let episodes = played(context, policy, recipe, temperature, seeds).await?;
+    Ok(evaluation(&episodes, context.held_out.len(), temperature))
+}
+
+async fn played(
+    context: &TrainContext<'_>,
+    policy: &dyn TrainablePolicy,
+    recipe: &Recipe,
+    temperature: f32,
+    seeds: u64,
+) -> Result<Vec<Episode>, TrainError> {
     let runner = context.runner(&context.held_out, recipe);
+    let mut episodes = held_out_episodes(context.held_out.len(), recipe, seeds);
+    runner.play(policy, &mut episodes, temperature).await?;
+    if !context.env.cancel.is_cancelled() {
+        check_workers(&episodes, 0)?;
+    }
+    Ok(episodes)
+}
+
+/// The episodes of an evaluation, before anything is written for them.
+pub(crate) fn held_out_episodes(cases: usize, recipe: &Recipe, seeds: u64) -> Vec<Episode> {
     let mut episodes = Vec::new();
     for seed in 0..seeds.max(1) {
-        for case in 0..context.held_out.len() {
+        for case in 0..cases {
             let noise_seed = draw(recipe.seed, &["look", &seed.to_string(), &case.to_string()]);
             episodes.push(Episode::new(case, noise_seed, noise_seed, Arc::new(ReplyCache::default())));
         }
     }
-    runner.play(policy, &mut episodes, recipe.eval.temperature).await?;
-    if !context.env.cancel.is_cancelled() {
-        check_workers(&episodes, 0)?;
+    episodes
+}
+
+/// The means of episodes, over all and for each task.
+pub(crate) fn evaluation(episodes: &[Episode], cases: usize, temperature: f32) -> HeldOutResult {
+    let reward = |episode: &Episode| Some(episode.run.as_ref()?.outcome?.reward);
+    let mut sums = vec![(0.0, 0usize); cases];
+    for episode in episodes {
+        if let (Some(reward), Some((sum, count))) = (reward(episode), sums.get_mut(episode.case)) {
+            (*sum, *count) = (*sum + reward, *count + 1);
+        }
     }
-    let first = episodes.get(..context.held_out.len()).unwrap_or(&episodes);
-    let teams = shown(first).map(Episode::texts).collect();
-    Ok((means(&episodes), teams))
+    let items = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f64)).collect();
+    HeldOutResult { temperature, means: means(episodes), items }
 }
 
 /// Fails where the workers of most episodes could not be reached.

@@ -12,22 +12,26 @@
 //!    worker tokens run only if the recipe allows it and they should tell more than further rollouts
 //!    ([`lemon_credit::economy`]).
 //! 3. The teams of one task share the noise seed of their workers and every reply that two of them would request.
-//! 4. The local term is a policy gradient of the one field, weighted by the probability of its other value. The paper's
-//!    preference loss is available ([`recipe::CreditForm::Preference`]) for comparison.
+//! 4. The local term is an all-action policy gradient of the one field. The paper's preference loss is available
+//!    ([`recipe::CreditForm::Preference`]) for comparison. [`estimators`] compares every form with the exact gradient of a policy
+//!    that is small enough to list all its texts.
 //! 5. Advantages are divided by the standard deviation of their group only if the recipe says so.
 //! 6. The grammar is part of the policy: probabilities are those of the distribution that a token was drawn from.
 //! 7. A run may have several rounds. The decision to stop is credited by running both branches of the same prefix.
-//! 8. That an agent exists is credited by the prefix team that ends before it. The paper removes the agent and keeps those that
-//!    follow. The prefix team is the other branch of the decision, and it is free. The rest of the agent's entry is measured
-//!    from there too.
+//! 8. That an agent exists is credited by the prefix team that ends before it, which is free. It depends only on what was written
+//!    before, so that it is a baseline for all that follows.
 
+mod alternatives;
 pub mod board;
 pub mod build;
 pub mod by_recipe;
 mod counterfactual;
 mod credit;
 mod episode;
+pub mod estimators;
 mod evaluate;
+mod fixed;
+mod information;
 pub mod metrics;
 pub mod page;
 pub mod recipe;
@@ -41,9 +45,11 @@ pub mod stop;
 #[cfg(test)]
 mod tests;
 
+pub use evaluate::{HeldOutResult, evaluate_at};
+pub use fixed::{FixedTeam, candidates, search_fixed};
 pub use result::{End, TrainError, Trained};
 
-use episode::EpisodeRunner;
+use episode::{Episode, EpisodeRunner, Played};
 use evaluate::{check_workers, evaluate};
 use lemon_model::{Example, StepReport, StepSettings};
 use lemon_policy::checkpoint::{Checkpoints, METRICS, TIMING, to_json};
@@ -52,7 +58,7 @@ use lemon_rollout::{Case, RolloutEnv};
 use metrics::{StepMetrics, Timing};
 use recipe::Recipe;
 use record::StepRecord;
-use signal::Signals;
+use signal::{Signal, Signals};
 use state::State;
 use std::path::Path;
 use std::sync::Arc;
@@ -154,7 +160,7 @@ async fn step(
     // Sample and run: a second round is written with the results of the first.
     let runner = context.runner(&context.cases, recipe);
     let mut episodes = sample::episodes(&context.cases, recipe, number);
-    let played = runner.play(policy, &mut episodes, recipe.rollouts.temperature).await?;
+    let played = play(&runner, policy, recipe, &mut episodes, number).await?;
     if context.is_cancelled() {
         return Ok(None);
     }
@@ -162,7 +168,7 @@ async fn step(
 
     // Credit
     let began = Instant::now();
-    let groups: Vec<_> = episodes.chunks(recipe.rollouts.group.max(1)).map(<[_]>::to_vec).collect();
+    let groups: Vec<_> = episodes.chunk_by(|one, next| one.group == next.group).map(<[_]>::to_vec).collect();
     let counterfactuals = credit::counterfactuals(&runner, policy, &groups, recipe, state, played.spent).await?;
     let credit_time = began.elapsed();
     if context.is_cancelled() {
@@ -171,16 +177,59 @@ async fn step(
 
     // Update
     let began = Instant::now();
-    let signals = Signals::new(context, policy, recipe, number, &state.economy);
-    let examples = signal::examples(&signals, &groups, &counterfactuals.measured)?;
+    let signals = Signals::new(context, policy, recipe, number, state);
+    let signal = signal::signal(&signals, &groups, &counterfactuals.measured)?;
     let learning_rate = recipe.rate(number, state.worker_tokens());
-    let report = update(policy, &examples, recipe, learning_rate)?;
+    let report = update(policy, &signal.examples, recipe, learning_rate)?;
+    let policy_tokens = policy_tokens(&episodes, &signal, recipe);
     let update_time = began.elapsed();
 
-    let record =
-        StepRecord { recipe, number, learning_rate, played, counterfactuals, report, credit_time, update_time };
-    state.advance(&record);
+    let record = StepRecord {
+        recipe,
+        number,
+        learning_rate,
+        played,
+        counterfactuals,
+        policy_tokens,
+        report,
+        credit_time,
+        update_time,
+    };
+    state.advance(&record, &signal.values);
     Ok(Some((record.metrics(&episodes, state.worker_tokens()), record.timing())))
+}
+
+/// Writes and runs the episodes of a step; in tree groups the trunks first, then their branches.
+async fn play(
+    runner: &EpisodeRunner<'_>,
+    policy: &dyn TrainablePolicy,
+    recipe: &Recipe,
+    episodes: &mut Vec<Episode>,
+    number: u64,
+) -> Result<Played, TrainError> {
+    let temperature = recipe.rollouts.temperature;
+    if recipe.rollouts.branches < 2 {
+        return runner.play(policy, episodes, temperature).await;
+    }
+    let began = Instant::now();
+    runner.first_rounds(policy, episodes, temperature)?;
+    let forks = sample::branches(episodes, recipe, number);
+    runner.branch(policy, episodes, forks, temperature)?;
+    // Branches stand beside their trunks: a stable sort.
+    episodes.sort_by_key(|episode| episode.group);
+    let sampling = began.elapsed();
+    let began = Instant::now();
+    let spent = runner.run_written(episodes).await?;
+    let running = began.elapsed();
+    let later = runner.play(policy, episodes, temperature).await?;
+    Ok(Played { sampling: sampling + later.sampling, running: running + later.running, spent: spent + later.spent })
+}
+
+/// Tokens that the policy wrote, scored and learned from in a step.
+fn policy_tokens(episodes: &[Episode], signal: &Signal, recipe: &Recipe) -> u64 {
+    let written: usize = episodes.iter().flat_map(|it| &it.rounds).map(|round| round.sample.tokens.len()).sum();
+    let learned: usize = signal.examples.iter().map(|example| example.sequence.tokens.len()).sum();
+    written as u64 + signal.scored + learned as u64 * u64::from(recipe.update.epochs.max(1))
 }
 
 /// Moves the weights, once for each epoch, and reports the last.

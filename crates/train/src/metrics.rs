@@ -2,6 +2,7 @@
 //! `timing.jsonl` ([`Timing`]).
 
 use lemon_credit::economy::FamilyReport;
+use lemon_credit::guard::Information;
 use lemon_spec::edit::Family;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +20,12 @@ pub struct StepMetrics {
     pub credit_tokens: u64,
     /// Worker tokens really spent since the first step, on both.
     pub worker_tokens: u64,
+    /// Tokens that the policy wrote, scored and learned from in the step.
+    #[serde(default)]
+    pub policy_tokens: u64,
+    /// What decisions tell about the questions, by decision: near 0 the policy decides the same for every question.
+    #[serde(default)]
+    pub information: BTreeMap<String, Information>,
     /// The share of the tokens of all replies that came from the cache.
     pub reused: f64,
     /// The counterfactuals that were purchased, and why, by family.

@@ -1,13 +1,15 @@
 //! A recipe: everything that training does, as a documented TOML file that says what to expect.
 
-use lemon_credit::economy::EconomySettings;
+mod credit;
+mod prices;
+
+pub use credit::{CreditForm, CreditSettings, Place, RewardBaseline, Suffix};
 use lemon_model::OptimiserSettings;
 pub use lemon_policy::fields::{FieldStart, FirstTeams};
-use lemon_rollout::reward::{Channel, Weight, Weights};
 use lemon_spec::Shape;
-use lemon_spec::edit::Family;
 use lemon_task::SetName;
 use lemon_world::Preset;
+pub use prices::Prices;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -196,40 +198,19 @@ fn is_default_agents(agents: &usize) -> bool {
     *agents == Shape::default().agents
 }
 
+/// Six decisions for each of four agents, and two for the answer.
+const DECISIONS: usize = 26;
+
+fn is_default_decisions(decisions: &usize) -> bool {
+    *decisions == DECISIONS
+}
+
+fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
 fn is_nothing(share: &f64) -> bool {
     *share == 0.0
-}
-
-/// What counts beside a right answer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Prices {
-    /// The weight of cheap replies.
-    pub efficiency: f64,
-    /// The weight of the graph cost: below zero.
-    pub structure: f64,
-}
-
-impl Default for Prices {
-    fn default() -> Self {
-        let of = |channel| Weights::default().get(channel).end;
-        Prices { efficiency: of(Channel::Efficiency), structure: of(Channel::Structure) }
-    }
-}
-
-impl Prices {
-    /// For models in this process: a token costs computing time and no money.
-    pub const IN_PROCESS: Prices = Prices { efficiency: 0.02, structure: -0.0005 };
-
-    /// How channels become one reward.
-    pub fn weights(&self) -> Weights {
-        let fixed = Weights::default().with(Channel::Efficiency, Weight::fixed(self.efficiency));
-        fixed.with(Channel::Structure, Weight::fixed(self.structure))
-    }
-
-    fn are_default(&self) -> bool {
-        *self == Prices::default()
-    }
 }
 
 /// How teams are drawn and run.
@@ -240,6 +221,13 @@ pub struct RolloutSettings {
     pub tasks: usize,
     /// Teams for each task.
     pub group: usize,
+    /// Tree groups: a group has `group / branches` trunks, each with so many branches that share the trunk's text up to a decision
+    /// and are drawn anew from there. The decision is drawn for each trunk. 1: all teams of a group are drawn apart.
+    #[serde(skip_serializing_if = "is_one")]
+    pub branches: usize,
+    /// The decisions of a text among which the fork of a tree is drawn: about as many as a text has.
+    #[serde(skip_serializing_if = "is_default_decisions")]
+    pub decisions: usize,
     /// The temperature they are drawn at.
     pub temperature: f32,
     /// Agents of a round at most.
@@ -262,6 +250,8 @@ impl Default for RolloutSettings {
         RolloutSettings {
             tasks: 16,
             group: 4,
+            branches: 1,
+            decisions: DECISIONS,
             temperature: 1.0,
             agents: Shape::default().agents,
             rounds: 2,
@@ -270,96 +260,6 @@ impl Default for RolloutSettings {
             width: 64,
         }
     }
-}
-
-/// How rewards become advantages of tokens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CreditSettings {
-    /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
-    pub divide_by_deviation: bool,
-    /// What a difference does to the tokens of the edited field.
-    pub form: CreditForm,
-    /// Where the credit of a difference goes.
-    pub place: Place,
-    /// The weight of the local term.
-    pub lambda: Weight,
-    /// Whether a difference also has its inverse-variance weight: two estimates of one quantity are best combined so.
-    pub by_variance: bool,
-    /// Whether a measured difference replaces the group's comparison for the tokens of its field, instead of being added to it. The
-    /// group compares whole teams, so each token gets the noise of all others. With deterministic workers a difference has no
-    /// noise, and a difference of 0 says that the field does not matter.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub instead: bool,
-    /// How much of the probability of the other value counts, from 0 to 1; see [`CreditForm::Gradient`].
-    pub correction: f64,
-    /// The slope of the preference.
-    pub beta: f64,
-    /// The families that are edited.
-    pub families: Vec<Family>,
-    /// Whether "one more agent" is compared with the prefix team that ends before that agent, which is free. The decision then has
-    /// the difference as its advantage. The rest of the agent's entry is measured from the reward of the prefix team instead of
-    /// the mean of the group. Without, agents are removed one at a time and those after them stay, as in the paper.
-    #[serde(rename(serialize = "endings"), alias = "endings")]
-    pub prefix_truncation: bool,
-    /// Whether only edits that simplify are made, as in the paper.
-    pub simplify_only: bool,
-    /// Whether an edited team runs with the noise seed of the original (common random numbers). Without, every counterfactual is an
-    /// independent run.
-    #[serde(rename(serialize = "common_draws"), alias = "common_draws")]
-    pub common_noise: bool,
-    /// Which counterfactuals are purchased.
-    pub economy: EconomySettings,
-}
-
-impl Default for CreditSettings {
-    fn default() -> Self {
-        let families = Family::ALL.into_iter().filter(|family| *family != Family::Message).collect();
-        CreditSettings {
-            divide_by_deviation: false,
-            form: CreditForm::Gradient,
-            place: Place::Field,
-            lambda: Weight::fixed(1.0),
-            by_variance: true,
-            instead: false,
-            correction: 0.0,
-            beta: 1.0,
-            families,
-            prefix_truncation: true,
-            simplify_only: false,
-            common_noise: true,
-            economy: EconomySettings::default(),
-        }
-    }
-}
-
-/// What a difference does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CreditForm {
-    /// Nothing: plain GRPO.
-    None,
-    /// A policy gradient of the one field: Δ for the value that was written and −Δ for the other, each times
-    /// ½ · p(other)^correction. Where every other value is tried, a correction of 1 gives the true gradient of the field with
-    /// the rest of the team fixed. With 0 both values are pushed at full strength, however unlikely. An edit that is rarely
-    /// purchased is not weighted up: dividing by that probability would multiply its noise.
-    #[default]
-    Gradient,
-    /// The value that was written gets Δ as its advantage, the other nothing.
-    Sampled,
-    /// The paper's preference for the better of both values, weighted by |Δ|.
-    Preference,
-}
-
-/// Where credit goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// To the tokens of the edited field.
-    #[default]
-    Field,
-    /// To all tokens of the specification: the ablation.
-    Everywhere,
 }
 
 /// How weights are moved.

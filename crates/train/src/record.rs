@@ -3,6 +3,7 @@
 use crate::counterfactual::Counterfactuals;
 use crate::episode::{Episode, Played};
 use crate::evaluate::means;
+use crate::information::of_episodes;
 use crate::metrics::{StepMetrics, Timing};
 use crate::recipe::Recipe;
 use lemon_model::StepReport;
@@ -16,6 +17,7 @@ pub(crate) struct StepRecord<'a> {
     pub learning_rate: f64,
     pub played: Played,
     pub counterfactuals: Counterfactuals,
+    pub policy_tokens: u64,
     pub report: StepReport,
     pub credit_time: Duration,
     pub update_time: Duration,
@@ -35,6 +37,8 @@ impl StepRecord<'_> {
             rollout_tokens: spent,
             credit_tokens: self.counterfactuals.spent,
             worker_tokens,
+            policy_tokens: self.policy_tokens,
+            information: of_episodes(episodes),
             reused: if nominal > 0.0 { (1.0 - spent as f64 / nominal).max(0.0) } else { 0.0 },
             families: self.counterfactuals.ledger.reports(),
             lambda: self.recipe.credit.lambda.at(self.number - 1),

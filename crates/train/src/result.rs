@@ -21,6 +21,8 @@ pub struct Trained {
     pub rollout_tokens: u64,
     /// Worker tokens spent on counterfactuals.
     pub credit_tokens: u64,
+    /// Tokens that the policy wrote, scored and learned from.
+    pub policy_tokens: u64,
     /// Steps whose update was skipped because a number was not finite.
     pub skipped: u64,
     /// Some of the held-out tasks with their teams before and after.

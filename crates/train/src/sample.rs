@@ -1,6 +1,6 @@
 //! The episodes of a step: which tasks, and which noise seeds.
 
-use crate::episode::Episode;
+use crate::episode::{Branch, Episode};
 use crate::recipe::Recipe;
 use lemon_exec::ReplyCache;
 use lemon_rollout::Case;
@@ -14,7 +14,8 @@ const NOISE: &str = "luck"; // alias: part of a seed
 /// The episodes of a step, from 1, before anything is written for them.
 pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episode> {
     let settings = &recipe.rollouts;
-    let (tasks, group) = (settings.tasks.max(1), settings.group.max(1));
+    // Of a tree only the trunk is written at first.
+    let (tasks, group) = (settings.tasks.max(1), (settings.group / settings.branches.max(1)).max(1));
     let mut episodes = Vec::with_capacity(tasks * group);
     let mut pass = None;
     for task in 0..tasks {
@@ -36,8 +37,40 @@ pub(crate) fn episodes(cases: &[Case], recipe: &Recipe, step: u64) -> Vec<Episod
             } else {
                 (drawn(NOISE), Arc::new(ReplyCache::default()))
             };
-            episodes.push(Episode::new(case, seed, drawn("writer"), memory));
+            let episode = Episode::new(case, seed, drawn("writer"), memory);
+            episodes.push(Episode { group: task, ..episode });
         }
     }
     episodes
+}
+
+/// The branches of trunks that are written, each with the place of its trunk. The fork is a decision that is drawn without regard
+/// to the text; a trunk that has ended before it stays alone. So the trunk is one draw among equals from the fork on.
+pub(crate) fn branches(trunks: &mut [Episode], recipe: &Recipe, step: u64) -> Vec<(usize, Episode)> {
+    let branches = recipe.rollouts.branches;
+    let mut forks = Vec::new();
+    let decisions = |episode: &Episode| -> Vec<usize> {
+        let forced = episode.rounds.first().map_or(&[][..], |round| round.sample.forced.as_slice());
+        forced.iter().enumerate().filter(|(_, forced)| !**forced).map(|(at, _)| at).collect()
+    };
+    let most = recipe.rollouts.decisions.max(1) as u64;
+    for (at, trunk) in trunks.iter_mut().enumerate() {
+        let drawn = |purpose: &str, number: usize| {
+            draw(recipe.seed, &[purpose, &step.to_string(), &at.to_string(), &number.to_string()])
+        };
+        let Some(fork) = decisions(trunk).get((drawn("fork", 0) % most) as usize).copied() else { continue };
+        let branch = Branch { tree: at, branches, fork, is_trunk: true };
+        trunk.branch = Some(branch);
+        for number in 1..branches {
+            let mut episode = trunk.clone();
+            (episode.rounds, episode.run) = (Vec::new(), None);
+            episode.writer_seed = drawn("branch", number);
+            episode.branch = Some(Branch { is_trunk: false, ..branch });
+            if !recipe.rollouts.shared_noise {
+                (episode.seed, episode.memory) = (drawn(NOISE, number), Arc::new(ReplyCache::default()));
+            }
+            forks.push((at, episode));
+        }
+    }
+    forks
 }

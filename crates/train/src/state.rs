@@ -6,6 +6,7 @@ use crate::recipe::Recipe;
 use crate::record::StepRecord;
 use crate::result::{End, Trained};
 use lemon_credit::economy::Economy;
+use lemon_credit::guard::ValueBaselines;
 use lemon_rollout::Case;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,15 @@ pub(crate) struct State {
     pub credit_tokens: u64,
     skipped: u64,
     pub economy: Economy,
+    /// The running mean advantage of each value.
+    #[serde(default)]
+    pub values: ValueBaselines,
+    /// The mean entropy of a choice in the last step.
+    #[serde(default)]
+    pub entropy: Option<f64>,
+    /// Tokens that the policy wrote, scored and learned from.
+    #[serde(default)]
+    pub policy_tokens: u64,
     pub before: Option<Means>,
     /// Texts of the first policy for the shown held-out tasks.
     pub first_teams: Vec<Vec<String>>,
@@ -43,7 +53,10 @@ impl State {
     }
 
     /// Counts a step that was taken.
-    pub fn advance(&mut self, step: &StepRecord<'_>) {
+    pub fn advance(&mut self, step: &StepRecord<'_>, values: &[(String, f64)]) {
+        self.values.add(values, step.recipe.credit.guard.memory);
+        self.entropy = Some(step.report.entropy).filter(|entropy| entropy.is_finite());
+        self.policy_tokens += step.policy_tokens;
         self.step = step.number;
         self.rollout_tokens += step.played.spent;
         self.credit_tokens += step.counterfactuals.spent;
@@ -66,6 +79,7 @@ impl State {
             after: self.after.unwrap_or_default(),
             rollout_tokens: self.rollout_tokens,
             credit_tokens: self.credit_tokens,
+            policy_tokens: self.policy_tokens,
             skipped: self.skipped,
             teams: shown.map(team).collect(),
         }

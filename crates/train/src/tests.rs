@@ -1,11 +1,13 @@
 mod signals;
+mod ways;
 
+use super::alternatives::{Alternative, alternatives};
 use super::build::{Tasks, build_policy, rollout_env, simulated, tasks};
 use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
 use super::recipe::{
-    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Start, TaskSettings, UpdateSettings,
-    WarmStart,
+    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Prices, RewardBaseline, Start, Suffix,
+    TaskSettings, UpdateSettings, WarmStart,
 };
 use super::rollout::{Outcome, Run};
 use super::*;
@@ -20,7 +22,7 @@ use lemon_model::{
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_rollout::reward::Weight;
 use lemon_rollout::{Grader, RolloutEnv};
-use lemon_spec::edit::{Family, apply, edits, prefix_truncations};
+use lemon_spec::edit::{Family, apply, edits};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
 use lemon_trace::{FailureKind, Header, Summary, Trace, VERSION};
@@ -87,7 +89,12 @@ async fn learn(recipe: &Recipe) -> Left {
 async fn learn_by(recipe: &Recipe, at_a_time: u64) -> Left {
     let folder = tempfile::tempdir().unwrap();
     let tasks = tasks(&recipe.tasks, None).unwrap();
-    let simulated = || simulated(&tasks, &recipe.tasks, None, Arc::new(Language::default()), CancellationToken::new());
+    let simulated = || {
+        let language = Arc::new(Language::default());
+        let mut env = simulated(&tasks, &recipe.tasks, None, language, CancellationToken::new());
+        env.weights = recipe.reward.weights();
+        env
+    };
     learn_in(folder.path(), recipe, at_a_time, &tasks, simulated).await
 }
 
@@ -194,6 +201,13 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
     // A second pass over the same texts is with another policy.
     recipe.update.epochs = 2;
     assert!(metrics_of(&learn(&recipe).await).iter().skip(1).all(|metrics| metrics.kl_old > 0.0));
+    // In tree groups it continues texts from their first tokens.
+    recipe.update.epochs = 1;
+    (recipe.rollouts.group, recipe.rollouts.branches) = (4, 2);
+    for metrics in metrics_of(&learn(&recipe).await).iter().skip(1) {
+        assert!(!metrics.skipped && metrics.gradient_norm > 0.0 && metrics.rollouts.valid == 1.0, "{metrics:?}");
+        assert_eq!((metrics.kl_old, metrics.clipped), (0.0, 0.0), "what was given is not learned from");
+    }
 }
 
 #[tokio::test]

@@ -55,8 +55,8 @@ pub struct TrainArgs {
 /// `lemon ablate`
 #[derive(Debug, Args)]
 pub struct AblateArgs {
-    /// Which study: `table` (all arms with a table policy), `map` (where credit pays), `language` (a small language model),
-    /// `stop` (when to add a round)
+    /// Which study: `demo` (a small one, in minutes), `table` (all arms with a table policy), `map` (where credit pays),
+    /// `language` (a small language model), `stop` (when to add a round), `estimators` (bias and variance of every estimator)
     #[arg(value_name = "STUDY")]
     pub study: String,
     /// The arms to compare [default: those of the study]
@@ -79,6 +79,15 @@ pub struct AblateArgs {
     pub workers: WorkerKind,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    /// Trains with each of these values of a recipe's key, as `update.learning_rate=0.1,0.3`
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub sweep: Option<String>,
+    /// Lets rows of different builds and devices stand in one report
+    #[arg(long)]
+    pub pool: bool,
+    /// Groups that each estimator sees, in the study `estimators`
+    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    pub groups: usize,
     /// A recipe for all arms to change, in place of the study's own
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,

@@ -9,14 +9,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lemon_exec::{Backend, Settings};
 use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
-use lemon_study::run::{Study, StudyError, run};
-use lemon_study::{named, write};
+use lemon_study::estimators::table;
+use lemon_study::run::{Regime, Study, StudyError, run};
+use lemon_study::{MixedRows, ReportError, named, write};
+use lemon_train::estimators::{ESTIMATORS, LabSettings, compare};
 use lemon_workers::{Resolved, RunLimits, WorkerFiles, bundled};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
+    if args.study == "estimators" {
+        return estimators(args);
+    }
     let mut study = study(args)?;
+    study.commit = commit();
     let runtime = runtime()?;
     study.workers = runtime.block_on(workers(cli, args))?;
     if !args.arms.is_empty() {
@@ -33,6 +39,9 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     if let Some(file) = &args.recipe {
         let own = recipe(&file.display().to_string())?;
         study.regimes.iter_mut().for_each(|regime| regime.recipe = own.clone());
+    }
+    if let Some(sweep) = &args.sweep {
+        study.regimes = swept(&study.regimes, sweep)?;
     }
     if let Some(count) = args.seeds {
         study.seeds = (0..count).map(|seed| args.first_seed + seed).collect();
@@ -70,14 +79,84 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     // What runs leave behind is made again from their seeds.
     drop(std::fs::remove_dir_all(&scratch));
     let Some(report) = &args.report else { return println(&args.rows.display().to_string()) };
-    let written = write(report, &rows, &command(args)).map_err(|error| at(report, &error))?;
+    let pool = if args.pool { MixedRows::Allow } else { MixedRows::Refuse };
+    let written = write(report, &rows, &command(args), pool).map_err(|error| match error {
+        ReportError::File(error) => at(report, &error),
+        ReportError::Mixed { .. } => Fault::new(error).hint("--pool lets them stand in one report"),
+    })?;
     println(&written.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n"))
 }
 
 fn study(args: &AblateArgs) -> Result<Study, Fault> {
     named(&args.study, args.data.as_deref()).ok_or_else(|| {
-        Fault::new(format!("there is no study `{}`", args.study)).hint("the studies are table, map, language and stop")
+        Fault::new(format!("there is no study `{}`", args.study))
+            .hint("the studies are demo, table, map, language, stop and estimators")
     })
+}
+
+/// What the build is known by: its commit, where the build was told (`LEMON_COMMIT`), else a hash of the program.
+fn commit() -> String {
+    if let Some(commit) = option_env!("LEMON_COMMIT") {
+        return commit.to_owned();
+    }
+    let program = std::env::current_exe().and_then(std::fs::read);
+    // A program that cannot be read is of no known build, which a report says.
+    program.map_or_else(|_| "unknown".to_owned(), |bytes| format!("build-{:016x}", lemon_num::fnv1a(bytes)))
+}
+
+/// Each regime with each of the values of a key of its recipe.
+fn swept(regimes: &[Regime], sweep: &str) -> Result<Vec<Regime>, Fault> {
+    let expected =
+        || Fault::new(format!("expected KEY=VALUE,…, got `{sweep}`")).hint("--sweep update.learning_rate=0.1,0.3");
+    let (key, values) = sweep.split_once('=').ok_or_else(expected)?;
+    let mut all = Vec::new();
+    for regime in regimes {
+        for value in values.split(',') {
+            let mut table = toml::Table::try_from(&regime.recipe).map_err(Fault::new)?;
+            set(&mut table, key, value).ok_or_else(expected)?;
+            let recipe = table.try_into().map_err(|error| Fault::new(format!("{key} = {value}: {error}")))?;
+            let name = format!("{} {key}={value}", regime.name).trim().to_owned();
+            all.push(Regime { name, recipe, choices: regime.choices });
+        }
+    }
+    Ok(all)
+}
+
+/// Sets a key of a table by its path.
+fn set(table: &mut toml::Table, key: &str, value: &str) -> Option<()> {
+    // One value of TOML: a number, a word in quotes, or a word without.
+    let value = value.parse::<toml::Value>().unwrap_or_else(|_| toml::Value::String(value.to_owned()));
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((part, rest)) => {
+            let part = table.entry(part).or_insert_with(|| toml::Table::new().into()).as_table_mut()?;
+            return set(part, rest, &value.to_string());
+        }
+    }
+    Some(())
+}
+
+/// Bias and variance of every estimator: a table, to standard output or into a folder.
+fn estimators(args: &AblateArgs) -> Result<u8, Fault> {
+    let settings = LabSettings { groups: args.groups, seed: args.first_seed, ..LabSettings::default() };
+    let names: Vec<&str> = args.arms.iter().map(String::as_str).collect();
+    if let Some(name) = names.iter().find(|name| !ESTIMATORS.iter().any(|known| known.name == **name)) {
+        let known: Vec<&str> = ESTIMATORS.iter().map(|known| known.name).collect();
+        let fact = format!("there is no estimator `{name}`");
+        return Err(Fault::new(fact).hint(format!("the estimators are {}", known.join(", "))));
+    }
+    let compared = compare(&settings, &names).map_err(Fault::new)?;
+    let mut command = format!("lemon ablate estimators --groups {}", args.groups);
+    if !names.is_empty() {
+        command += &format!(" --arms {}", names.join(","));
+    }
+    let text = table(&compared, &settings, &command);
+    let Some(folder) = &args.report else { return println(text.trim_end()) };
+    let path = folder.join("estimators.md");
+    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).map_err(|error| at(&path, &error))?;
+    println(&path.display().to_string())
 }
 
 /// The workers, if not a simulated world.
@@ -119,6 +198,9 @@ fn command(args: &AblateArgs) -> String {
     }
     if let Some(text) = &args.only {
         command += &format!(" --only \"{text}\"");
+    }
+    if let Some(sweep) = &args.sweep {
+        command += &format!(" --sweep {sweep}");
     }
     if let Some(seeds) = args.seeds {
         command += &format!(" --seeds {seeds}");

@@ -153,3 +153,35 @@ proptest! {
         }
     }
 }
+
+/// Families are drawn by what they showed, with a floor, and not by how many edits they offer.
+#[test]
+fn a_family_with_many_offers_is_not_drawn_more_often_and_none_is_left_out() {
+    let mut economy = after_groups(0.4);
+    for step in 0..100 {
+        let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
+        economy.add_paid(Family::Capacity, Some(0.2 * sign), 100, 100);
+        economy.add_paid(Family::Duty, Some(0.2 * sign), 100, 100);
+        economy.add_paid(Family::Share, Some(0.0), 100, 100);
+    }
+    // Forty duties, four capacities, four shares; one can be purchased.
+    let offers: Vec<Offer> = [(Family::Duty, 40), (Family::Capacity, 4), (Family::Share, 4)]
+        .into_iter()
+        .flat_map(|(family, count)| std::iter::repeat_n(offer(family, 100), count))
+        .collect();
+    let drawn = |settings: &EconomySettings, family: Family| {
+        let taken = |seed: u64| {
+            let verdicts = economy.decide(&offers, 100, settings, seed);
+            let at = verdicts.iter().position(|verdict| verdict.is_taken()).unwrap();
+            offers[at].family
+        };
+        (0..2_000).filter(|seed| taken(*seed) == family).count() as f64 / 2_000.0
+    };
+    let contrast = EconomySettings { paid: Paid::Contrast, family_floor: 0.1, ..EconomySettings::default() };
+    let [duty, capacity, share] = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&contrast, it));
+    assert!((duty - capacity).abs() < 0.05 && (share - 0.1).abs() < 0.03, "{duty} {capacity} {share}");
+    // Exploratory draws of what is not worth it go round the families too.
+    let worth = EconomySettings { paid: Paid::Worth, least_worth: 1e9, floor: 1.0, ..EconomySettings::default() };
+    let shares = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&worth, it));
+    assert!(shares.iter().all(|share| *share > 0.25), "{shares:?}");
+}

@@ -46,6 +46,17 @@ fn every_edit_has_a_unit_and_a_target() {
     assert_eq!(rows, expected);
 }
 
+/// What the whole team is worth beyond its first agent is measured by the prefix team of that agent.
+#[test]
+fn a_prefix_team_measures_the_team() {
+    let (plan, language) = (plan(), Language::default());
+    let edit = lemon_spec::edit::prefix_truncations(&plan, &language).remove(0);
+    assert_eq!((unit_of(&edit), target_of(&edit).as_str()), (Unit::Team, "team"));
+    let entry = CreditEntry::measured(&edit, Some(0.1), Some(0.02), 9);
+    let table = credit_table(&units_of_plan(&plan), std::slice::from_ref(&entry));
+    assert_eq!(table.first(), Some(&entry));
+}
+
 #[test]
 fn a_run_and_its_plan_have_the_same_units() {
     let parts = [part("solve", "solver", &[], "1"), part("check", "critic", &["solve"], "1")];
@@ -93,12 +104,15 @@ fn the_table_tells_nothing_from_zero() {
     let higher = CreditEntry::measured(find("solve runs one capacity level higher"), None, None, 0);
     let table = credit_table(&units_of_plan(&plan), &[higher.clone(), removed.clone(), lower.clone()]);
     assert_eq!(table.len(), 12);
-    assert_eq!(table.iter().filter(|entry| entry.effect.is_none()).count(), 10);
+    assert_eq!(table.iter().filter(|entry| entry.effect.is_none()).count(), 9);
     let of = |unit: Unit, target: &str| -> Vec<&CreditEntry> {
         table.iter().filter(|entry| entry.unit == unit && entry.target == target).collect()
     };
     assert_eq!(of(Unit::Agent, "solve"), [&removed]);
     assert_eq!(of(Unit::Role, "solve"), [&higher, &lower]);
+    // The one call of an agent is worth what the agent is.
+    assert_eq!(of(Unit::Turn, "solve"), [&CreditEntry { unit: Unit::Turn, ..removed.clone() }]);
+    assert_eq!(of(Unit::Turn, "check"), [&CreditEntry::not_measured(Unit::Turn, "check")]);
     assert_eq!(of(Unit::Role, "check"), [&CreditEntry::not_measured(Unit::Role, "check")]);
     let added = CreditEntry { target: "check → later".into(), ..CreditEntry::not_measured(Unit::Message, "") };
     let table = credit_table(&units_of_plan(&plan), std::slice::from_ref(&added));

@@ -28,7 +28,7 @@ impl FieldPromptEncoder {
     /// # Errors
     /// As [`super::FieldTable::new`].
     pub fn new(start: &FieldStart, language: Arc<Language>, rounds: u32) -> Result<Self, PolicyError> {
-        let layout = Layout::new(start.slots, &language)?;
+        let layout = Layout::new(start, &language)?;
         Ok(FieldPromptEncoder { layout, language, kinds: start.kinds, rounds, seen: Mutex::default() })
     }
 

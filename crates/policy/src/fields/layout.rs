@@ -14,7 +14,7 @@ const FIRST_VALUE: u32 = 2;
 /// The base roles an agent can have.
 pub(super) const BASES: [&str; 5] = ["solver", "expert", "critic", "verifier", "planner"];
 /// The duties it can have; what the second and the third say depends on the task.
-const DUTIES: [&str; 3] = ["none", "what the task needs", "what it does not need"];
+pub(super) const DUTIES: [&str; 3] = ["none", "what the task needs", "what it does not need"];
 /// Whether there is one more agent.
 const SPAWN: [&str; 2] = ["more", "enough"];
 
@@ -61,6 +61,9 @@ pub(super) const STAGES: usize = 3;
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) slots: usize,
+    /// How many of the base roles and of the duties an agent can have.
+    bases: usize,
+    duties: usize,
     /// The names of the levels as they are written, weakest first.
     pub(super) levels: Vec<String>,
     /// References that a list may have.
@@ -81,9 +84,17 @@ pub(super) struct Place {
 }
 
 impl Layout {
-    /// The choices of teams of so many slots in this language.
-    pub(super) fn new(slots: usize, language: &Language) -> Result<Layout, PolicyError> {
+    /// The choices of a table's teams in this language.
+    pub(super) fn new(start: &FieldStart, language: &Language) -> Result<Layout, PolicyError> {
         let refuse = |fact: String| Err(PolicyError::Request(fact));
+        let FieldStart { slots, bases, duties, .. } = *start;
+        if !(1..=BASES.len()).contains(&bases) || !(1..=DUTIES.len()).contains(&duties) {
+            let most = (BASES.len(), DUTIES.len());
+            return refuse(format!(
+                "expected 1 to {} bases and 1 to {} duties, got {bases} and {duties}",
+                most.0, most.1
+            ));
+        }
         let limits = &language.limits;
         let most = MOST_SLOTS.min(limits.agents).min(limits.depth).min(limits.parents);
         if slots == 0 || slots > most {
@@ -101,6 +112,8 @@ impl Layout {
         let sets = |slot: usize| (0..1u32 << slot).filter(|set| set.count_ones() as usize <= MOST_READ).collect();
         let mut layout = Layout {
             slots,
+            bases,
+            duties,
             levels: language.capacities.iter().map(|level| scalar(level)).collect(),
             most_parents: limits.parents,
             reads: (0..slots).map(sets).collect(),
@@ -121,8 +134,8 @@ impl Layout {
     fn add(&mut self, choice: Choice) {
         let values = match choice {
             Choice::Spawn(_) => SPAWN.len(),
-            Choice::Base(_) => BASES.len(),
-            Choice::Duty(_) => DUTIES.len(),
+            Choice::Base(_) => self.bases,
+            Choice::Duty(_) => self.duties,
             Choice::Level(_) => self.levels.len(),
             // Each set alone, and with the agents of earlier rounds.
             Choice::After(slot) => 2 * self.sets(slot).len(),
@@ -207,7 +220,9 @@ impl Layout {
         let later = stage > 0;
         match (first, choice) {
             (FirstTeams::Large, Choice::Spawn(_)) => Some(MORE),
-            (FirstTeams::Large, Choice::Base(slot)) => Some(if slot > 0 || later { CRITIC } else { 0 }),
+            (FirstTeams::Large, Choice::Base(slot)) => {
+                Some(if slot > 0 || later { CRITIC.min(self.bases - 1) } else { 0 })
+            }
             (FirstTeams::Large, Choice::Level(_)) => self.levels.len().checked_sub(1),
             (FirstTeams::Large, Choice::After(slot)) => {
                 let sets = self.sets(slot);

@@ -14,11 +14,33 @@ pub struct FieldStart {
     pub first: FirstTeams,
     /// How strongly, in logits.
     pub lean: f64,
+    /// Base roles that an agent can have: the first so many of solver, expert, critic, verifier, planner.
+    #[serde(skip_serializing_if = "is_all_bases")]
+    pub bases: usize,
+    /// Duties that an agent can have: the first so many of none, what the task needs, what it does not need.
+    #[serde(skip_serializing_if = "is_all_duties")]
+    pub duties: usize,
+    /// Whether a choice depends on the choices before it in the same text (an autoregressive table). The logit of a value is then
+    /// its own plus one weight for every earlier choice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub conditioned: bool,
+}
+
+const BASES: usize = super::layout::BASES.len();
+const DUTIES: usize = super::layout::DUTIES.len();
+
+fn is_all_bases(bases: &usize) -> bool {
+    *bases == BASES
+}
+
+fn is_all_duties(duties: &usize) -> bool {
+    *duties == DUTIES
 }
 
 impl Default for FieldStart {
     fn default() -> Self {
-        FieldStart { slots: 4, kinds: 4, first: FirstTeams::Large, lean: 1.0 }
+        let (first, lean) = (FirstTeams::Large, 1.0);
+        FieldStart { slots: 4, kinds: 4, first, lean, bases: BASES, duties: DUTIES, conditioned: false }
     }
 }
 

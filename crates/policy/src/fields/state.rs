@@ -17,6 +17,8 @@ struct State {
     slots: usize,
     kinds: usize,
     levels: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    conditioned: bool,
     steps: u64,
     optimiser: OptimiserSettings,
     logits: Vec<f64>,
@@ -30,6 +32,7 @@ pub(super) fn save(table: &FieldTable, folder: &Path) -> Result<(), PolicyError>
         slots: table.layout.slots,
         kinds: table.kinds,
         levels: table.layout.levels.clone(),
+        conditioned: table.conditioned,
         steps: table.memory.steps,
         optimiser: table.optimiser,
         logits: wide(&table.logits),
@@ -63,6 +66,9 @@ pub(super) fn load(table: &mut FieldTable, folder: &Path) -> Result<(), PolicyEr
             format!("{slots} slots, {kinds} kinds of task and the levels {}", levels.join(", "))
         };
         return Err(malformed(format!("it is a table with {}; this one has {}", words(there), words(here))));
+    }
+    if state.conditioned != table.conditioned {
+        return Err(malformed("expected a table that is conditioned like this one".to_owned()));
     }
     let lengths = [state.logits.len(), state.means.len(), state.squares.len()];
     if let Some(length) = lengths.iter().find(|length| **length != table.logits.len()) {

@@ -25,7 +25,7 @@ const ROUNDS: u32 = 3;
 type Earlier = (&'static str, &'static str);
 
 fn start(slots: usize, kinds: usize, first: FirstTeams) -> FieldStart {
-    FieldStart { slots, kinds, first, lean: 1.5 }
+    FieldStart { slots, kinds, first, lean: 1.5, ..FieldStart::default() }
 }
 
 fn pair(start: &FieldStart) -> (FieldTable, FieldPromptEncoder) {

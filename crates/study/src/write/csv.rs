@@ -1,11 +1,26 @@
 //! The runs for a spreadsheet: a header and one line a run, without their curves.
 
 use crate::regime::{arm_order, order};
-use crate::row::StudyRow;
+use crate::row::{Stamp, StudyRow};
 use lemon_eval::report::quoted;
 use lemon_train::metrics::Means;
 
-const RUN: [&str; 7] = ["study", "regime", "arm", "seed", "steps", "rollout_tokens", "credit_tokens"];
+const RUN: [&str; 14] = [
+    "study",
+    "regime",
+    "arm",
+    "seed",
+    "steps",
+    "rollout_tokens",
+    "credit_tokens",
+    "policy_tokens",
+    "commit",
+    "device",
+    "recipe",
+    "learning_rate",
+    "seconds",
+    "sampled_reward",
+];
 const MEANS: [&str; 9] = ["runs", "reward", "success", "tokens", "cost", "valid", "agents", "rounds", "review"];
 
 /// All rows, sorted, so that the order in which runs ended does not show.
@@ -27,6 +42,13 @@ pub fn csv(rows: &[StudyRow]) -> String {
             row.steps.to_string(),
             row.rollout_tokens.to_string(),
             row.credit_tokens.to_string(),
+            stamped(row, |stamp| stamp.policy_tokens.to_string()),
+            stamped(row, |stamp| quoted(&stamp.commit)),
+            stamped(row, |stamp| quoted(&stamp.device)),
+            stamped(row, |stamp| stamp.recipe.clone()),
+            stamped(row, |stamp| stamp.learning_rate.to_string()),
+            stamped(row, |stamp| format!("{:.1}", stamp.seconds)),
+            row.evaluations.get(1).map_or_else(String::new, |it| rounded(it.means.reward)),
         ];
         csv.push_str(&[run.join(","), means(&row.before), means(&row.after)].join(","));
         csv.push('\n');
@@ -37,8 +59,16 @@ pub fn csv(rows: &[StudyRow]) -> String {
 fn means(means: &Means) -> String {
     let Means { runs, reward, success, tokens, cost, valid, agents, rounds, review } = means;
     let numbers = [reward, success, tokens, cost, valid, agents, rounds, review];
-    // Six places are more than any study can tell apart; what is not finite is empty.
-    let rounded = numbers.map(|x| (x * 1e6).round() / 1e6);
-    let numbers = rounded.map(|x| if x.is_finite() { x.to_string() } else { String::new() });
-    format!("{runs},{}", numbers.join(","))
+    format!("{runs},{}", numbers.map(|x| rounded(*x)).join(","))
+}
+
+/// Six places are more than any study can tell apart; what is not finite is empty.
+fn rounded(x: f64) -> String {
+    let rounded = (x * 1e6).round() / 1e6;
+    if rounded.is_finite() { rounded.to_string() } else { String::new() }
+}
+
+/// A part of the stamp; empty in rows without one.
+fn stamped(row: &StudyRow, part: fn(&Stamp) -> String) -> String {
+    row.stamp.as_ref().map(part).unwrap_or_default()
 }

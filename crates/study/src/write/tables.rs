@@ -1,7 +1,7 @@
 //! The tables of a study as Markdown. Results of `write!` are dropped: writing to a `String` cannot fail.
 
 use super::findings::{corrected_over_regimes, findings, findings_over_regimes};
-use super::{FEW_REGIMES, Figures, STOP, credited, map_references};
+use super::{FEW_REGIMES, FIXED_TEAM, Figures, ONE_AGENT, STOP, credited, map_references};
 use crate::compare::{ArmDifference, ArmSummary, Comparison, Difference, Estimate, FamilySummary, TokenRatio};
 use lemon_eval::report::words::{NONE, few, number, p_value, percent, plural, points, signed, token_difference};
 use lemon_view::markup::markdown;
@@ -116,17 +116,22 @@ fn write_over_regimes(out: &mut String, regimes: &[Comparison]) {
 
 fn write_arms(out: &mut String, comparison: &Comparison) {
     out.push_str(
-        "\n| arm | n | reward | success, % | tokens a run | agents | review, % | steps | worker tokens | of them credit |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+        "\n| arm | n | reward | sampled | regret | success, % | tokens a run | agents | review, % | steps | worker tokens | of them credit |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
+    let fixed = [ONE_AGENT, FIXED_TEAM].into_iter().filter_map(|arm| comparison.arm(arm)?.reward.mean);
+    let best = fixed.reduce(f64::max);
     for arm in &comparison.arms {
-        let ArmSummary { reward, success, tokens, agents, review, steps, worker_tokens, credit_share, .. } = arm;
+        let ArmSummary { reward, sampled, success, tokens, agents, review, steps, worker_tokens, credit_share, .. } =
+            arm;
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             markdown(&arm.arm),
             arm.seeds,
             estimate(reward, |x| format!("{x:.3}")),
+            estimate(sampled, |x| format!("{x:.3}")),
+            best.zip(reward.mean).map_or_else(|| NONE.to_owned(), |(best, own)| signed(best - own, 3)),
             estimate(success, hundredths),
             estimate(tokens, number),
             estimate(agents, |x| format!("{x:.2}")),
@@ -145,9 +150,9 @@ fn write_against(out: &mut String, reference: &str, arm_differences: &[ArmDiffer
     }
     let _ = write!(out, "\nAgainst **{}**, paired by seed:\n\n", markdown(reference));
     out.push_str(
-        "| arm | pairs | reward | p | Holm p | success, points | Holm p | tokens a run | Holm p \
+        "| arm | pairs | reward | over seeds and tasks | p | Holm p | success, points | Holm p | tokens a run | Holm p \
          | tokens to reach | reward at equal steps | Holm p |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for arm_difference in arm_differences {
         let steps = arm_difference.equal_steps.map_or_else(
@@ -156,10 +161,13 @@ fn write_against(out: &mut String, reference: &str, arm_differences: &[ArmDiffer
         );
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {steps} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {steps} | {} |",
             markdown(&arm_difference.arm),
             pairs(arm_difference),
             difference(&arm_difference.reward, |x| signed(x, 3)),
+            arm_difference
+                .bootstrap
+                .map_or_else(|| NONE.to_owned(), |[low, high]| format!("[{}, {}]", signed(low, 3), signed(high, 3))),
             p(arm_difference.reward.p),
             p(arm_difference.reward.holm),
             difference(&arm_difference.success, points),

@@ -4,7 +4,7 @@ use crate::samples::{learned, row, studies};
 fn written(rows: &[StudyRow]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("study");
-    let paths = write(&inside, rows, "lemon ablate --out study").unwrap();
+    let paths = write(&inside, rows, "lemon ablate --out study", MixedRows::Refuse).unwrap();
     assert_eq!(paths.len(), fs::read_dir(&inside).unwrap().count());
     let name = |path: &PathBuf| path.strip_prefix(&inside).unwrap().to_str().unwrap().to_owned();
     paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
@@ -101,4 +101,58 @@ fn axes_are_found_where_there_are_two() {
     check(&["noise=1 team=2 start=lean", "noise=2 team=4 start=lean"], Some(("noise", "team")));
     check(&["noise=1 team=2", "team=4"], None);
     check(&["a=1 b=1 c=1", "a=2 b=2 c=2"], None);
+}
+
+/// A difference between builds or devices is not one between arms.
+#[test]
+fn rows_of_different_builds_or_devices_are_pooled_only_when_asked_to() {
+    let stamp = |commit: &str, device: &str| Stamp {
+        commit: commit.to_owned(),
+        device: device.to_owned(),
+        recipe: "r".to_owned(),
+        learning_rate: 0.1,
+        seconds: 1.0,
+        worker_tokens: 10,
+        policy_tokens: 20,
+    };
+    let of = |arm: &str, stamp: Option<Stamp>| StudyRow { stamp, ..row(arm, 1, 0.5) };
+    let folder = tempfile::tempdir().unwrap();
+    let check = |one: Option<Stamp>, other: Option<Stamp>, expected: Option<&str>| {
+        let rows = [of("full", one), of("plain", other)];
+        let refused = write(folder.path(), &rows, "", MixedRows::Refuse).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), expected);
+        write(folder.path(), &rows, "", MixedRows::Allow).unwrap();
+    };
+    check(Some(stamp("a", "cpu")), Some(stamp("a", "cpu")), None);
+    check(None, None, None);
+    check(Some(stamp("a", "cpu")), Some(stamp("b", "cpu")), Some("expected rows of one commit, got a, b"));
+    check(Some(stamp("a", "cpu")), Some(stamp("a", "cuda")), Some("expected rows of one device, got cpu, cuda"));
+    check(Some(stamp("a", "cpu")), None, Some("expected rows of one commit, got a, unknown"));
+    let csv = std::fs::read_to_string(folder.path().join("rows.csv")).unwrap();
+    assert!(csv.lines().any(|line| line.contains(",20,a,cpu,r,0.1,1.0,")), "{csv}");
+}
+
+#[test]
+fn regret_and_intervals_over_tasks_are_shown() {
+    let evaluation = |rewards: [f64; 2]| lemon_train::HeldOutResult {
+        items: rewards.map(Some).to_vec(),
+        ..lemon_train::HeldOutResult::default()
+    };
+    let of = |arm: &str, seed: u64, reward: f64| StudyRow {
+        evaluations: vec![evaluation([reward + 0.01 * seed as f64, reward]); 2],
+        ..row(arm, seed, reward)
+    };
+    let arms = [("full", 0.8), ("plain-shared", 0.7), ("fixed-team", 0.85), ("one-agent", 0.75)];
+    let rows: Vec<StudyRow> = (1..=4)
+        .flat_map(|seed| arms.iter().map(move |(arm, reward)| (arm, seed, reward)))
+        .map(|(arm, seed, reward)| of(arm, seed, *reward))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &rows, "", MixedRows::Refuse).unwrap();
+    let tables = std::fs::read_to_string(folder.path().join("tables.md")).unwrap();
+    let line = |start: &str| tables.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+    assert!(line("| full | 4 |").contains("| +0.050 |"), "{}", line("| full"));
+    let against: Vec<&str> =
+        tables.lines().filter(|line| line.starts_with("| full | 4 | ") && line.contains("[+0.100, +0.100]")).collect();
+    assert!(!against.is_empty(), "{tables}");
 }

@@ -51,8 +51,10 @@ fn examples_of(
         lambda,
         temperature: 1.0,
         economy: &Economy::default(),
+        values: &Default::default(),
+        entropy_price: 0.0,
     };
-    signal::examples(&signals, &[group], counterfactuals).unwrap()
+    signal::signal(&signals, &[group], counterfactuals).unwrap().examples
 }
 
 /// The entry of an agent that reads no other.
@@ -62,10 +64,16 @@ fn entry(id: &str) -> String {
     )
 }
 
-/// With a correction of 1, and every other value tried, the local term is the gradient of what the field is worth, to the
-/// last digits: for the rule of the answer, with three values of which each was worth something.
+/// With every other value tried, each form has the gradient of what the field is worth as its mean, to the last digits: for the
+/// rule of the answer, with three values of which each was worth something.
 #[test]
 fn the_local_gradient_is_the_analytic_one() {
+    for form in [CreditForm::AllAction, CreditForm::Sampled, CreditForm::Gradient] {
+        check_local_gradient(form);
+    }
+}
+
+fn check_local_gradient(form: CreditForm) {
     let start = FieldStart { first: FirstTeams::Large, lean: 0.7, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
@@ -79,7 +87,7 @@ fn the_local_gradient_is_the_analytic_one() {
     let chance = |rule: &str| by.iter().find(|(name, _)| name == rule).unwrap().1;
 
     // The mean of the local term over what the policy writes.
-    let credit = CreditSettings { correction: 1.0, by_variance: false, ..CreditSettings::default() };
+    let credit = CreditSettings { form, replace: true, by_variance: false, ..CreditSettings::default() };
     let mut found: Vec<f64> = Vec::new();
     for (rule, own) in worth {
         let written = episode(&encoder, &table, &text(rule), own);
@@ -87,7 +95,7 @@ fn the_local_gradient_is_the_analytic_one() {
         let others = edits(&plan, &language).into_iter().filter_map(|edit| {
             let edited = apply(&plan, &edit, &language).unwrap();
             let other = worth.iter().find(|(other, _)| edited.plan.source() == text(other))?;
-            Some(Candidate::measured((0, 0, 0), edit, edited, own - other.1))
+            Some(Candidate::measured((0, 0, 0), Alternative { edit, edited, prefix: None }, own - other.1))
         });
         let others: Vec<Candidate> = others.collect();
         assert_eq!(others.len(), 2);
@@ -111,77 +119,50 @@ fn the_local_gradient_is_the_analytic_one() {
     }
 }
 
-/// Teams of one to three agents, and what the policy gets for going on.
+/// Every segment of a text is measured from the prefix team before it, the decision to end like the decision to go on.
 #[test]
-fn prefix_truncations_give_the_analytic_gradient_of_going_on() {
-    let start = FieldStart { slots: 3, lean: 0.7, ..FieldStart::default() };
+fn segments_are_measured_from_their_prefix_teams() {
+    let start = FieldStart { slots: 3, ..FieldStart::default() };
     let language = Arc::new(Language::default());
     let table = FieldTable::new(&start, &language).unwrap();
     let encoder = FieldPromptEncoder::new(&start, language.clone(), 1).unwrap();
-    let text = |size: usize| {
-        let ids: Vec<String> = (1..=size).map(|number| format!("a{number}")).collect();
-        let entries: String = ids.iter().map(|id| entry(id)).collect();
-        format!("agents:\n{entries}answer: {{from: [{}], by: last}}\nnext: stop\n", ids.join(", "))
-    };
-    let worth = [0.5, 0.8, 0.6];
-    let probabilities = table.probabilities(encoder.kind("How much are 3 apples at 2 dollars each?"), 0);
-    let more = |slot: usize| {
-        let (_, values) = probabilities.iter().find(|(name, _)| *name == format!("a{slot} spawn")).unwrap();
-        values.iter().find(|(name, _)| name == "more").unwrap().1
-    };
-    let credit = CreditSettings::default();
-    // By slot: the sum over what is written of its chance, its advantage, and the slope of its log-probability by "more".
-    let mut found = [0.0; 4];
-    for size in 1..=3 {
-        let written = episode(&encoder, &table, &text(size), worth[size - 1]);
-        let plan = written.rounds[0].plan.clone().unwrap();
-        let ends = prefix_truncations(&plan, &language).into_iter().enumerate().map(|(at, edit)| {
-            let edited = apply(&plan, &edit, &language).unwrap();
-            assert_eq!(edited.plan.source(), text(at + 1));
-            Candidate::measured((0, 0, 0), edit, edited, worth[size - 1] - worth[at])
-        });
-        let mut ends: Vec<Candidate> = ends.collect();
-        assert_eq!(ends.len(), size - 1);
-        if size == 1 {
-            // Whose group has another team with an ending, somewhere else.
-            let (edit, edited) = {
-                let longer = validate(&text(2), &language).unwrap();
-                let edit = prefix_truncations(&longer, &language).remove(0);
-                (edit.clone(), apply(&longer, &edit, &language).unwrap())
-            };
-            ends.push(Candidate::measured((9, 9, 9), edit, edited, 0.1));
-        }
-        let sample = written.rounds[0].sample.clone();
-        // A second team in the group, so that it has an advantage there.
-        let other = episode(&encoder, &table, &text(1), 0.0);
-        let examples = examples_of((&table, &encoder), &credit, 1.0, vec![written, other], &ends);
+    let text = format!("agents:\n{}{}answer: {{from: [a1, a2], by: judge}}\nnext: stop\n", entry("a1"), entry("a2"));
+    let credit = CreditSettings { families: vec![Family::Agent], ..CreditSettings::default() };
+    let written = episode(&encoder, &table, &text, 0.9);
+    let plan = written.rounds[0].plan.clone().unwrap();
+    let potentials = [(1, 0.5), (2, 0.7)];
+    let advantages = |decay: f64, known: &[(usize, f64)]| {
+        let credit = CreditSettings { prefix_decay: decay, ..credit.clone() };
+        let measured: Vec<Candidate> = alternatives(&plan, &language, &credit)
+            .into_iter()
+            .filter_map(|it| {
+                let (_, reward) = known.iter().find(|(agents, _)| Some(*agents) == it.prefix)?;
+                Some(Candidate::measured((0, 0, 0), it, 0.9 - reward))
+            })
+            .collect();
+        assert_eq!(measured.len(), known.len());
+        // The other team of the group earned 0.3.
+        let group = vec![episode(&encoder, &table, &text, 0.9), episode(&encoder, &table, &text, 0.3)];
+        let examples = examples_of((&table, &encoder), &credit, 1.0, group, &measured);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
-        let chance = (2..=size).map(more).product::<f64>() * if size < 3 { 1.0 - more(size + 1) } else { 1.0 };
-        let starts = std::iter::once(0).chain(sample.ends.iter().copied());
-        for (at, (start, end)) in starts.zip(&sample.ends).enumerate() {
-            let advantage = f64::from(advantages[at]);
-            match &sample.text[start..*end] {
-                "a2" => found[2] += chance * advantage * (1.0 - more(2)),
-                "a3" => found[3] += chance * advantage * (1.0 - more(3)),
-                "" if size < 3 && !sample.forced[at] => found[size + 1] += chance * advantage * -more(size + 1),
-                // The first agent is compared with the group, the others with the team that ends before them.
-                "large" => {
-                    let slot = sample.text[..start].matches("- id").count();
-                    let before = if slot == 1 { worth[size - 1] / 2.0 } else { worth[slot - 2] };
-                    assert!((advantage - (worth[size - 1] - before)).abs() < 1e-6, "{size} {slot}: {advantage}");
-                }
-                _ => {}
-            }
+        // Of every choice: the bytes before it, and its advantage.
+        let starts = std::iter::once(0).chain(written.rounds[0].sample.ends.iter().copied());
+        let choices = starts.zip(&written.rounds[0].sample.forced).zip(advantages).filter(|((_, forced), _)| !**forced);
+        choices.map(|((start, _), advantage)| (start, *advantage)).collect::<Vec<(usize, f32)>>()
+    };
+    let (first, second) = (text.find("  - id: a2").unwrap(), text.find("answer:").unwrap());
+    let check = |found: Vec<(usize, f32)>, expected: [f32; 3]| {
+        assert!(found.iter().any(|(start, _)| *start == second), "the decision to end");
+        for (start, advantage) in found {
+            let segment = usize::from(start >= first) + usize::from(start >= second);
+            assert!((advantage - expected[segment]).abs() < 1e-6, "{start}: {advantage}, {expected:?}");
         }
-    }
-    let going_on = more(3) * worth[2] + (1.0 - more(3)) * worth[1];
-    let expected = [
-        more(2) * (1.0 - more(2)) * (going_on - worth[0]),
-        more(2) * more(3) * (1.0 - more(3)) * (worth[2] - worth[1]),
-    ];
-    for (found, expected) in found[2..].iter().zip(expected) {
-        assert!((found - expected).abs() < 1e-6 && expected.abs() > 0.01, "{found} is not {expected}");
-    }
+    };
+    check(advantages(1.0, &potentials), [0.6, 0.4, 0.2]);
+    check(advantages(0.0, &potentials), [0.2, 0.2, 0.2]);
+    check(advantages(0.5, &potentials), [0.2 + 0.5 * 0.3, 0.2 + 0.5 * 0.2, 0.2]);
+    // What was not measured gets no credit, not that of the group.
+    check(advantages(1.0, &potentials[..1]), [0.6, 0.4, 0.0]);
 }
 
 #[test]
@@ -195,9 +176,10 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
     let advantages = |place: recipe::Place, family: Family| {
         let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == family).unwrap();
         let edited = apply(&plan, &edit, &language).unwrap();
+        let form = CreditForm::Sampled;
         let credit =
-            CreditSettings { place, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let counterfactual = Candidate::measured((0, 0, 0), edit, edited, 0.5);
+            CreditSettings { place, form, by_variance: false, suffix: Suffix::Keep, ..CreditSettings::default() };
+        let counterfactual = Candidate::measured((0, 0, 0), Alternative { edit, edited, prefix: None }, 0.5);
         let group = vec![episode(&encoder, &table, text, 1.0)];
         let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
         assert_eq!(examples.len(), 1);
@@ -208,37 +190,93 @@ fn credit_goes_to_the_field_alone_and_the_global_form_spreads_the_same_sum() {
     };
     for family in [Family::Capacity, Family::Share, Family::Answer, Family::Stop] {
         let local = advantages(recipe::Place::Field, family);
-        assert_eq!(local.iter().filter(|it| **it != 0.0).collect::<Vec<_>>(), [&1.0], "{family}");
+        let credited: Vec<f32> = local.iter().copied().filter(|it| *it != 0.0).collect();
+        let [credited] = credited[..] else { panic!("{family}: {local:?}") };
         let spread = advantages(recipe::Place::Everywhere, family);
         let chosen = episode(&encoder, &table, text, 1.0).rounds[0].sample.forced.iter().filter(|it| !**it).count();
-        assert!(spread.iter().all(|it| (it - 1.0 / chosen as f32).abs() < 1e-6), "{spread:?}");
+        assert!(spread.iter().all(|it| (it - credited / chosen as f32).abs() < 1e-6), "{spread:?} {credited}");
     }
 }
 
+/// λ says how much a local estimate counts beside the group's; with replacement it counts alone, and what was not measured has none.
 #[test]
-fn a_difference_may_take_the_place_of_the_group() {
+fn a_local_estimate_is_mixed_with_that_of_the_group_or_replaces_it() {
     let (start, language) = (FieldStart::default(), Arc::new(Language::default()));
     let table = FieldTable::new(&start, &language).unwrap();
     let encoder = FieldPromptEncoder::new(&start, language.clone(), 2).unwrap();
     let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
     let plan = validate(text, &language).unwrap();
-    let edit = edits(&plan, &language).into_iter().find(|edit| edit.family == Family::Capacity).unwrap();
-    // What the level gets, and what all others do, for a team that is 0.25 better than its group.
-    let advantages = |instead: bool, delta: f64| {
-        let edited = apply(&plan, &edit, &language).unwrap();
-        let credit =
-            CreditSettings { instead, form: CreditForm::Sampled, by_variance: false, ..CreditSettings::default() };
-        let counterfactual = Candidate::measured((0, 0, 0), edit.clone(), edited, delta);
+    // What the rule of the answer gets, and what its capacity does, for a team that is 0.5 better than the other.
+    let advantages = |replace: bool, lambda: f64, deltas: [f64; 2]| {
+        let credit = CreditSettings {
+            replace,
+            form: CreditForm::Sampled,
+            by_variance: false,
+            prefix_truncation: false,
+            ..CreditSettings::default()
+        };
+        let rules = alternatives(&plan, &language, &credit).into_iter().filter(|it| it.edit.family == Family::Answer);
+        let measured: Vec<Candidate> =
+            rules.zip(deltas).map(|(it, delta)| Candidate::measured((0, 0, 0), it, delta)).collect();
+        assert_eq!(measured.len(), 2);
         let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
         let ends = group[0].rounds[0].sample.ends.clone();
-        let examples = examples_of((&table, &encoder), &credit, 2.0, group, &[counterfactual]);
+        let examples = examples_of((&table, &encoder), &credit, lambda, group, &measured);
         let Objective::Clipped { advantages, .. } = &examples[0].objective else { panic!("another objective") };
-        let level = ends.iter().position(|end| text[..*end].ends_with("large")).unwrap();
-        let (own, others): (Vec<usize>, Vec<usize>) = (0..advantages.len()).partition(|at| *at == level);
-        assert!(others.iter().all(|at| advantages[*at] == 0.25), "{advantages:?}");
-        advantages[own[0]]
+        let at = |value: &str| advantages[ends.iter().position(|end| text[..*end].ends_with(value)).unwrap()];
+        [at("by: last"), at("large")]
     };
-    assert_eq!((advantages(false, 0.5), advantages(true, 0.5)), (1.25, 1.0));
+    let kind = encoder.kind("How much are 3 apples at 2 dollars each?");
+    let probabilities = table.probabilities(kind, 0);
+    let by = &probabilities.iter().find(|(name, _)| name.contains("by")).unwrap().1;
+    let others: f32 = by.iter().filter(|(name, _)| name != "last").map(|(_, chance)| *chance as f32).sum();
+    let close = |found: [f32; 2], expected: [f32; 2]| {
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?} is not {expected:?}");
+    };
+    // Both other rules are worse by 0.6.
+    close(advantages(true, 2.0, [0.6; 2]), [0.6 * others, 0.0]);
+    close(advantages(false, 2.0, [0.6; 2]), [0.5 / 3.0 + 0.6 * others * 2.0 / 3.0, 0.5]);
     // Nothing, where it was measured, is nothing.
-    assert_eq!((advantages(false, 0.0), advantages(true, 0.0)), (0.25, 0.0));
+    close(advantages(true, 2.0, [0.0; 2]), [0.0, 0.0]);
+}
+
+/// A decision that is worth the same for every question is not learned where the guard says so.
+#[test]
+fn guards_subtract_what_a_value_is_worth_on_average_and_pay_for_entropy() {
+    let (start, language) = (FieldStart::default(), Arc::new(Language::default()));
+    let table = FieldTable::new(&start, &language).unwrap();
+    let encoder = FieldPromptEncoder::new(&start, language.clone(), 2).unwrap();
+    let text = &format!("agents:\n{}answer: {{from: [a1], by: last}}\nnext: stop\n", entry("a1"));
+    let mut credit = CreditSettings { form: CreditForm::None, ..CreditSettings::default() };
+    credit.guard.value_baseline = 1.0;
+    let mut values = lemon_credit::guard::ValueBaselines::default();
+    values.add(&[("capacity=large".to_owned(), 0.2)], 1.0);
+    let group = vec![episode(&encoder, &table, text, 0.75), episode(&encoder, &table, text, 0.25)];
+    let sample = group[0].rounds[0].sample.clone();
+    let advantages = |entropy_price: f64| {
+        let signals = Signals {
+            policy: &table,
+            encoder: &encoder,
+            reference: None,
+            credit: &credit,
+            update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
+            lambda: 1.0,
+            temperature: 1.0,
+            economy: &Economy::default(),
+            values: &values,
+            entropy_price,
+        };
+        let signal = signal::signal(&signals, std::slice::from_ref(&group), &[]).unwrap();
+        assert!(signal.values.contains(&("capacity=large".to_owned(), 0.5)), "{:?}", signal.values);
+        let Objective::Clipped { advantages, .. } = &signal.examples[0].objective else { panic!("another objective") };
+        advantages.clone()
+    };
+    let at = |value: &str| sample.ends.iter().position(|end| text[..*end].ends_with(value)).unwrap();
+    let plain = advantages(0.0);
+    assert!((plain[at("large")] - 0.3).abs() < 1e-6 && (plain[at("share: reply")] - 0.5).abs() < 1e-6, "{plain:?}");
+    let paid = advantages(0.1);
+    for (token, (paid, plain)) in paid.iter().zip(&plain).enumerate() {
+        let expected = if sample.forced[token] { 0.0 } else { -0.1 * sample.logprobs[token] };
+        assert!((paid - plain - expected).abs() < 1e-6, "{token}");
+    }
 }

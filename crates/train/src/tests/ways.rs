@@ -1,0 +1,100 @@
+//! Everything that a recipe can change about rewards and credit.
+
+use super::*;
+
+/// A change and its name.
+type Named<T> = (&'static str, fn(&mut T));
+
+/// Every reward family can be weighted by a recipe. R5 has nothing to measure: these agents have no tools.
+#[tokio::test]
+async fn every_reward_family_with_a_weight_changes_what_is_learned() {
+    let plain = learn(&small()).await.policy;
+    let families: [Named<Prices>; 9] = [
+        ("individual", |prices| prices.individual = 1.0),
+        ("role", |prices| prices.role = 1.0),
+        ("process", |prices| prices.process = 1.0),
+        ("verifier", |prices| prices.verifier = 1.0),
+        ("speedup", |prices| prices.speedup = 1.0),
+        ("aggregation", |prices| prices.aggregation = 1.0),
+        ("split", |prices| prices.split = 1.0),
+        ("hybrid", |prices| prices.hybrid = 1.0),
+        ("tool", |prices| prices.tool = 1.0),
+    ];
+    for (name, weigh) in families {
+        let mut recipe = small();
+        weigh(&mut recipe.reward);
+        let text = serde_json::to_value(&recipe).unwrap();
+        assert_eq!(text["reward"][name], 1.0, "{name}");
+        assert_eq!(serde_json::from_value::<Recipe>(text).unwrap(), recipe);
+        assert_eq!(learn(&recipe).await.policy == plain, name == "tool", "{name}");
+    }
+}
+
+/// Trees, other baselines, other forms and guards all train, and each learns something else.
+#[tokio::test]
+async fn every_way_to_credit_trains_and_is_repeatable() {
+    let mut seen: Vec<(&str, Vec<u8>)> = vec![("full", learn(&small()).await.policy)];
+    let ways: [Named<Recipe>; 12] = [
+        ("tree", |recipe| (recipe.rollouts.group, recipe.rollouts.branches) = (4, 2)),
+        ("edge", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Edge)),
+        ("agent", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Agent)),
+        ("group", |recipe| recipe.credit.baseline = RewardBaseline::Group),
+        ("replace", |recipe| recipe.credit.replace = true),
+        ("keep", |recipe| (recipe.credit.suffix, recipe.credit.replace) = (Suffix::Keep, true)),
+        ("pairwise", |recipe| recipe.credit.form = CreditForm::Gradient),
+        ("preference", |recipe| recipe.credit.form = CreditForm::Preference),
+        ("decay", |recipe| recipe.credit.prefix_decay = 0.5),
+        ("everywhere", |recipe| recipe.credit.place = recipe::Place::Everywhere),
+        ("values", |recipe| recipe.credit.guard.value_baseline = 1.0),
+        ("entropy", |recipe| recipe.credit.guard.entropy_floor = 5.0),
+    ];
+    for (name, change) in ways {
+        let mut recipe = small();
+        change(&mut recipe);
+        let left = learn(&recipe).await;
+        assert_eq!(left, learn_by(&recipe, 1).await, "{name}");
+        if let Some((other, _)) = seen.iter().find(|(_, policy)| *policy == left.policy) {
+            panic!("{name} learned what {other} did");
+        }
+        seen.push((name, left.policy));
+    }
+}
+
+/// A policy that decides by the question has information; the metrics show it.
+#[tokio::test]
+async fn metrics_tell_what_decisions_say_about_questions() {
+    let metrics = metrics_of(&learn(&small()).await);
+    let last = metrics.last().unwrap();
+    assert_eq!(last.information.keys().collect::<Vec<_>>(), ["agents", "base", "by", "capacity", "next"]);
+    assert!(last.information.values().all(|it| it.information >= 0.0 && it.information <= it.entropy + 1e-9));
+    assert!(last.information["agents"].entropy > 0.1 && last.policy_tokens > 0, "{last:?}");
+}
+
+/// The best fixed team is found with about the tokens it may cost, and is not worse than the average one.
+#[tokio::test]
+async fn the_best_fixed_team_is_searched_and_evaluated() {
+    let recipe = small();
+    let (tasks, language) = (tasks(&recipe.tasks, None).unwrap(), Arc::new(Language::default()));
+    let built =
+        build_policy(&recipe, &[], Default::default(), &language, (None, Path::new("")), |_| true).await.unwrap();
+    let context = TrainContext {
+        env: Arc::new(simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new())),
+        encoder: built.encoder.as_ref(),
+        cases: Arc::new(tasks.train.clone()),
+        held_out: Arc::new(tasks.held_out.clone()),
+        reference: None,
+    };
+    let teams = candidates(&language, 5);
+    assert_eq!((teams.len(), candidates(&language, 1).len()), (21, 6));
+    let found = search_fixed(&context, &recipe, &teams, 300_000).await.unwrap().unwrap();
+    assert!(teams.contains(&found.text) && found.tokens > 200_000 && found.tokens < 500_000, "{found:?}");
+    assert_eq!(found.evaluation.items.len(), tasks.held_out.len());
+    let mut others = Vec::new();
+    for team in &teams {
+        let alone = search_fixed(&context, &recipe, std::slice::from_ref(team), 0).await.unwrap().unwrap();
+        others.push(alone.evaluation.means.reward);
+    }
+    let mean = others.iter().sum::<f64>() / others.len() as f64;
+    assert!(found.evaluation.means.reward > mean, "{} of {mean}", found.evaluation.means.reward);
+    assert!(search_fixed(&context, &recipe, &[], 100).await.unwrap().is_none());
+}
