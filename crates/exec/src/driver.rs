@@ -8,7 +8,7 @@ use crate::runner::Runner;
 use crate::state::{AgentOutcome, RunState, Standing, Step};
 use crate::store::StoreError;
 use crate::tokens;
-use crate::worker::{ChatMessage, Clock, Progress, Reply, Request, Usage};
+use crate::worker::{AgentPrompt, ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
 use futures::stream::{FuturesUnordered, StreamExt};
 use lemon_num::hashed_seed;
@@ -161,7 +161,11 @@ impl Run<'_> {
         if agent.is_some_and(|agent| agent.base.name == PLAIN) {
             request.temperature = request.temperature.or(Some(0.0));
         }
-        request.agent_prompt = state.agent_prompt(index, &deliveries).map(Arc::new);
+        request.agent_prompt = state.agent_prompt(index, &deliveries).map(|prompt| {
+            let wanted = self.runner.backend.worker.wants_team();
+            let team = || Arc::new(state.team(|agent, round| self.call_seed(agent, &round.to_string())));
+            Arc::new(AgentPrompt { team: wanted.then(team), ..prompt })
+        });
         self.ask(index, request, duty, state.fence(&deliveries), Computation::of(state, index))
     }
 
@@ -211,8 +215,6 @@ impl Run<'_> {
         schema: Option<Arc<serde_json::Value>>,
     ) -> Request {
         let known = self.runner.backend.levels.get(level);
-        // Seeds of 31 bits are taken by every endpoint.
-        let seed = hashed_seed(self.recorder.header().seed, &[agent, occasion]) >> 33;
         Request {
             agent: agent.to_owned(),
             level,
@@ -220,11 +222,16 @@ impl Run<'_> {
             messages,
             max_tokens: known.map_or(0, |level| level.max_tokens),
             temperature: known.and_then(|level| level.temperature),
-            seed,
+            seed: self.call_seed(agent, occasion),
             schema,
             agent_prompt: None,
             progress: self.progress_of(agent),
         }
+    }
+
+    /// The seed of a call. Seeds of 31 bits are taken by every endpoint.
+    fn call_seed(&self, agent: &str, occasion: &str) -> u64 {
+        hashed_seed(self.recorder.header().seed, &[agent, occasion]) >> 33
     }
 
     fn progress_of(&self, agent: &str) -> Option<Progress> {

@@ -10,7 +10,7 @@ use crate::examples::Examples;
 use crate::form::Form;
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
-use crate::worker::{AgentPrompt, ChatMessage, Level};
+use crate::worker::{AgentPrompt, ChatMessage, Level, TeamMember};
 use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share, Style};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use std::collections::BTreeMap;
@@ -253,7 +253,30 @@ impl RunState {
             role: agent.role.clone(),
             duty: agent.duty.clone(),
             readings: seen.filter_map(|delivery| delivery.content.clone()).collect(),
+            team: None,
         })
+    }
+
+    /// All agents with the seeds of their calls (`seed` takes an id and a round), and the judge that the last round will add.
+    pub fn team(&self, seed: impl Fn(&str, u32) -> u64) -> Vec<TeamMember> {
+        let member = |member: &Member| TeamMember {
+            id: member.agent.id.clone(),
+            base: member.agent.base.name.clone(),
+            level: member.agent.level,
+            parents: member.agent.parents.clone(),
+            round: member.round,
+            seed: seed(&member.agent.id, member.round),
+        };
+        let mut team: Vec<TeamMember> = self.members.iter().map(member).collect();
+        let judged = self.members.iter().any(|member| member.is_judge && member.round == self.round());
+        if let Some(plan) = self.rounds.last().filter(|plan| plan.answer_rule() == AnswerRule::Judge && !judged) {
+            let parents = plan.answer_from().to_vec();
+            let level = parents.iter().filter_map(|index| self.members.get(*index)).map(|it| it.agent.level).max();
+            let (id, round) = (self.free_id("judge"), self.round());
+            let (base, level, seed) = (self.judge_role.name.clone(), level.unwrap_or(0), seed(&id, round));
+            team.push(TeamMember { id, base, level, parents, round, seed });
+        }
+        team
     }
 
     /// Enters how `index` ended. A finished agent stays finished.

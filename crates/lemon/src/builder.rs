@@ -6,7 +6,7 @@ use lemon_exec::{Backend, Budget, Level, Settings, Worker};
 use lemon_rollout::reward::{GradedRun, RewardSettings, Weight, Weights};
 use lemon_spec::{Language, Plan};
 use lemon_workers::{
-    Capacity, Config, OnMiss, Resolved, RunLimits, Simulation, Tell, WorkerFiles, WorkerKind, WorkerSet, WorkersError,
+    Capacity, Config, Resolved, RunLimits, Simulation, Tell, WorkerFiles, WorkerKind, WorkerSet, WorkersError,
 };
 use lemon_world::Preset;
 use std::path::PathBuf;
@@ -279,8 +279,8 @@ pub(crate) async fn simulated(
     notices: Tell,
 ) -> Result<WorkerSet, WorkersError> {
     let simulation = || {
-        let (shared_noise, sets) = (noise == Noise::Shared, Vec::new());
-        Ok(Simulation { preset, items, shared_noise, strict: true, data: None, sets, on_miss: OnMiss::Simulate })
+        let shared_noise = noise == Noise::Shared;
+        Ok(Simulation { preset, items, shared_noise, strict: true, ..Simulation::default() })
     };
     WorkerSet::new(config, WorkerKind::SIM, &[], None, simulation, notices).await
 }

@@ -69,4 +69,8 @@ impl Worker for CacheOnly {
     fn cache_key(&self, request: &Request) -> Option<Vec<u8>> {
         self.0.cache_key(request)
     }
+
+    fn wants_team(&self) -> bool {
+        self.0.wants_team()
+    }
 }

@@ -96,7 +96,7 @@ static SIM_ENTRY: Registration = Registration {
 
 static RECORDED_ENTRY: Registration = Registration {
     name: "replay",
-    about: "Recorded replies of real models (gsm8k and mmlu, from outcomes/ in the folder of task sets)",
+    about: "Recorded replies of real models (from outcomes/ in the folder of task sets)",
     build: Build::Backend(simulation::recorded),
     ..SIM_ENTRY
 };

@@ -7,15 +7,14 @@ use crate::error::WorkersError;
 use crate::kind::{Build, WorkerKind};
 use crate::resolve::{Resolved, RunLimits};
 use lemon_exec::{Backend, Budget, Settings};
-use lemon_spec::Language;
+use lemon_spec::{Effort, Language, Style};
 use lemon_task::{Item, SetName};
-use lemon_world::outcomes::{self, RecordedReply};
-use lemon_world::{AgentNoise, Preset, Recorded, World};
-use std::collections::HashMap;
+use lemon_world::{AgentNoise, Preset, Recorded, Recordings, SamplePool, World};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a simulated world or recorded replies are made of.
+#[derive(Default)]
 pub struct Simulation<'a> {
     /// The simulated world.
     pub preset: Preset,
@@ -25,18 +24,26 @@ pub struct Simulation<'a> {
     pub shared_noise: bool,
     /// Whether an item that cannot be simulated is an error.
     pub strict: bool,
-    /// The folder of task sets, for recorded replies.
-    pub data: Option<&'a Path>,
-    /// The task sets, for recorded replies.
-    pub sets: Vec<SetName>,
+    /// The recorded calls, where the workers serve them.
+    pub recordings: Option<Arc<Recordings>>,
+    /// Which of several recorded samples are served.
+    pub pool: SamplePool,
     /// What becomes of a call that is not on record.
     pub on_miss: OnMiss,
 }
 
+impl Simulation<'_> {
+    /// How agents of each capacity reply.
+    fn styles(&self) -> &[Option<Style>] {
+        self.recordings.as_deref().map_or_else(|| self.preset.styles(), Recordings::styles)
+    }
+}
+
 /// What becomes of a call that is not on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMiss {
     /// It fails.
+    #[default]
     Fail,
     /// The simulated world answers.
     Simulate,
@@ -76,9 +83,19 @@ impl WorkerSet {
             Build::Backend(build) => {
                 let simulation = simulation()?;
                 let settings = Settings { budget, reuse: false, ..Settings::default() };
-                Ok(WorkerSet { backend: build(&simulation)?, resolved: in_a_world(config, kind, tell), settings })
+                let backend = build(&simulation)?;
+                let language = language(config, &backend, simulation.styles());
+                Ok(WorkerSet { backend, resolved: in_a_world(config, kind, language, tell), settings })
             }
         }
+    }
+
+    /// The same with the base roles of recorded calls, for specifications that name them.
+    #[must_use]
+    pub fn with_roles_of(mut self, recordings: &Recordings) -> Self {
+        let language = Arc::make_mut(&mut self.resolved.language);
+        recordings.roles().iter().for_each(|role| language.roles.insert(role.clone()));
+        self
     }
 
     /// The capacities with what serves each; none in a simulated world.
@@ -94,28 +111,40 @@ impl WorkerSet {
     }
 }
 
-/// A configuration without capacities: worlds bring their own, with the default names.
-fn in_a_world(config: &Config, kind: WorkerKind, tell: Tell) -> Resolved {
-    let language = Arc::new(Language { limits: config.limits.clone(), ..Language::default() });
+/// What specifications may say to these workers.
+fn language(config: &Config, backend: &Backend, styles: &[Option<Style>]) -> Language {
+    let capacities = backend.levels.iter().map(|level| level.name.clone()).collect();
+    let efforts = styles.iter().map(|style| Effort { style: *style, price: None }).collect();
+    Language { limits: config.limits.clone(), capacities, efforts, ..Language::default() }
+}
+
+/// A configuration without capacities: worlds bring their own.
+fn in_a_world(config: &Config, kind: WorkerKind, language: Language, tell: Tell) -> Resolved {
+    let language = Arc::new(language);
     Resolved { kind, config: config.with_capacities(Vec::new()), language, is_configured: false, tell }
 }
 
-/// What recorded models replied, by question.
+/// The recorded calls about these sets, at these levels (all that are served by default where none is named). Kinds of calls
+/// that are not served are told.
 ///
 /// # Errors
 /// There is no folder of task sets, or its record cannot be read.
-pub fn recorded_replies(
+pub fn recordings(
     data: Option<&Path>,
     sets: &[SetName],
-) -> Result<HashMap<String, Vec<RecordedReply>>, WorkersError> {
+    levels: &[String],
+    tell: Tell,
+) -> Result<Arc<Recordings>, WorkersError> {
     let Some(data) = data else {
         return Err(WorkersError::new("recorded replies are read from a folder").hint("name it with --data DIR"));
     };
-    let mut replies = HashMap::new();
-    for set in sets {
-        replies.extend(outcomes::replies(data, *set).map_err(WorkersError::new)?);
+    let recordings = Recordings::read(data, sets, levels).map_err(WorkersError::new)?;
+    for (kind, lines) in recordings.unknown() {
+        tell(&format!(
+            "warning: {lines} recorded calls of the kind {kind} are not served; kinds.toml has no entry for it"
+        ));
     }
-    Ok(replies)
+    Ok(Arc::new(recordings))
 }
 
 /// A simulated world.
@@ -125,12 +154,22 @@ pub(crate) fn simulated(simulation: &Simulation<'_>) -> Result<Backend, WorkersE
 
 /// Recorded replies of real models.
 pub(crate) fn recorded(simulation: &Simulation<'_>) -> Result<Backend, WorkersError> {
-    let replies = recorded_replies(simulation.data, &simulation.sets)?;
+    let Some(recordings) = &simulation.recordings else {
+        return Err(WorkersError::new("recorded replies are read from a folder").hint("name it with --data DIR"));
+    };
     let on_miss = match simulation.on_miss {
+        OnMiss::Simulate if simulation.preset.levels() != recordings.levels() => {
+            let (simulated, recorded) = (simulation.preset.levels().join(", "), recordings.levels().join(", "));
+            let fact = format!(
+                "misses cannot be simulated: the world `{}` has the levels {simulated}, the recordings have {recorded}",
+                simulation.preset.as_str()
+            );
+            return Err(WorkersError::new(fact).hint("choose another world, or levels that it has with --levels"));
+        }
         OnMiss::Simulate => Some(world(simulation)?),
         OnMiss::Fail => None,
     };
-    Ok(Recorded::new(replies, on_miss).backend())
+    Ok(Recorded::new(recordings.clone(), on_miss).with_pool(simulation.pool).backend())
 }
 
 fn world(simulation: &Simulation<'_>) -> Result<World, WorkersError> {

@@ -1,5 +1,9 @@
 //! A world against the record it was fitted to: accuracy overall and in thirds of difficulty, joint successes, revision.
 
+mod real;
+
+pub use real::check_real;
+
 use crate::fit::{abilities, conditional, left_after_misses, mean, middle_share, support, thirds};
 use crate::outcomes::{self, Debate, Observed, OutcomesError};
 use crate::preset::{Fitted, LEVELS, Preset};
@@ -37,12 +41,21 @@ pub struct Figure {
     pub bound: Option<f64>,
     /// Items or cases behind the record.
     pub cases: usize,
+    /// The standard error of the record, where it matters: no world can be expected to come closer than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
 }
 
 impl Figure {
     /// Whether the world keeps within the bound.
     pub fn holds(&self) -> bool {
         self.bound.is_none_or(|bound| (self.world - self.record).abs() <= bound)
+    }
+
+    /// Whether it keeps within the bound, or misses it by no more than the record's own error allows: two standard errors.
+    pub fn is_compatible(&self) -> bool {
+        let slack = 2.0 * self.error.unwrap_or(0.0);
+        self.bound.is_none_or(|bound| (self.world - self.record).abs() <= bound + slack)
     }
 }
 
@@ -105,6 +118,7 @@ fn compare(
                 world: mean(among.iter().map(|at| made(*at, level))),
                 bound,
                 cases: among.len(),
+                error: None,
             });
         };
         figure("accuracy", &(0..items.len()).collect::<Vec<_>>(), overall);
@@ -120,6 +134,7 @@ fn compare(
             world: conditional((0..items.len()).map(|at| (made(at, a), made(at, b)))),
             bound: joint,
             cases: items.len(),
+            error: None,
         });
     }
 }
@@ -163,6 +178,7 @@ fn revision(
             // The record's own sampling error, twice, and a little for the form of the curve.
             bound: Some(0.03 + 2.0 * (p * (1.0 - p) / cases).sqrt()),
             cases: cases as usize,
+            error: None,
         });
     }
 }

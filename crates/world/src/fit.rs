@@ -1,7 +1,11 @@
 //! Fits a world to recorded outcomes. In order: difficulty from features, each capacity's curve, the spread of residuals,
 //! favourite wrong answers, revision, and the salt under which the recorded items' residuals come out closest.
 
+mod real;
 mod solve;
+
+pub use real::fit_real;
+pub(crate) use real::{RecordedSet, SETS, reader_names, recorded_sets, solo};
 
 use crate::draws;
 use crate::features::{COUNT, Difficulty, features};
@@ -39,36 +43,45 @@ pub fn fit(data: &Path) -> Result<Fitted, OutcomesError> {
         Ok(set.items.into_iter().map(|item| item.task.question).collect())
     };
     let mut knowing = Record::new(TaskFamily::Knowing, outcomes::mmlu(data)?);
-    knowing.all = Some((questions(SetName::Mmlu)?, ALL_MMLU));
+    knowing.all = Some((questions(SetName::Mmlu)?, ALL_MMLU.to_vec()));
     let knowing = knowing.fit(60, &debates, "mmlu");
     let mut reckoning = Record::new(TaskFamily::Reckoning, outcomes::gsm8k(data)?);
-    reckoning.all = Some((questions(SetName::Gsm8k)?, ALL_GSM8K));
+    reckoning.all = Some((questions(SetName::Gsm8k)?, ALL_GSM8K.to_vec()));
     let mut reckoning = reckoning.fit(250_000, &debates, "gsm");
     measure_lengths(&mut reckoning, data)?;
     let coding = Record::new(TaskFamily::Coding, outcomes::humaneval(data)?).fit(400, &debates, "gsm");
     // No debate about programs is on record.
     let coding = FamilyFit { revision: reckoning.revision, ..coding };
-    Ok(Fitted { reckoning, knowing, coding })
+    Ok(Fitted { reckoning, knowing, coding, sets: BTreeMap::new() })
 }
 
 /// The record of one kind of task.
-struct Record {
+pub(crate) struct Record {
     family: TaskFamily,
-    items: Vec<Observed>,
+    /// The capacities, weakest first.
+    names: Vec<String>,
+    pub(crate) items: Vec<Observed>,
     fields: Vec<Option<&'static str>>,
+    /// Wrong answers that an item has beside the favourite.
+    pub(crate) others: f64,
     /// All questions of the set with their accuracies, where more than the record is known.
-    all: Option<(Vec<String>, [f64; 3])>,
+    all: Option<(Vec<String>, Vec<f64>)>,
 }
 
 impl Record {
     fn new(family: TaskFamily, items: Vec<Observed>) -> Self {
+        Record::with_levels(family, items, LEVELS.map(str::to_owned).to_vec())
+    }
+
+    pub(crate) fn with_levels(family: TaskFamily, items: Vec<Observed>, names: Vec<String>) -> Self {
         let field = |item: &Observed| {
             (family == TaskFamily::Knowing)
                 .then(|| needs(family, &item.question, item.subject.as_deref()).first().map(|skill| skill.name))
                 .flatten()
         };
         let fields = items.iter().map(field).collect();
-        Record { family, items, fields, all: None }
+        let others = if family == TaskFamily::Knowing { 2.0 } else { 7.0 };
+        Record { family, names, items, fields, others, all: None }
     }
 
     fn fit(&self, salts: u64, debates: &[Debate], dataset: &str) -> FamilyFit {
@@ -76,16 +89,18 @@ impl Record {
         let d: Vec<f64> = self.items.iter().map(|item| difficulty.of(&item.question)).collect();
         let spreads = self.spreads(&d);
         let favourites = self.favourites();
-        let levels = (0..LEVELS.len()).map(|at| {
+        let levels = (0..self.names.len()).map(|at| {
             let (shared, spread) = spreads[at];
             let own = (spread * spread - shared * shared).max(0.0).sqrt();
             let curve = self.curve(at, &d, spread);
             LevelFit { shared: round(shared), own: round(own), favourite: round(favourites[at]), ..curve }
         });
-        let mut fit = FamilyFit { salt: 0, difficulty, revision: revision(debates, dataset), levels: levels.collect() };
+        let revision = revision(debates, dataset);
+        let readers = BTreeMap::new();
+        let mut fit = FamilyFit { salt: 0, difficulty, revision, levels: levels.collect(), readers };
         fit.salt = self.best_salt(&fit, &d, salts);
-        let made: Vec<[f64; 3]> = self.chances(&fit, fit.salt, &d);
-        let left = mean((0..LEVELS.len()).map(|level| left_after_misses(made.iter().map(|made| made[level]))));
+        let made: Vec<Vec<f64>> = self.chances(&fit, fit.salt, &d);
+        let left = mean((0..self.names.len()).map(|level| left_after_misses(made.iter().map(|made| made[level]))));
         fit.revision.second_look = round((right_after_all_wrong(debates, dataset) / left.max(1e-6)).min(1.0));
         fit
     }
@@ -95,14 +110,15 @@ impl Record {
         let rows: Vec<[f64; COUNT]> = self.items.iter().map(|item| features(&item.question)).collect();
         let column = |at: usize| rows.iter().map(move |row| row[at]);
         let means: Vec<f64> = (0..COUNT).map(|at| mean(column(at))).collect();
-        let deviation = |at: usize| mean(column(at).map(|x| (x - means[at]).powi(2))).sqrt().max(1e-6);
+        // A feature that no item has, or every item, must not divide by what rounding leaves of 0.
+        let deviation = |at: usize| mean(column(at).map(|x| (x - means[at]).powi(2))).sqrt().max(1e-3);
         let deviations: Vec<f64> = (0..COUNT).map(deviation).collect();
         let fields = self.field_names();
         let mut equations = Vec::new();
         for ((item, row), field) in self.items.iter().zip(&rows).zip(&self.fields) {
-            for level in 0..LEVELS.len() {
+            for level in 0..self.names.len() {
                 let Some(target) = item.share(level) else { continue };
-                let mut equation = vec![0.0; LEVELS.len()];
+                let mut equation = vec![0.0; self.names.len()];
                 equation[level] = 1.0;
                 equation.extend(fields.iter().map(|name| f64::from(u8::from(Some(*name) == *field))));
                 let standard = |at: usize| ((row[at] - means[at]) / deviations[at]).clamp(-3.0, 3.0);
@@ -110,8 +126,8 @@ impl Record {
                 equations.push(Equation { row: equation, target, weight: 1.0 });
             }
         }
-        let solution = regress(&equations, 0.0, 2.0, LEVELS.len());
-        let weight = solution[LEVELS.len() + fields.len()..].iter().map(|w| round(*w)).collect();
+        let solution = regress(&equations, 0.0, 2.0, self.names.len());
+        let weight = solution[self.names.len() + fields.len()..].iter().map(|w| round(*w)).collect();
         let rounded = |list: Vec<f64>| list.into_iter().map(|x| (x * 1e4).round() / 1e4).collect();
         Difficulty { mean: rounded(means), deviation: rounded(deviations), weight }
     }
@@ -127,11 +143,11 @@ impl Record {
         let equations: Vec<Equation> = self.items.iter().zip(d).zip(&self.fields).filter_map(equation).collect();
         let solution = regress(&equations, spread, 1.0, 3);
         let (characters, chars_spread) = match self.family {
-            TaskFamily::Coding => (CODING_CHARACTERS[level], SPREAD),
-            _ => (KNOWING_CHARACTERS[level], SPREAD),
+            TaskFamily::Coding => (CODING_CHARACTERS[level.min(2)], SPREAD),
+            _ => (KNOWING_CHARACTERS[level.min(2)], SPREAD),
         };
         LevelFit {
-            name: LEVELS[level].to_owned(),
+            name: self.names[level].clone(),
             accuracy: round(mean(self.items.iter().filter_map(|item| item.share(level)))),
             level: round(solution[0]),
             slope: round(solution[1]),
@@ -147,10 +163,10 @@ impl Record {
     /// both right measure the second; samples of two capacities, the first. One sample an item says nothing about what a capacity
     /// has of its own, which then is [`OWN`].
     fn spreads(&self, d: &[f64]) -> Vec<(f64, f64)> {
-        let whole: Vec<Option<f64>> = (0..LEVELS.len()).map(|level| self.whole_spread(level, d)).collect();
+        let whole: Vec<Option<f64>> = (0..self.names.len()).map(|level| self.whole_spread(level, d)).collect();
         let mut shared: Vec<f64> = whole.iter().map(|spread| 0.7 * spread.unwrap_or(2.0)).collect();
         for _ in 0..4 {
-            for level in 0..LEVELS.len() {
+            for level in 0..self.names.len() {
                 shared[level] = minimise(0.0, whole[level].unwrap_or(WIDEST), |candidate| {
                     let mut trial = shared.clone();
                     trial[level] = candidate;
@@ -200,7 +216,7 @@ impl Record {
             });
             (mean(both) - mean(observed)).powi(2)
         };
-        (0..LEVELS.len()).filter(|other| *other != level).map(misfit).sum()
+        (0..self.names.len()).filter(|other| *other != level).map(misfit).sum()
     }
 
     /// Log-odds without residuals.
@@ -213,8 +229,8 @@ impl Record {
 
     /// How often wrong answers are the same one. With a favourite of probability f among k, two agree with probability
     /// f·f + (1 − f)²/(k − 1).
-    fn favourites(&self) -> [f64; 3] {
-        let others = if self.family == TaskFamily::Knowing { 2.0 } else { 7.0 };
+    fn favourites(&self) -> Vec<f64> {
+        let others = self.others;
         let agree = |a: usize, b: usize| {
             let (mut same, mut all) = (0.0, 0.0);
             for item in &self.items {
@@ -227,21 +243,22 @@ impl Record {
             }
             (all > 0.0).then_some(same / all)
         };
-        let agreed = [0, 1, 2].map(|a| [0, 1, 2].map(|b| agree(a, b)));
-        let mut found = [0.5; 3];
+        let levels = self.names.len();
+        let agreed: Vec<Vec<Option<f64>>> = (0..levels).map(|a| (0..levels).map(|b| agree(a, b)).collect()).collect();
+        let mut found = vec![0.5; levels];
         for _ in 0..20 {
-            for level in 0..LEVELS.len() {
+            for level in 0..self.names.len() {
                 found[level] = minimise(1.0 / (others + 1.0), 1.0, |f| {
                     let misfit = |other: usize| {
                         let g = if other == level { f } else { found[other] };
                         Some((f * g + (1.0 - f) * (1.0 - g) / others - agreed[level][other]?).powi(2))
                     };
                     // Where one capacity was sampled often, that says it; else the capacities among each other.
-                    let among = || (0..3).filter(|other| *other != level).filter_map(misfit).sum::<f64>();
+                    let among = || (0..levels).filter(|other| *other != level).filter_map(misfit).sum::<f64>();
                     misfit(level).unwrap_or_else(|| among() + 0.02 * (f - 0.5).powi(2))
                 });
             }
-            if self.items.iter().all(|item| item.levels[0].samples > 1) {
+            if self.items.iter().all(|item| item.levels.first().is_some_and(|tally| tally.samples > 1)) {
                 break;
             }
         }
@@ -259,12 +276,12 @@ impl Record {
         let worst = |salt: u64, best: f64| -> f64 {
             let made = self.chances(fit, salt, d);
             let mut misfits = Vec::new();
-            for level in 0..LEVELS.len() {
+            for level in 0..self.names.len() {
                 for third in &thirds {
                     let seen = mean(third.iter().filter_map(|at| self.items[*at].share(level)));
                     misfits.push((mean(third.iter().map(|at| made[*at][level])) - seen) / 0.018);
                 }
-                for other in (0..LEVELS.len()).filter(|other| *other != level) {
+                for other in (0..self.names.len()).filter(|other| *other != level) {
                     let seen = conditional(self.items.iter().filter_map(|i| Some((i.share(level)?, i.share(other)?))));
                     let ours = conditional(made.iter().map(|made| (made[level], made[other])));
                     misfits.push((ours - seen) / 0.04);
@@ -278,7 +295,7 @@ impl Record {
             }
             // Questions of knowledge beyond the record would need their fields; there are so many that noise is small.
             if let (Some((d, questions)), Some((_, targets)), TaskFamily::Reckoning) = (&all, &self.all, self.family) {
-                let made: Vec<[f64; 3]> =
+                let made: Vec<Vec<f64>> =
                     questions.iter().zip(d).map(|(q, d)| chances(fit, salt, q, *d, None)).collect();
                 for (level, target) in targets.iter().enumerate() {
                     misfits.push((mean(made.iter().map(|made| made[level])) - target) / 0.018);
@@ -294,7 +311,7 @@ impl Record {
     }
 
     /// By item and capacity: the probability of a right answer under this salt.
-    fn chances(&self, fit: &FamilyFit, salt: u64, d: &[f64]) -> Vec<[f64; 3]> {
+    fn chances(&self, fit: &FamilyFit, salt: u64, d: &[f64]) -> Vec<Vec<f64>> {
         let items = self.items.iter().zip(d).zip(&self.fields);
         items.map(|((item, d), field)| chances(fit, salt, &item.question, *d, *field)).collect()
     }
@@ -308,15 +325,14 @@ impl Record {
 }
 
 /// By capacity: the probability that one agent is right alone, under this salt.
-fn chances(fit: &FamilyFit, salt: u64, question: &str, d: f64, field: Option<&str>) -> [f64; 3] {
+fn chances(fit: &FamilyFit, salt: u64, question: &str, d: f64, field: Option<&str>) -> Vec<f64> {
     let mut draws = draws::draws(salt, &[question, "residual"]);
     let shared = draws.normal();
-    let mut chances = [0.0; 3];
-    for (chance, level) in chances.iter_mut().zip(&fit.levels) {
+    let chance = |level: &LevelFit| {
         let field = field.and_then(|field| level.fields.get(field)).copied().unwrap_or(0.0);
-        *chance = logistic(level.at(d) + field + level.shared * shared + level.own * draws.normal());
-    }
-    chances
+        logistic(level.at(d) + field + level.shared * shared + level.own * draws.normal())
+    };
+    fit.levels.iter().map(chance).collect()
 }
 
 /// The mean probability of a right answer on items that an agent and two peers have just missed.
@@ -414,7 +430,7 @@ fn measure_lengths(fit: &mut FamilyFit, data: &Path) -> Result<(), OutcomesError
     Ok(())
 }
 
-/// 0 without values.
+/// The mean; 0 without values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     mean_of(values).unwrap_or(0.0)
 }

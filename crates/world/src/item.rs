@@ -78,7 +78,7 @@ impl WorldItem {
     /// The item in a world of these figures; `None` if no right answer can be made up for it.
     pub fn new(item: &Item, fitted: &Fitted, known: &Known) -> Option<Self> {
         let family = TaskFamily::of(item);
-        let fit = fitted.family(family);
+        let fit = fitted.of(item);
         let question = &item.task.question;
         // A residual belongs to the question, not to a run: every seed meets the same item.
         let mut draws = draws::draws(fit.salt, &[question, "residual"]);
@@ -133,6 +133,11 @@ impl WorldItem {
             false => draws.pick(others),
         };
         wrong.cloned().unwrap_or_default()
+    }
+
+    /// The figures of this item.
+    pub fn fit<'a>(&self, fitted: &'a Fitted) -> &'a FamilyFit {
+        fitted.of(&self.item)
     }
 
     pub fn is_code(&self) -> bool {

@@ -19,9 +19,9 @@ pub struct Observed {
     /// The subject, where it has one.
     pub subject: Option<String>,
     /// By capacity: how many of how many samples were right.
-    pub levels: [Tally; 3],
+    pub levels: Vec<Tally>,
     /// By capacity: the wrong answers given.
-    pub wrong: [Vec<String>; 3],
+    pub wrong: Vec<Vec<String>>,
 }
 
 /// How many of how many.
@@ -200,14 +200,24 @@ pub fn replies(data: &Path, set: SetName) -> Result<HashMap<String, Vec<Recorded
 
 impl Observed {
     fn new(question: &str, subject: Option<String>) -> Self {
-        Observed { question: question.to_owned(), subject, levels: Default::default(), wrong: Default::default() }
+        Observed::with_levels(question, subject, LEVELS.len())
     }
 
-    fn add(&mut self, level: usize, right: u32, samples: u32) {
-        // Capacities come from a table of three.
-        let tally = &mut self.levels[level];
-        tally.right += right;
-        tally.samples += samples;
+    /// An item of which nothing is known yet, with so many capacities.
+    pub(crate) fn with_levels(question: &str, subject: Option<String>, levels: usize) -> Self {
+        Observed {
+            question: question.to_owned(),
+            subject,
+            levels: vec![Tally::default(); levels],
+            wrong: vec![Vec::new(); levels],
+        }
+    }
+
+    pub(crate) fn add(&mut self, level: usize, right: u32, samples: u32) {
+        if let Some(tally) = self.levels.get_mut(level) {
+            tally.right += right;
+            tally.samples += samples;
+        }
     }
 
     /// The share of right samples at a capacity.
@@ -263,11 +273,11 @@ fn csv_rows<T: for<'de> Deserialize<'de>>(path: &Path, text: &str) -> Result<Vec
     csv::Reader::from_reader(text.as_bytes()).deserialize().map(|row| row.map_err(fault)).collect()
 }
 
-fn read(path: &Path) -> Result<String, OutcomesError> {
+pub(crate) fn read(path: &Path) -> Result<String, OutcomesError> {
     std::fs::read_to_string(path).map_err(|error| OutcomesError::File { path: path.into(), reason: error.to_string() })
 }
 
-fn unpack(path: &Path) -> Result<String, OutcomesError> {
+pub(crate) fn unpack(path: &Path) -> Result<String, OutcomesError> {
     let fault = |error: std::io::Error| OutcomesError::File { path: path.into(), reason: error.to_string() };
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(path).map_err(fault)?).read_to_string(&mut text).map_err(fault)?;

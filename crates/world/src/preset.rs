@@ -3,12 +3,16 @@
 use crate::features::Difficulty;
 use crate::skill::TaskFamily;
 use lemon_num::logistic;
+use lemon_spec::Style;
+use lemon_task::Item;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The capacities the record knows, weakest first.
+/// The capacities of the published record of three models, weakest first.
 pub const LEVELS: [&str; 3] = ["small", "medium", "large"];
+/// The capacities of the preset `real-1.5b`, weakest first: a tiny model, and three efforts of one of 1.5 billion parameters.
+pub const REAL_LEVELS: [&str; 4] = ["smol", "brief", "program", "reasoned"];
 
 /// What was fitted; see `docs/world.md` for the equations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +24,9 @@ pub struct Fitted {
     pub knowing: FamilyFit,
     /// Programs.
     pub coding: FamilyFit,
+    /// Sets that were recorded on their own, by name: they are not simulated by their kind of task.
+    #[serde(default)]
+    pub sets: BTreeMap<String, FamilyFit>,
 }
 
 /// What was fitted for one kind of task.
@@ -34,6 +41,30 @@ pub struct FamilyFit {
     pub revision: Revision,
     /// The capacities, weakest first.
     pub levels: Vec<LevelFit>,
+    /// Readers on record, by base role; with `/answer` where they saw answers alone. They do not revise: see [`ReaderFit`].
+    #[serde(default)]
+    pub readers: BTreeMap<String, ReaderFit>,
+}
+
+/// How often a recorded reader is right, by how much of what it reads is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReaderFit {
+    /// The probability at evenly spaced shares of right readings, from none to all.
+    pub right: Vec<f64>,
+    /// Tokens of a reply.
+    pub tokens: f64,
+}
+
+impl ReaderFit {
+    /// The probability of a right answer after readings of which this share is right.
+    pub fn at(&self, share: f64) -> f64 {
+        let last = self.right.len().saturating_sub(1);
+        let place = share.clamp(0.0, 1.0) * last as f64;
+        let low = (place.floor() as usize).min(last);
+        let value = |at: usize| self.right.get(at.min(last)).copied().unwrap_or(0.0);
+        value(low) + (value(low + 1) - value(low)) * (place - low as f64)
+    }
 }
 
 /// How likely an agent is right that has read answers: the logistic of a sum.
@@ -82,6 +113,12 @@ pub struct LevelFit {
     pub characters: f64,
     /// Spread of the logarithm of that length.
     pub spread: f64,
+    /// Mean tokens of a reply where they are on record; 0: four characters count as one.
+    #[serde(default)]
+    pub tokens: f64,
+    /// How many of the wrong replies are cut off before they state an answer.
+    #[serde(default)]
+    pub cut: f64,
 }
 
 impl LevelFit {
@@ -138,17 +175,45 @@ pub enum Preset {
     Calibrated,
     /// A choice, not a record: weaker workers and useful critics, for studies of teams.
     Teams,
+    /// A tiny model, and a model of 1.5 billion parameters asked in three ways, as they are on record with our prompts.
+    #[serde(rename = "real-1.5b")]
+    Real,
 }
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Preset; 2] = [Preset::Calibrated, Preset::Teams];
+    pub const ALL: [Preset; 3] = [Preset::Calibrated, Preset::Teams, Preset::Real];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Preset::Calibrated => "calibrated",
             Preset::Teams => "teams",
+            Preset::Real => "real-1.5b",
+        }
+    }
+
+    /// Its capacities, weakest first.
+    pub fn levels(self) -> &'static [&'static str] {
+        match self {
+            Preset::Calibrated | Preset::Teams => &LEVELS,
+            Preset::Real => &REAL_LEVELS,
+        }
+    }
+
+    /// How agents of each capacity reply; empty where roles alone say it.
+    pub fn styles(self) -> &'static [Option<Style>] {
+        match self {
+            Preset::Calibrated | Preset::Teams => &[],
+            Preset::Real => &[None, Some(Style::Brief), Some(Style::Program), Some(Style::Reasoned)],
+        }
+    }
+
+    /// Its fitted figures.
+    pub fn fitted(self) -> &'static Fitted {
+        match self {
+            Preset::Calibrated | Preset::Teams => Fitted::shipped(),
+            Preset::Real => Fitted::real(),
         }
     }
 
@@ -179,6 +244,8 @@ impl Preset {
                 judge: 0.5,
                 ..calibrated
             },
+            // Sets, styles and readers are on record here; that duties or plans matter is not.
+            Preset::Real => Choices { duty: 0.0, plan: 0.0, without_working: 0.0, options: 0.0, ..calibrated },
         }
     }
 }
@@ -189,6 +256,13 @@ impl Fitted {
         static SHIPPED: OnceLock<Fitted> = OnceLock::new();
         // The file is ours and a test reads it; an unreadable one would give an empty world, which fails loudly.
         SHIPPED.get_or_init(|| toml::from_str(include_str!("fitted.toml")).unwrap_or_else(|_| Fitted::empty()))
+    }
+
+    /// The figures of the preset `real-1.5b`.
+    pub fn real() -> &'static Self {
+        static REAL: OnceLock<Fitted> = OnceLock::new();
+        // As above.
+        REAL.get_or_init(|| toml::from_str(include_str!("real.toml")).unwrap_or_else(|_| Fitted::empty()))
     }
 
     /// Figures of one's own, as fitting prints them.
@@ -208,13 +282,19 @@ impl Fitted {
         }
     }
 
-    fn empty() -> Self {
+    /// The figures for one item: those of its set, or of its kind of task.
+    pub fn of(&self, item: &Item) -> &FamilyFit {
+        self.sets.get(item.set().as_str()).unwrap_or_else(|| self.family(TaskFamily::of(item)))
+    }
+
+    pub(crate) fn empty() -> Self {
         let family = FamilyFit {
             salt: 0,
             difficulty: Difficulty { mean: Vec::new(), deviation: Vec::new(), weight: Vec::new() },
             revision: Revision::default(),
             levels: Vec::new(),
+            readers: BTreeMap::new(),
         };
-        Fitted { reckoning: family.clone(), knowing: family.clone(), coding: family }
+        Fitted { reckoning: family.clone(), knowing: family.clone(), coding: family, sets: BTreeMap::new() }
     }
 }

@@ -3,7 +3,7 @@
 use crate::check::ability;
 use crate::draws;
 use crate::item::{Known, Proposal, WorldItem};
-use crate::preset::{Choices, FamilyFit, Fitted, LEVELS, LevelFit, Preset};
+use crate::preset::{Choices, FamilyFit, Fitted, LevelFit, Preset, ReaderFit};
 use crate::skill::{SkillFit, TaskFamily, fit};
 use crate::text::{self, Manner};
 use async_trait::async_trait;
@@ -25,6 +25,9 @@ pub struct World {
     /// Items no reply can be made up for.
     skipped: usize,
 }
+
+/// The longest text that is an answer without its reasoning, in bytes.
+const BARE_READING: usize = 80;
 
 /// What an agent's noise depends on, beside the task, the agent and the seed. The probabilities are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +56,7 @@ impl World {
 
     /// A world of these items.
     pub fn new<'a>(preset: Preset, items: impl IntoIterator<Item = &'a Item>) -> Self {
-        World::with_figures(Fitted::shipped().clone(), preset, items)
+        World::with_figures(preset.fitted().clone(), preset, items)
     }
 
     /// A world of these items with figures of one's own.
@@ -100,7 +103,7 @@ impl World {
         let level = |name: &str| Level { identity: format!("sim/{world}/{name}").into(), ..Level::new(name) };
         Backend {
             name: format!("sim ({world})"),
-            levels: LEVELS.map(level).to_vec(),
+            levels: self.preset.levels().iter().map(|name| level(name)).collect(),
             worker: Arc::new(self),
             clock: Clock::Simulated,
             code: None,
@@ -117,13 +120,20 @@ impl World {
     }
 
     fn fit(&self, item: &WorldItem) -> &FamilyFit {
-        self.fitted.family(item.family)
+        item.fit(&self.fitted)
     }
 }
 
 #[async_trait]
 impl Worker for World {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
+        self.reply_to(request)
+    }
+}
+
+impl World {
+    /// The reply to a request: nothing is waited for.
+    pub(crate) fn reply_to(&self, request: &Request) -> Result<Reply, AskError> {
         let unknown = |fact: &str| AskError::free(FailureKind::NotRecorded, fact);
         let agent_prompt =
             request.agent_prompt.as_ref().ok_or_else(|| unknown("a simulated worker cannot write specifications"))?;
@@ -133,15 +143,24 @@ impl Worker for World {
         let agent = agent.ok_or_else(|| unknown("the world has no figures for this kind of task"))?;
         let speed = self.choices.speed;
         let speed = speed.get(request.level).or(speed.last()).copied().unwrap_or(50.0);
-        finish(request, agent.reply(), format!("sim-{}", request.capacity), speed)
+        let (text, truncated) = agent.reply();
+        let reply = finish(request, text, format!("sim-{}", request.capacity), speed, agent.tokens())?;
+        Ok(Reply { truncated, ..reply })
     }
 }
 
-/// Counts, times and cuts a reply as an endpoint would that writes `speed` tokens a second.
-pub(crate) fn finish(request: &Request, text: String, model: String, speed: f64) -> Result<Reply, AskError> {
+/// Counts, times and cuts a reply as an endpoint would that writes `speed` tokens a second. It has so many tokens as told, or
+/// one for four characters.
+pub(crate) fn finish(
+    request: &Request,
+    text: String,
+    model: String,
+    speed: f64,
+    told: Option<u64>,
+) -> Result<Reply, AskError> {
     let tokens = |text: &str| (text.len() as u64).div_ceil(4);
     let tokens_in = request.messages.iter().map(|message| tokens(&message.content) + 4).sum();
-    let tokens_out = tokens(&text);
+    let tokens_out = told.unwrap_or_else(|| tokens(&text));
     let usage = |tokens_out| Usage { tokens_in, tokens_out, counted: true };
     if tokens_out > request.max_tokens {
         let cut: String = text.chars().take(4 * request.max_tokens as usize).collect();
@@ -179,7 +198,7 @@ impl<'a> Asked<'a> {
     fn new(world: &'a World, item: &'a WorldItem, agent_prompt: &'a AgentPrompt, request: &'a Request) -> Option<Self> {
         let fit = world.fit(item);
         let choices = &world.choices;
-        let weight = |text: &str| if text.len() > 80 { 1.0 } else { choices.bare_answer };
+        let weight = |text: &str| if text.len() > BARE_READING { 1.0 } else { choices.bare_answer };
         let read = |text: &Arc<str>| item.proposal(text).map(|proposal| (proposal, weight(text)));
         Some(Asked {
             item,
@@ -198,7 +217,7 @@ impl<'a> Asked<'a> {
     /// The draws for one purpose: keyed by task, agent (the seed holds its id) and, unless noise is kept, by everything it is
     /// told and reads.
     fn draws(&self, purpose: &str) -> Random {
-        let AgentPrompt { question, base, role, duty, readings } = self.agent_prompt;
+        let AgentPrompt { question, base, role, duty, readings, .. } = self.agent_prompt;
         let mut parts = vec![purpose, question.as_ref()];
         if self.noise == AgentNoise::Fresh {
             parts.extend([self.capacity, base, role, duty]);
@@ -207,23 +226,51 @@ impl<'a> Asked<'a> {
         draws::draws(self.seed, &parts)
     }
 
-    fn reply(&self) -> String {
+    /// The text, and whether it was cut off before it states an answer.
+    fn reply(&self) -> (String, bool) {
         let mut words = self.draws("words");
-        let spread = self.figures.spread;
-        // The mean of a log-normal draw is the figure on record.
-        let length = self.figures.characters * (spread * words.normal() - spread * spread / 2.0).exp();
+        let length = self.figures.characters * self.stretch(&mut words);
         if text::hands_on_notes(&self.agent_prompt.base, self.item.family) {
             let good = self.draws("plan").chance(self.choices.chance(self.own_odds() + 1.0));
-            return text::plan(self.item, good, length * 0.6, &mut words);
+            return (text::plan(self.item, good, length * 0.6, &mut words), false);
         }
         let answer = self.answer();
+        if answer != self.item.right && self.figures.cut > 0.0 && self.draws("cut").chance(self.figures.cut) {
+            return (text::unfinished(&self.agent_prompt.question, length, &mut words), true);
+        }
         let manner = match self.agent_prompt.base.as_str() {
             "critic" | "verifier" | "tester" if self.has_read() => Manner::Check,
             "judge" | "summariser" if self.has_read() => Manner::Decide,
             _ => Manner::Solve,
         };
         let length = if self.agent_prompt.asks_for_answer_alone() { 0.0 } else { length };
-        text::reply(self.item, &self.agent_prompt.question, &manner, &answer, length, &mut words)
+        (text::reply(self.item, &self.agent_prompt.question, &manner, &answer, length, &mut words), false)
+    }
+
+    /// A factor of a length; its mean is 1.
+    fn stretch(&self, draws: &mut Random) -> f64 {
+        let spread = self.figures.spread;
+        (spread * draws.normal() - spread * spread / 2.0).exp()
+    }
+
+    /// The tokens of its reply, where they are on record.
+    fn tokens(&self) -> Option<u64> {
+        let mean = self.reader().map_or(self.figures.tokens, |reader| reader.tokens);
+        // The draws of the words, so that a longer text has more tokens.
+        (mean > 0.0).then(|| (mean * self.stretch(&mut self.draws("words"))).round().max(1.0) as u64)
+    }
+
+    /// What is on record of agents of its base role that read others.
+    fn reader(&self) -> Option<&'a ReaderFit> {
+        let readings = &self.agent_prompt.readings;
+        let base = &self.agent_prompt.base;
+        if readings.is_empty() || self.proposals.is_empty() {
+            return None;
+        }
+        let bare = readings.iter().all(|text| text.len() <= BARE_READING);
+        let answers = self.fit.readers.get(&format!("{base}/answer"));
+        let whole = self.fit.readers.get(base);
+        if bare { answers.or(whole) } else { whole.or(answers) }
     }
 
     fn has_read(&self) -> bool {
@@ -268,7 +315,15 @@ impl<'a> Asked<'a> {
         if !self.has_read() {
             return self.stated(&own);
         }
-        match self.draws("revision").chance(self.revised(own_right)) {
+        let revised = match self.reader() {
+            Some(reader) => {
+                let right = self.proposals.iter().filter(|(proposal, _)| *proposal == Proposal::Right).count();
+                // A reading that states no answer is not right.
+                reader.at(right as f64 / self.agent_prompt.readings.len().max(1) as f64)
+            }
+            None => self.revised(own_right),
+        };
+        match self.draws("revision").chance(revised) {
             true => self.item.right.clone(),
             false => self.wrong_among(&own, &mut self.draws("choice")),
         }

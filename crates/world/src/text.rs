@@ -53,6 +53,18 @@ pub(crate) fn reply(
     text + &closing
 }
 
+/// A reply of about this many characters that was cut off before it states an answer.
+pub(crate) fn unfinished(question: &str, length: f64, draws: &mut Random) -> String {
+    let numbers = numbers_in(question);
+    let mut text = draws.pick(OPENINGS).copied().unwrap_or_default().to_owned();
+    while text.len() + HALF_A_SENTENCE < length as usize {
+        let sentence = draws.pick(STEPS).copied().unwrap_or_default();
+        let number = draws.pick(&numbers).map_or_else(|| "the value given".to_owned(), ToString::to_string);
+        text.push_str(&format!("\nNext: {}", sentence.replace("{}", &number)));
+    }
+    text + "\nIt remains to"
+}
+
 /// A plan, or notes, that names what the task needs, or something else.
 pub(crate) fn plan(item: &WorldItem, good: bool, length: f64, draws: &mut Random) -> String {
     let wrong: Vec<&str> = SKILLS

@@ -2,6 +2,7 @@
 
 use super::{Endpoints, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
+use lemon_world::SamplePool;
 use std::path::PathBuf;
 
 /// `lemon eval`
@@ -33,9 +34,8 @@ pub struct EvalArgs {
     /// The simulated world
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub world: WorldName,
-    /// With `--workers replay`: what becomes of calls that are not on record
-    #[arg(long, value_name = "WHAT", default_value = "fail")]
-    pub on_miss: OnMissArg,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// The team of the method `file`
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume an evaluation
-    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "spec", "policy", "limit", "seeds", "run_tokens"])]
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "levels", "samples", "spec", "policy", "limit", "seeds", "run_tokens"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
     #[arg(long)]
@@ -92,6 +92,44 @@ pub enum WorldName {
     Calibrated,
     /// A choice, not a record: weaker workers and useful critics, for studies of teams
     Teams,
+    /// A tiny model, and a model of 1.5 billion parameters asked in three ways, as recorded
+    #[value(name = "real-1.5b")]
+    Real,
+}
+
+/// Which recorded replies `--workers replay` serves.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// With `--workers replay`: what becomes of calls that are not on record
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    pub on_miss: OnMissArg,
+    /// With `--workers replay`: the recorded levels to serve, such as smol,brief,program,reasoned [default: all but variants]
+    #[arg(long, value_name = "LEVEL,…", value_delimiter = ',')]
+    pub levels: Vec<String>,
+    /// With `--workers replay`: which of several recorded samples are served
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    pub samples: SamplesArg,
+}
+
+/// Which of several recorded samples are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SamplesArg {
+    /// Every sample, whatever its temperature
+    All,
+    /// Those that were sampled, not the greedy one
+    Sampled,
+    /// The greedy one for the only agent of its level, sampled ones for several
+    Auto,
+}
+
+impl From<SamplesArg> for SamplePool {
+    fn from(samples: SamplesArg) -> Self {
+        match samples {
+            SamplesArg::All => SamplePool::All,
+            SamplesArg::Sampled => SamplePool::Sampled,
+            SamplesArg::Auto => SamplePool::Auto,
+        }
+    }
 }
 
 /// What becomes of a call that is not on record.
@@ -125,12 +163,18 @@ pub enum WorldCommand {
         /// The folder of task sets, with outcomes/ in it
         #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
         data: PathBuf,
+        /// Which world
+        #[arg(long, value_name = "NAME", default_value = "calibrated")]
+        world: WorldName,
     },
     /// Compare the simulated workers with the record they were fitted to
     Check {
         /// The folder of task sets, with outcomes/ in it
         #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
         data: PathBuf,
+        /// Which world
+        #[arg(long, value_name = "NAME", default_value = "calibrated")]
+        world: WorldName,
         /// Figures of your own, as `lemon world fit` prints them [default: those that ship with this program]
         #[arg(long, value_name = "FILE")]
         figures: Option<PathBuf>,
@@ -197,6 +241,8 @@ pub struct CreditArgs {
     /// The simulated world
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub world: WorldName,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// The seed of every random choice
     #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 0)]
     pub seed: u64,

@@ -1,6 +1,6 @@
 //! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{DeviceName, Endpoints, Scope, WorkerKind, worker_kind};
+use super::{DeviceName, Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -16,6 +16,8 @@ pub struct TrainArgs {
     /// The kind of workers
     #[arg(long, value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
     pub workers: WorkerKind,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// The seed of every random choice [default: the recipe's]
     #[arg(long, env = "LEMON_SEED", value_name = "N")]
     pub seed: Option<u64>,

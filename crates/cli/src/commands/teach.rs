@@ -13,7 +13,7 @@ use lemon_spec::{Language, Spec, diagnostic, validate};
 use lemon_task::{SetName, Source, compose, load};
 use lemon_train::build::{self, SPLITS};
 use lemon_train::recipe::Prices;
-use lemon_workers::{Config, OnMiss, Resolved, Simulation, WorkerFiles, WorkerSet};
+use lemon_workers::{Config, Resolved, Simulation, WorkerFiles, WorkerSet};
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -190,11 +190,7 @@ async fn workers(args: &TeachArgs, config: &Config, cases: &[Case]) -> Result<Wo
         Ok(Simulation {
             preset: super::eval::request::preset(args.world),
             items: cases.iter().map(|case| &case.item).collect(),
-            shared_noise: false,
-            strict: false,
-            data: None,
-            sets: Vec::new(),
-            on_miss: OnMiss::Fail,
+            ..Simulation::default()
         })
     };
     let mut set = WorkerSet::new(config, args.workers, &questions, None, simulation, tell(args.quiet)).await?;

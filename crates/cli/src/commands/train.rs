@@ -1,7 +1,7 @@
 //! `lemon train`: reinforcement learning by a recipe.
 
-use crate::args::Cli;
 use crate::args::train::TrainArgs;
+use crate::args::{Cli, OnMissArg, WorkerKind};
 use crate::fault::Fault;
 use crate::live::train::TrainView;
 use crate::{println, runtime, tell, to_json};
@@ -9,12 +9,14 @@ use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
 use lemon_model::DeviceChoice;
 use lemon_rollout::{Case, Grader};
 use lemon_spec::{Language, validate};
+use lemon_task::Item;
 use lemon_train::build::{self, Tasks};
 use lemon_train::by_recipe::{RecipeError, RecipeTraining, RecipeTrainingError, TrainProgress, timings};
 use lemon_train::metrics::Timing;
 use lemon_train::recipe::Recipe;
 use lemon_train::{End, Trained};
-use lemon_workers::{Config, OnMiss, SharedLimits, Simulation, WorkerSet, bundled};
+use lemon_workers::{Config, OnMiss, SharedLimits, Simulation, WorkerSet, bundled, recorded_items, recordings};
+use lemon_world::Recordings;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -67,9 +69,17 @@ async fn learn(
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
     let mut view = TrainView::new(recipe.steps, args.quiet);
-    let tasks = build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?;
+    let recordings = match args.workers == WorkerKind::RECORDED {
+        true => Some(recordings(args.data.as_deref(), &recipe.tasks.sets, &args.replay.levels, tell(args.quiet))?),
+        false => None,
+    };
+    let tasks = match &recordings {
+        Some(recordings) => recorded_tasks(args, recipe, recordings)?,
+        None => build::tasks(&recipe.tasks, args.data.as_deref()).map_err(Fault::new)?,
+    };
     view.say(&format!("{} tasks to train on, {} held out", tasks.train.len(), tasks.held_out.len()));
-    let WorkerSet { backend, resolved, mut settings } = workers(args, config, recipe, &tasks).await?;
+    let WorkerSet { backend, resolved, mut settings } =
+        workers(args, config, recipe, &tasks, recordings.as_ref()).await?;
     let language = resolved.language.clone();
     let given = SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd };
     let (together, shared) = given.kept_in(&args.out.join(SPENDING), resolved.capacities(), cancel)?;
@@ -209,8 +219,31 @@ fn in_words(trained: &Trained, timings: &[Timing]) -> String {
     )
 }
 
+/// The recorded items of the sets of a recipe, divided into those to train on and those held out.
+fn recorded_tasks(args: &TrainArgs, recipe: &Recipe, recordings: &Recordings) -> Result<Tasks, Fault> {
+    let data = args.data.as_deref().ok_or_else(|| Fault::new("recorded replies are read from a folder"))?;
+    let parts = recorded_items(data, &recipe.tasks.sets, recordings)?;
+    let cases = |items: Vec<(String, Item)>, most: usize| {
+        // Spread over the whole: sets stand one after the other.
+        let every = (items.len() / most.max(1)).max(1);
+        let case = |(set, item): (String, Item)| Case { set: set.into(), item };
+        items.into_iter().step_by(every).take(most).map(case).collect()
+    };
+    let sets = recipe.tasks.sets.len();
+    Ok(Tasks {
+        train: cases(parts.train, recipe.tasks.train * sets),
+        held_out: cases(parts.held_out, recipe.tasks.held_out * sets),
+    })
+}
+
 /// The workers, and how runs are carried out with them.
-async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tasks) -> Result<WorkerSet, Fault> {
+async fn workers(
+    args: &TrainArgs,
+    config: &Config,
+    recipe: &Recipe,
+    tasks: &Tasks,
+    recordings: Option<&Arc<Recordings>>,
+) -> Result<WorkerSet, Fault> {
     let cases = || tasks.train.iter().chain(&tasks.held_out);
     let questions: Vec<&str> = cases().map(|case| case.item.task.question.as_str()).collect();
     let simulation = || {
@@ -219,9 +252,9 @@ async fn workers(args: &TrainArgs, config: &Config, recipe: &Recipe, tasks: &Tas
             items: cases().map(|case| &case.item).collect(),
             shared_noise: recipe.tasks.keep_noise,
             strict: false,
-            data: args.data.as_deref(),
-            sets: recipe.tasks.sets.clone(),
-            on_miss: OnMiss::Simulate,
+            recordings: recordings.cloned(),
+            pool: args.replay.samples.into(),
+            on_miss: if args.replay.on_miss == OnMissArg::Sim { OnMiss::Simulate } else { OnMiss::Fail },
         })
     };
     Ok(WorkerSet::new(config, args.workers, &questions, None, simulation, tell(args.quiet)).await?)

@@ -2,19 +2,23 @@
 
 mod teams;
 
-use super::eval::request::figures;
+use super::eval::request::{figures, preset};
 use crate::args::WorldCommand;
 use crate::fault::Fault;
 use crate::{print, println, to_json};
-use lemon_world::{Check, Figure, Fitted, check, fit_to_record};
+use lemon_world::{Check, Figure, Preset, check, check_real, fit_real, fit_to_record};
 use std::path::Path;
 
 pub fn world(command: &WorldCommand) -> Result<u8, Fault> {
     match command {
-        WorldCommand::Fit { data } => fit(data),
-        WorldCommand::Check { data, figures: file, json } => {
-            let fitted = file.as_deref().map_or_else(|| Ok(Fitted::shipped().clone()), figures)?;
-            let check = check(&fitted, data).map_err(no_record)?;
+        WorldCommand::Fit { data, world } => fit(data, preset(*world)),
+        WorldCommand::Check { data, world, figures: file, json } => {
+            let fitted = file.as_deref().map_or_else(|| Ok(preset(*world).fitted().clone()), figures)?;
+            let check = match preset(*world) {
+                Preset::Calibrated | Preset::Teams => check(&fitted, data),
+                Preset::Real => check_real(&fitted, data),
+            };
+            let check = check.map_err(no_record)?;
             match json {
                 true => println(&to_json(&check))?,
                 false => print(&table(&check))?,
@@ -25,8 +29,12 @@ pub fn world(command: &WorldCommand) -> Result<u8, Fault> {
     }
 }
 
-fn fit(data: &Path) -> Result<u8, Fault> {
-    let fitted = fit_to_record(data).map_err(no_record)?;
+fn fit(data: &Path, preset: Preset) -> Result<u8, Fault> {
+    let fitted = match preset {
+        Preset::Calibrated | Preset::Teams => fit_to_record(data),
+        Preset::Real => fit_real(data),
+    };
+    let fitted = fitted.map_err(no_record)?;
     print(&toml::to_string(&fitted).map_err(Fault::new)?)
 }
 
@@ -34,7 +42,8 @@ fn no_record(error: lemon_world::outcomes::OutcomesError) -> Fault {
     Fault::new(error).hint("--data names a folder of task sets with the recorded outcomes in outcomes/")
 }
 
-/// A line for each figure; `!` marks those that are further apart than they may be.
+/// A line for each figure; `!` marks those that are further apart than they may be, `~` those that miss their bound by no more
+/// than two standard errors of the record.
 fn table(check: &Check) -> String {
     let width = check.figures.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0);
     let mut text = format!("  {:<9}  {:<width$}  record   world   points  bound  cases\n", "set", "figure");
@@ -42,7 +51,11 @@ fn table(check: &Check) -> String {
         let bound = figure.bound.map_or_else(|| "-".to_owned(), |bound| format!("{:.1}", 100.0 * bound));
         text += &format!(
             "{} {:<9}  {:<width$}  {:>6.1}  {:>6.1}  {:>+7.1}  {bound:>5}  {:>5}\n",
-            if figure.holds() { ' ' } else { '!' },
+            match (figure.holds(), figure.is_compatible()) {
+                (true, _) => ' ',
+                (false, true) => '~',
+                (false, false) => '!',
+            },
             figure.set,
             name(figure),
             100.0 * figure.record,
@@ -52,9 +65,15 @@ fn table(check: &Check) -> String {
         );
     }
     let apart = check.figures.iter().filter(|figure| !figure.holds()).count();
-    text + &match apart {
-        0 => "every figure keeps within its bound\n".to_owned(),
-        _ => format!("{apart} of {} figures do not keep within their bound\n", check.figures.len()),
+    let beyond = check.figures.iter().filter(|figure| !figure.is_compatible()).count();
+    text + &match (apart, apart - beyond) {
+        (0, _) => "every figure keeps within its bound\n".to_owned(),
+        (_, 0) => format!("{apart} of {} figures do not keep within their bound\n", check.figures.len()),
+        (_, within) => format!(
+            "{apart} of {} figures do not keep within their bound, {within} of them (~) by no more than two standard errors \
+             of the record\n",
+            check.figures.len()
+        ),
     }
 }
 
@@ -76,6 +95,7 @@ mod tests {
             world,
             bound,
             cases: 660,
+            error: None,
         };
         let mut check =
             Check { figures: vec![figure(Some("small"), 0.466, 0.47, Some(0.02)), figure(None, 0.5, 0.9, None)] };

@@ -4,5 +4,6 @@
 mod comparing;
 mod evaluate;
 mod made;
+mod recorded;
 mod report;
 mod reporting;

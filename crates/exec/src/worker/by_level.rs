@@ -46,6 +46,10 @@ impl Worker for ByLevel {
     fn has_cache_keys(&self) -> bool {
         self.levels.iter().any(|(worker, _)| worker.has_cache_keys())
     }
+
+    fn wants_team(&self) -> bool {
+        self.levels.iter().any(|(worker, _)| worker.wants_team())
+    }
 }
 
 #[cfg(test)]

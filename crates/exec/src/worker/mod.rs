@@ -43,6 +43,11 @@ pub trait Worker: Send + Sync {
     fn has_cache_keys(&self) -> bool {
         false
     }
+
+    /// Whether its replies depend on the other agents of the team: it then gets [`AgentPrompt::team`].
+    fn wants_team(&self) -> bool {
+        false
+    }
 }
 
 /// One call.
@@ -111,6 +116,25 @@ pub struct AgentPrompt {
     pub duty: String,
     /// What it reads, in order.
     pub readings: Vec<Arc<str>>,
+    /// The agents of all rounds so far, for a worker that asks for them ([`Worker::wants_team`]).
+    pub team: Option<Arc<Vec<TeamMember>>>,
+}
+
+/// An agent of a team, as a worker sees it that serves several agents from one pool of recorded replies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TeamMember {
+    /// Its id.
+    pub id: String,
+    /// Its base role.
+    pub base: String,
+    /// Its capacity: a position in [`Backend::levels`].
+    pub level: usize,
+    /// The agents it reads: positions in the team.
+    pub parents: Vec<usize>,
+    /// Its round, from 1.
+    pub round: u32,
+    /// The seed of its call.
+    pub seed: u64,
 }
 
 impl AgentPrompt {

@@ -57,6 +57,7 @@ impl Asked {
             role: self.role.clone(),
             duty: self.duty.clone(),
             readings: self.readings.iter().map(|text| text.as_str().into()).collect(),
+            team: None,
         };
         let said = agent_prompt.readings.join("\n");
         let prompt = format!("{} {}\n{}\n{said}", agent_prompt.role, agent_prompt.duty, agent_prompt.question);

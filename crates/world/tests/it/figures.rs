@@ -1,7 +1,7 @@
 //! The figures that come with the project.
 
 use crate::common::*;
-use lemon_world::{Choices, Fitted, LEVELS, Preset, SKILLS, TaskFamily};
+use lemon_world::{Choices, Fitted, LEVELS, Preset, REAL_LEVELS, SKILLS, TaskFamily};
 
 const FAMILIES: [TaskFamily; 3] = [TaskFamily::Reckoning, TaskFamily::Knowing, TaskFamily::Coding];
 
@@ -71,7 +71,7 @@ fn figures_can_be_written_and_read_again() {
 
 #[test]
 fn the_teams_preset_differs_where_it_says() {
-    let [calibrated, teams] = Preset::ALL.map(Preset::choices);
+    let [calibrated, teams, _] = Preset::ALL.map(Preset::choices);
     assert_eq!(
         (calibrated.level_shift, calibrated.check, calibrated.check_trust, calibrated.judge),
         (0.0, 0.0, 0.0, 0.0)
@@ -82,10 +82,30 @@ fn the_teams_preset_differs_where_it_says() {
     assert_eq!(Choices { level_shift, duty, plan, check, check_trust, judge, ..calibrated }, teams, "and nowhere else");
     assert!(calibrated.speed.is_sorted_by(|a, b| a > b), "larger models are slower");
     assert!((0.0..1.0).contains(&calibrated.bare_answer));
-    assert_eq!(Preset::ALL.map(Preset::as_str), ["calibrated", "teams"]);
+    assert_eq!(Preset::ALL.map(Preset::as_str), ["calibrated", "teams", "real-1.5b"]);
     for preset in Preset::ALL {
         assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
     }
     assert_eq!([calibrated.steadiness, teams.steadiness], [1.0, 1.0]);
     assert_eq!(shipped(Preset::default()).backend().name, "sim (calibrated)");
+}
+
+#[test]
+fn the_real_preset_has_figures_for_every_set_and_level() {
+    let fitted = Fitted::real();
+    let families = FAMILIES.map(|family| fitted.family(family));
+    let sets: Vec<&str> = fitted.sets.keys().map(String::as_str).collect();
+    assert_eq!(sets, ["aqua", "multiarith", "svamp"]);
+    for fit in families.into_iter().chain(fitted.sets.values()) {
+        assert_eq!(fit.levels.iter().map(|level| level.name.as_str()).collect::<Vec<_>>(), REAL_LEVELS);
+        for level in &fit.levels {
+            assert!(level.tokens >= 1.0 && (0.0..1.0).contains(&level.cut) && level.own >= 0.0, "{level:?}");
+        }
+        let critic = &fit.readers["critic"];
+        assert!(critic.right.len() == 2 && critic.at(0.0) < critic.at(1.0) && critic.tokens > 0.0, "{critic:?}");
+        assert_eq!(critic.at(0.5), (critic.right[0] + critic.right[1]) / 2.0);
+        assert!(fit.readers.values().all(|it| it.right.iter().all(|p| (0.0..=1.0).contains(p))));
+    }
+    let names: Vec<String> = shipped(Preset::Real).backend().levels.into_iter().map(|level| level.name).collect();
+    assert_eq!(names, REAL_LEVELS);
 }

@@ -10,6 +10,7 @@ mod frequency;
 mod misses;
 mod reading;
 mod record;
+mod recordings;
 mod replay;
 mod roles;
 mod steadiness;

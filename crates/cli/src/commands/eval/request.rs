@@ -8,12 +8,11 @@ use lemon_exec::store::Store;
 use lemon_exec::unix_ms;
 use lemon_rollout::Case;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
-use lemon_workers::{Config, SharedLimits, Simulation, WorkerSet, WorkersError, recorded_replies};
-use lemon_world::Preset;
-use lemon_world::outcomes::RecordedReply;
+use lemon_workers::{Config, OnMiss, SharedLimits, Simulation, WorkerSet, recordings};
+use lemon_world::{Preset, Recordings, SamplePool};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// Broken records of a set that are named one by one.
 const MOST_WARNINGS: usize = 10;
@@ -30,6 +29,13 @@ pub struct EvalRequest {
     simulate_misses: bool,
     #[serde(default)]
     skip_misses: bool,
+    /// The recorded levels that are served; empty: those served by default.
+    #[serde(default)]
+    levels: Vec<String>,
+    #[serde(default)]
+    samples: SamplePool,
+    #[serde(skip)]
+    recordings: OnceLock<Arc<Recordings>>,
     spec: Option<String>,
     /// The folder of the model of the method `policy`.
     #[serde(default)]
@@ -73,8 +79,11 @@ impl EvalRequest {
             capacity: args.capacity.clone(),
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
-            simulate_misses: args.on_miss == OnMissArg::Sim,
-            skip_misses: args.on_miss == OnMissArg::Skip && args.workers == WorkerKind::RECORDED,
+            simulate_misses: args.replay.on_miss == OnMissArg::Sim,
+            skip_misses: args.replay.on_miss == OnMissArg::Skip && args.workers == WorkerKind::RECORDED,
+            levels: args.replay.levels.clone(),
+            samples: args.replay.samples.into(),
+            recordings: OnceLock::new(),
             spec: args.spec.as_deref().map(crate::commands::read_input).transpose()?,
             policy: args.policy.clone(),
             limit: args.limit,
@@ -97,8 +106,11 @@ impl EvalRequest {
             capacity: None,
             workers: args.workers.name().to_owned(),
             world: preset(args.world),
-            simulate_misses: true,
-            skip_misses: false,
+            simulate_misses: args.replay.on_miss == OnMissArg::Sim,
+            skip_misses: args.replay.on_miss == OnMissArg::Skip && args.workers == WorkerKind::RECORDED,
+            levels: args.replay.levels.clone(),
+            samples: args.replay.samples.into(),
+            recordings: OnceLock::new(),
             spec: None,
             policy: None,
             limit,
@@ -171,8 +183,8 @@ impl EvalRequest {
 
     pub fn cases(&self) -> Result<Vec<Case>, Fault> {
         let mut cases = Vec::new();
-        let on_record = if self.skip_misses { Some(self.replies()?) } else { None };
-        let known = |item: &Item| on_record.as_ref().is_none_or(|known| known.contains_key(item.task.question.trim()));
+        let on_record = if self.skip_misses { self.recordings(false)? } else { None };
+        let known = |item: &Item| on_record.as_ref().is_none_or(|record| record.knows(&item.task.question));
         for set in &self.sets {
             let mut items = self.items(set, &self.split)?;
             items.retain(known);
@@ -245,8 +257,9 @@ impl EvalRequest {
         let kind = self.kind()?;
         let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
         let more = if kind.asks_models() { Vec::new() } else { self.more_items()? };
-        if kind == WorkerKind::RECORDED && !self.simulate_misses {
-            self.warn_of_misses(&questions)?;
+        let recordings = self.recordings(!quiet)?;
+        if let Some(recordings) = recordings.as_ref().filter(|_| !self.simulate_misses) {
+            warn_of_misses(recordings, &questions);
         }
         let simulation = || {
             Ok(Simulation {
@@ -254,15 +267,16 @@ impl EvalRequest {
                 items: cases.iter().map(|case| &case.item).chain(&more).collect(),
                 shared_noise: self.shared_noise,
                 strict: true,
-                data: self.data.as_deref(),
-                sets: self.known_sets()?,
-                on_miss: match self.simulate_misses {
-                    true => lemon_workers::OnMiss::Simulate,
-                    false => lemon_workers::OnMiss::Fail,
-                },
+                recordings: recordings.clone(),
+                pool: self.samples,
+                on_miss: if self.simulate_misses { OnMiss::Simulate } else { OnMiss::Fail },
             })
         };
-        Ok(WorkerSet::new(config, kind, &questions, self.budget_tokens, simulation, tell(quiet)).await?)
+        let set = WorkerSet::new(config, kind, &questions, self.budget_tokens, simulation, tell(quiet)).await?;
+        Ok(match &recordings {
+            Some(recordings) => set.with_roles_of(recordings),
+            None => set,
+        })
     }
 
     /// Items that are no cases, and that a world has to know all the same.
@@ -279,29 +293,27 @@ impl EvalRequest {
         Ok(items)
     }
 
-    /// The sets that have recorded replies.
-    fn known_sets(&self) -> Result<Vec<SetName>, WorkersError> {
-        match WorkerKind::RECORDED.is_called(&self.workers) {
-            true => self.sets.iter().map(|set| set.parse().map_err(WorkersError::new)).collect(),
-            false => Ok(Vec::new()),
+    /// The recorded calls, where the workers serve them. They are read once.
+    fn recordings(&self, aloud: bool) -> Result<Option<Arc<Recordings>>, Fault> {
+        if !WorkerKind::RECORDED.is_called(&self.workers) {
+            return Ok(None);
         }
-    }
-
-    /// What recorded models replied, by question.
-    fn replies(&self) -> Result<HashMap<String, Vec<RecordedReply>>, Fault> {
-        Ok(recorded_replies(self.data.as_deref(), &self.known_sets()?)?)
-    }
-
-    fn warn_of_misses(&self, questions: &[&str]) -> Result<(), Fault> {
-        let replies = self.replies()?;
-        let missing = questions.iter().filter(|question| !replies.contains_key(question.trim())).count();
-        if missing > 0 {
-            eprintln!(
-                "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them, --on-miss skip leaves them out",
-                questions.len()
-            );
+        if let Some(known) = self.recordings.get() {
+            return Ok(Some(known.clone()));
         }
-        Ok(())
+        let sets = self.sets.iter().map(|set| set.parse().map_err(Fault::new)).collect::<Result<Vec<SetName>, _>>()?;
+        let read = recordings(self.data.as_deref(), &sets, &self.levels, tell(!aloud))?;
+        Ok(Some(self.recordings.get_or_init(|| read).clone()))
+    }
+}
+
+fn warn_of_misses(recordings: &Recordings, questions: &[&str]) {
+    let missing = questions.iter().filter(|question| !recordings.knows(question)).count();
+    if missing > 0 {
+        eprintln!(
+            "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them, --on-miss skip leaves them out",
+            questions.len()
+        );
     }
 }
 
@@ -322,6 +334,7 @@ pub fn preset(name: WorldName) -> Preset {
     match name {
         WorldName::Calibrated => Preset::Calibrated,
         WorldName::Teams => Preset::Teams,
+        WorldName::Real => Preset::Real,
     }
 }
 
