@@ -5,6 +5,8 @@
 
 // Called only where the processor has these instructions; loads stay inside arrays of known size.
 #![allow(unsafe_code)]
+// One number indexes the registers of several arrays.
+#![allow(clippy::needless_range_loop)]
 
 use super::super::panels::LANES;
 use super::{Half, Inputs, Kind, Unit};
