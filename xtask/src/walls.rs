@@ -30,6 +30,7 @@ pub const WALLS: &[Wall] = &[
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-sandbox", "lemon-credit"],
         tests_use: &["lemon-world"],
     },
+    Wall { package: "lemon-critic", uses: &["lemon-spec", "lemon-trace", "lemon-exec"], tests_use: &[] },
     Wall { package: "lemon-credit", uses: &["lemon-spec", "lemon-trace"], tests_use: &[] },
     Wall {
         package: "lemon-eval",
@@ -106,6 +107,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-spec",
             "lemon-trace",
             "lemon-exec",
+            "lemon-critic",
             "lemon-task",
             "lemon-sandbox",
             "lemon-world",
@@ -150,6 +152,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-trace",
             "lemon-view",
             "lemon-exec",
+            "lemon-critic",
             "lemon-fakes",
             "lemon-task",
             "lemon-sandbox",

@@ -1,6 +1,7 @@
 //! The command line. It is parsed first; each command then resolves its configuration once.
 
 mod bench;
+pub mod critic;
 mod data;
 mod eval;
 mod inspect;
@@ -85,6 +86,9 @@ pub enum Command {
     Compare(CompareArgs),
     /// What is each decision of a team worth? Change it, run what the change can reach, and see
     Credit(Box<CreditArgs>),
+    /// A critic of decisions: fit it to recorded replies, test it on held-out tasks
+    #[command(subcommand)]
+    Critic(critic::CriticCommand),
     /// The simulated workers: fit them, check them, search for their best teams
     #[command(subcommand)]
     World(WorldCommand),

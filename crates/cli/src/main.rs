@@ -76,6 +76,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Eval(args) => commands::eval::eval(cli, args),
         Command::Compare(args) => commands::compare::compare(cli, args),
         Command::Credit(args) => commands::credit::credit(cli, args),
+        Command::Critic(command) => commands::critic::critic(command),
         Command::World(command) => commands::world::world(command),
         Command::Teach(args) => commands::teach::teach(cli, args),
         Command::Sft(args) => commands::sft::sft_command(cli, args),

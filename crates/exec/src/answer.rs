@@ -3,7 +3,8 @@
 
 mod value;
 
-pub(crate) use value::{last_number, option_in, options_in};
+pub use value::options_in;
+pub(crate) use value::{last_number, option_in};
 
 use crate::form::Form;
 use std::collections::HashSet;

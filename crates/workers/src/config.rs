@@ -193,6 +193,10 @@ pub struct OrchestratorConfig {
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,
+    /// `critic`: its file.
+    pub critic: Option<PathBuf>,
+    /// `critic`: the reward that 1,000 tokens are worth, where a right answer is 1; 0.1 where absent.
+    pub price: Option<f64>,
     /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.
     pub max_cost: Option<f64>,
 }
@@ -207,6 +211,8 @@ pub enum OrchestratorKind {
     Prompted,
     /// A model of our own that learned to write teams.
     Policy,
+    /// A critic that weighs teams under a price of tokens.
+    Critic,
 }
 
 impl OrchestratorConfig {
@@ -221,6 +227,7 @@ impl OrchestratorConfig {
         match self.kind {
             Some(kind) => kind,
             None if prompted => OrchestratorKind::Prompted,
+            None if self.critic.is_some() => OrchestratorKind::Critic,
             None if self.spec.is_some() => OrchestratorKind::Fixed,
             None => default,
         }

@@ -9,6 +9,7 @@ mod backend;
 pub mod bundled;
 mod code;
 mod config;
+mod critic;
 pub mod discover;
 mod download;
 mod error;
@@ -33,6 +34,7 @@ pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
+pub use critic::{CriticTasks, PROMPT_WEIGHT, critic_tasks};
 pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};

@@ -2,15 +2,16 @@
 
 use crate::bundled::{self, BundledModel};
 use crate::config::{Capacity, Config, OrchestratorKind};
+use crate::critic::critic_orchestrator;
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
 use crate::files::read_file;
 use crate::resolve::Resolved;
 use async_trait::async_trait;
-use lemon_exec::Level;
 use lemon_exec::orchestrator::{
     Draft, Fixed, Guard, MAX_COST, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
+use lemon_exec::{Level, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
@@ -20,6 +21,9 @@ use tokio::sync::OnceCell;
 
 /// What traces call the bundled orchestrator.
 pub const BUNDLED_ORCHESTRATOR: &str = "bundled orchestrator";
+
+/// What 1,000 tokens are worth to a critic where the configuration does not say.
+const DEFAULT_PRICE: f64 = 0.1;
 
 /// Which model of an orchestrator, and where it runs.
 #[derive(Debug, Clone)]
@@ -151,6 +155,8 @@ impl Resolved {
             (Some(spec), OrchestratorKind::Prompted) => Ok(after_a_file(spec, Some(self.prompted()?))),
             (Some(spec), OrchestratorKind::Policy) => Ok(after_a_file(spec, Some(self.learned()?))),
             (Some(spec), OrchestratorKind::Fixed) => Ok(after_a_file(spec, None)),
+            (Some(spec), OrchestratorKind::Critic) => Ok(after_a_file(spec, Some(self.critic()?))),
+            (None, OrchestratorKind::Critic) => self.critic(),
             (None, OrchestratorKind::Prompted) => Ok(self.guarded(self.prompted()?, true)),
             (None, OrchestratorKind::Policy) => Ok(self.guarded(self.learned()?, false)),
             (None, OrchestratorKind::Fixed) => match &settings.spec {
@@ -191,6 +197,21 @@ impl Resolved {
             language: self.language.clone(),
             writer: OnceCell::new(),
         }))
+    }
+
+    /// The configured critic. No guard stands before it: it was fitted to graded replies of its workers, asks for a plain
+    /// call where it knows nothing, and no team that the tokens left cannot pay.
+    fn critic(&self) -> Result<Arc<dyn Orchestrator>, WorkersError> {
+        let settings = &self.config.orchestrator;
+        let Some(path) = &settings.critic else {
+            return Err(WorkersError::new("orchestrator.kind is `critic`, but there is no file")
+                .hint("set orchestrator.critic; `lemon critic fit --out FILE` makes one"));
+        };
+        let price = settings.price.unwrap_or(DEFAULT_PRICE);
+        // The last round of a run chooses the answer.
+        let rounds = self.config.run.max_rounds.unwrap_or(Settings::default().max_rounds).saturating_sub(1).max(1);
+        let path = self.config.resolve(path);
+        Ok(Arc::new(critic_orchestrator(&path, &self.language.capacities, price, rounds)?))
     }
 
     /// An orchestrator behind the guard, unless the configuration turns it off. Scripts need no guard: they answer what they

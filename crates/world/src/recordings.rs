@@ -68,6 +68,8 @@ pub struct RecordedCall {
     pub silent: bool,
     /// Whether it was right, where the record says.
     pub correct: Option<bool>,
+    /// The mean log-probability of its tokens, where the record says.
+    pub log_probability: Option<f64>,
 }
 
 impl Recordings {
@@ -125,6 +127,7 @@ impl Recordings {
                     truncated: false,
                     silent: false,
                     correct: None,
+                    log_probability: None,
                 });
                 recordings.items.entry(question.into()).or_default().calls.extend(calls);
             }

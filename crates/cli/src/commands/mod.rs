@@ -4,6 +4,7 @@ pub mod ablate;
 pub mod bench;
 pub mod compare;
 pub mod credit;
+pub mod critic;
 pub mod data;
 pub mod doctor;
 pub mod edits;

@@ -57,7 +57,7 @@ pub(crate) fn last_number(line: &str) -> Option<String> {
 }
 
 /// The options that a question lists, by their letters: `A) …` and the like at the beginning of lines, or in one line.
-pub(crate) fn options_in(question: &str) -> Vec<(char, String)> {
+pub fn options_in(question: &str) -> Vec<(char, String)> {
     let lines = question.lines().filter_map(lettered).map(|(letter, text)| (letter, text.to_owned()));
     let in_order = |options: Vec<(char, String)>| -> Vec<(char, String)> {
         let begins = options.iter().rposition(|(letter, _)| *letter == 'A').unwrap_or(options.len());

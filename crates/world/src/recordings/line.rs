@@ -41,6 +41,8 @@ pub(super) struct Line<'a> {
     finished: bool,
     #[serde(default)]
     correct: Option<bool>,
+    #[serde(default)]
+    logprob: Option<f64>,
     #[serde(borrow)]
     reply: Cow<'a, str>,
     /// What the program of the reply printed: absent where none was run, `null` where it printed nothing.
@@ -99,6 +101,7 @@ impl Line<'_> {
             truncated: !self.finished,
             silent,
             correct: self.correct,
+            log_probability: self.logprob.filter(|value| value.is_finite()),
         })
     }
 }

@@ -27,6 +27,7 @@ fn call(level: usize, sample: u32, text: &str) -> RecordedCall {
         truncated: false,
         silent: false,
         correct: None,
+        log_probability: None,
     }
 }
 

@@ -1,0 +1,67 @@
+//! The arguments of `lemon critic`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `lemon critic`
+#[derive(Debug, Subcommand)]
+pub enum CriticCommand {
+    /// Fit a critic to recorded replies
+    Fit(CriticFitArgs),
+    /// Test critics on held-out tasks, beside fixed methods, a router and the best choice in hindsight
+    Eval(CriticEvalArgs),
+}
+
+/// Where recorded replies are.
+#[derive(Debug, Args)]
+pub struct CriticData {
+    /// The folder of task sets, with outcomes/ in it
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: PathBuf,
+    /// The task sets
+    #[arg(
+        long = "set",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "gsm8k,svamp,multiarith,aqua,mmlu,humaneval"
+    )]
+    pub sets: Vec<String>,
+}
+
+/// `lemon critic fit`
+#[derive(Debug, Args)]
+pub struct CriticFitArgs {
+    #[command(flatten)]
+    pub data: CriticData,
+    /// The file of the critic
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// The seed of every random choice
+    #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Learn from the held-out tasks too
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `lemon critic eval`
+#[derive(Debug, Args)]
+pub struct CriticEvalArgs {
+    #[command(flatten)]
+    pub data: CriticData,
+    /// Critics that are fitted and tested, with seeds from 1
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub seeds: u64,
+    /// Rounds of calls at most
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub rounds: u32,
+    /// What 1,000 tokens are worth, in rewards
+    #[arg(long = "prices", value_name = "X", value_delimiter = ',')]
+    pub prices: Vec<f64>,
+    /// Write one line for each method, seed and task
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,64 @@
+//! `lemon critic`: fit a critic of decisions to recorded replies, and test it.
+
+use crate::args::critic::{CriticCommand, CriticData, CriticEvalArgs, CriticFitArgs};
+use crate::fault::Fault;
+use crate::{print, println, tell, to_json};
+use lemon_critic::{CriticSettings, EvaluationSettings, LEVELS, evaluate, fit_critic};
+use lemon_task::SetName;
+use lemon_workers::{CriticTasks, critic_tasks, recordings};
+use serde_json::json;
+
+pub fn critic(command: &CriticCommand) -> Result<u8, Fault> {
+    match command {
+        CriticCommand::Fit(args) => fit(args),
+        CriticCommand::Eval(args) => eval(args),
+    }
+}
+
+fn tasks(data: &CriticData) -> Result<CriticTasks, Fault> {
+    let sets = data.sets.iter().map(|name| name.parse()).collect::<Result<Vec<SetName>, _>>().map_err(Fault::new)?;
+    let recordings = recordings(Some(&data.data), &sets, &LEVELS.map(str::to_owned), tell(true))?;
+    Ok(critic_tasks(&data.data, &sets, &recordings)?)
+}
+
+fn fit(args: &CriticFitArgs) -> Result<u8, Fault> {
+    let mut tasks = tasks(&args.data)?;
+    if args.all {
+        tasks.train.append(&mut tasks.held_out);
+    }
+    let settings = CriticSettings { seed: args.seed, ..CriticSettings::default() };
+    let critic = fit_critic(&tasks.train, &settings).map_err(no_record)?;
+    critic.save(&args.out).map_err(Fault::new)?;
+    println(&format!("{}: a critic fitted to {} tasks", args.out.display(), critic.tasks()))
+}
+
+fn eval(args: &CriticEvalArgs) -> Result<u8, Fault> {
+    if let Some(price) = args.prices.iter().find(|price| !price.is_finite() || **price < 0.0) {
+        return Err(Fault::new(format!("a price must be at least 0, got {price}"))
+            .hint("give the reward that 1,000 tokens are worth, where a right answer is 1; for instance 0.1"));
+    }
+    let tasks = tasks(&args.data)?;
+    let mut settings = EvaluationSettings { rounds: args.rounds.max(1), ..EvaluationSettings::default() };
+    settings.seeds = (1..=args.seeds.max(1)).collect();
+    if !args.prices.is_empty() {
+        settings.prices.clone_from(&args.prices);
+    }
+    let found = evaluate(&tasks.train, &tasks.held_out, &settings).map_err(no_record)?;
+    if let Some(path) = &args.rows {
+        std::fs::write(path, found.rows()).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
+    }
+    let (matched, best) = found.paired();
+    match args.json {
+        true => {
+            let (sets, sizes) = (found.sets(), found.tasks());
+            println(&to_json(&json!({
+                "sets": sets, "tasks": sizes, "curve": found.curve(), "matched": matched, "against_best": best,
+            })))
+        }
+        false => print(&found.markdown()),
+    }
+}
+
+fn no_record(error: lemon_critic::CriticError) -> Fault {
+    Fault::new(error).hint("--data names a folder of task sets with recorded replies in outcomes/")
+}
