@@ -3,6 +3,7 @@
 //! The steps run cheapest first and stop at the first failure.
 
 mod deps;
+mod mcp;
 mod real;
 mod tidy;
 mod walls;
@@ -18,6 +19,7 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   test     all of the steps below, cheapest first, up to the first failure
+  mcp      MCP against published servers and clients, where they are installed
   real     published models against llama.cpp, where LEMON_REAL_MODELS names a folder with them
 ";
 
@@ -50,10 +52,14 @@ const STEPS: [Step; 8] = [
 const REAL: Step =
     Step { name: "real", what: "published models have llama.cpp's tokens and continuations", run: real::check };
 
+/// Not a part of `test` either: it needs published programs.
+const MCP: Step = Step { name: "mcp", what: "published MCP servers and clients work with ours", run: mcp::check };
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let steps: Vec<&Step> = match arguments.as_slice() {
         [command] if command == REAL.name => vec![&REAL],
+        [command] if command == MCP.name => vec![&MCP],
         [command] if command == "test" => STEPS.iter().collect(),
         [command] => STEPS.iter().filter(|step| step.name == command).collect(),
         _ => Vec::new(),

@@ -9,6 +9,7 @@ pub mod models;
 pub mod policy;
 pub mod pretrain;
 mod run;
+mod tools;
 pub mod train;
 
 pub use bench::{AnswersArgs, BenchCommand};
@@ -17,6 +18,7 @@ pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, Repla
 pub use inspect::{EditsArgs, Format, SchemaArgs, TraceCommand, ValidateArgs};
 pub use lemon_workers::{Scope, WorkerKind};
 pub use run::RunArgs;
+pub use tools::{McpArgs, ToolsCommand};
 
 use crate::fault::Fault;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -75,6 +77,11 @@ pub enum Command {
     /// List, show, export and compare runs
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// The tools that agents may call: list them, call one, check them
+    #[command(subcommand)]
+    Tools(ToolsCommand),
+    /// Serve LEMON to other programs as an MCP server: run, check and profile teams, read runs
+    Mcp(McpArgs),
     /// Task sets: download them, and say which are in a folder and whether they are whole
     #[command(subcommand)]
     Data(DataCommand),

@@ -71,6 +71,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Schema(args) => commands::schema::schema(cli, args),
         Command::Edits(args) => commands::edits::edits(cli, args),
         Command::Trace(command) => commands::trace::trace(cli, command),
+        Command::Tools(command) => commands::tools::tools(cli, command),
+        Command::Mcp(args) => commands::mcp::mcp(cli, args),
         Command::Data(command) => commands::data::data(command),
         Command::Grade(args) => commands::grade::grade(args),
         Command::Eval(args) => commands::eval::eval(cli, args),

@@ -16,12 +16,13 @@
 //! ```
 //!
 //! [`FakeHub`] is the same for downloads: it speaks as much of the protocol of the Hugging Face hub as a client needs to
-//! fetch a checkpoint.
+//! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly.
 
 mod behaviour;
 mod clock;
 mod endpoint;
 mod hub;
+mod mcp;
 mod request;
 mod seen;
 mod server;
@@ -30,6 +31,7 @@ mod wire;
 pub use behaviour::{Behaviour, FakeReplies, FakeReply, Faults, ReplyFn};
 pub use endpoint::{FakeEndpoint, run_forever};
 pub use hub::{FakeHub, HubFile, HubRequest, Lie, Sent, Trouble};
+pub use mcp::{FakeMcp, HOSTILE_TOOLS};
 pub use request::{ChatRequest, SeenMessage};
 pub use seen::SeenRequest;
 

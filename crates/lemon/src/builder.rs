@@ -71,6 +71,51 @@ impl Lemon {
         &self.workers.resolved.language
     }
 
+    /// The capacities, weakest first, with what serves each.
+    pub fn capacities(&self) -> &[(String, Capacity)] {
+        self.workers.resolved.capacities()
+    }
+
+    /// What each run may spend.
+    pub fn budget(&self) -> Budget {
+        self.workers.settings.budget
+    }
+
+    /// The same workers and store with a tighter budget for each run: of two limits on the same thing the lower one counts.
+    ///
+    /// # Errors
+    /// A limit on money where prices are missing.
+    pub fn with_budget(&self, limit: Budget) -> Result<Lemon, Error> {
+        fn lower<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+                (a, b) => a.or(b),
+            }
+        }
+        if limit.usd.is_some() {
+            lemon_workers::check_prices(self.capacities())?;
+        }
+        let WorkerSet { backend, resolved, settings } = &self.workers;
+        let now = settings.budget;
+        let budget = Budget {
+            tokens: lower(now.tokens, limit.tokens),
+            usd: lower(now.usd, limit.usd),
+            calls: lower(now.calls, limit.calls),
+            seconds: lower(now.seconds, limit.seconds),
+        };
+        let settings = Settings { budget, ..settings.clone() };
+        Ok(Lemon {
+            workers: WorkerSet { backend: backend.clone(), resolved: resolved.clone(), settings },
+            world: self.world,
+            seed: self.seed,
+            repeats: self.repeats,
+            store: self.store.clone(),
+            data: self.data.clone(),
+            rewards: self.rewards.clone(),
+            weights: self.weights.clone(),
+        })
+    }
+
     /// Where runs are kept, if they are.
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.store.as_ref()

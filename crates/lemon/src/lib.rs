@@ -130,6 +130,7 @@ pub use lemon_rollout as rollout;
 pub use lemon_sft as sft;
 pub use lemon_spec as spec;
 pub use lemon_task as task;
+pub use lemon_tools as tools;
 pub use lemon_trace as trace;
 pub use lemon_train as train;
 pub use lemon_workers as workers;

@@ -155,6 +155,21 @@ impl Lemon {
     /// # Errors
     /// The workers cannot be used, or the sandbox failed.
     pub async fn profile(&self, team: &Plan, cases: &[Case], limits: SpendingLimits) -> Result<Profile, Error> {
+        self.profile_with(team, cases, limits, &CancellationToken::new(), |_, _| {}).await
+    }
+
+    /// As [`Self::profile`]. `progress` hears how many runs are done, of how many; `cancel` ends it early with what there is.
+    ///
+    /// # Errors
+    /// As [`Self::profile`].
+    pub async fn profile_with(
+        &self,
+        team: &Plan,
+        cases: &[Case],
+        limits: SpendingLimits,
+        cancel: &CancellationToken,
+        progress: impl FnMut(usize, usize),
+    ) -> Result<Profile, Error> {
         let env = self.env_with(cases, Noise::Shared).await?;
         let seeds = self.seeds();
         let work = ProfileWork {
@@ -166,7 +181,7 @@ impl Lemon {
             policy: ChoiceRule::Information { floor: 0.02 },
         };
         let runs = Counterfactuals { env: &env, reviewer: None };
-        Ok(lemon_profile::profile(&runs, &work, &CancellationToken::new(), |_, _| {}).await?)
+        Ok(lemon_profile::profile(&runs, &work, cancel, progress).await?)
     }
 
     fn seeds(&self) -> Vec<u64> {

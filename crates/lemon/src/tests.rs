@@ -121,3 +121,14 @@ async fn simulated_workers_know_the_cases_of_a_call() {
     // The same seed gives the same results.
     assert_eq!(results().await, results().await);
 }
+
+#[tokio::test]
+async fn of_two_budgets_the_lower_one_counts() {
+    let lemon = fake(false).budget_tokens(100).build().await.unwrap();
+    let tight = lemon.with_budget(Budget { tokens: Some(50), calls: Some(3), ..Budget::default() }).unwrap();
+    assert_eq!((tight.budget().tokens, tight.budget().calls), (Some(50), Some(3)));
+    let wide = tight.with_budget(Budget { tokens: Some(500), ..Budget::default() }).unwrap();
+    assert_eq!((wide.budget().tokens, wide.budget().calls), (Some(50), Some(3)));
+    assert_eq!(lemon.budget().tokens, Some(100), "the first one stays as it is");
+    assert!(lemon.with_budget(Budget { usd: Some(1.0), ..Budget::default() }).is_err(), "no capacity has a price");
+}

@@ -8,6 +8,7 @@ use crate::models;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::{Language, Limits, Style};
+use lemon_tools::ToolsConfig;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -41,6 +42,8 @@ pub struct Config {
     pub roles: RolesConfig,
     /// The store.
     pub store: StoreConfig,
+    /// The tools that agents may call.
+    pub tools: ToolsConfig,
     /// The folder paths in the file are relative to.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -461,7 +464,7 @@ impl Config {
                 return fault(place.to_owned(), &format!("must be at least 0, got {value}"));
             }
         }
-        Ok(())
+        self.check_tools(path)
     }
 }
 

@@ -28,6 +28,7 @@ mod simulation;
 mod spending;
 mod started;
 pub mod task_sets;
+mod tools;
 
 pub use backend::{WorkerFiles, endpoint, load_model, open_ai};
 pub use code::SandboxRunner;

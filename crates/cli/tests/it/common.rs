@@ -279,7 +279,7 @@ pub fn signal(process: &Child, name: &str) {
     assert!(send_signal(name, &process.id().to_string()), "kill -{name}");
 }
 
-fn send_signal(name: &str, process: &str) -> bool {
+pub fn send_signal(name: &str, process: &str) -> bool {
     // The shell's own `kill`: not every system has the program.
     Command::new("sh")
         .args(["-c", "kill -s \"$0\" \"$1\"", name, process])

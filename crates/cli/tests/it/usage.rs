@@ -14,7 +14,7 @@ fn help() {
 fn every_command_has_help() {
     let folder = Folder::new();
     let commands =
-        "init doctor plan validate schema edits trace bench completions eval compare world credit grade data";
+        "init doctor plan validate schema edits trace bench completions eval compare world credit grade data tools mcp";
     for command in commands.split(' ') {
         let help = folder.lemon(&[command, "--help"]).ok();
         assert!(help.stdout.contains("Usage: lemon") && help.stderr.is_empty(), "{command}");

@@ -49,7 +49,11 @@ pub(super) async fn bases(
     budget: &TokenBudget,
     cancel: &CancellationToken,
 ) -> Result<Bases, RolloutError> {
-    let places = work.cases.iter().enumerate().flat_map(|(case, _)| work.seeds.iter().map(move |seed| (case, *seed)));
+    // A list and no iterator over borrowed cases: with that the compiler could not prove that this future can be sent.
+    let mut places = Vec::new();
+    for case in 0..work.cases.len() {
+        places.extend(work.seeds.iter().map(|seed| (case, *seed)));
+    }
     let one = |(case, seed): (usize, u64)| async move {
         let most = runs.most(&work.cases[case], work.plan); // `case` counts the cases
         if cancel.is_cancelled() || !budget.take(most).await {
