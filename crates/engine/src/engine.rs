@@ -53,8 +53,25 @@ impl Engine {
     }
 
     fn read(files: ModelFiles<'_>, settings: EngineSettings) -> Result<Engine, PolicyError> {
-        let (config, tokenizer) = (ModelConfig::load(files)?, Tokenizer::read(files)?);
-        Self::start(config, tokenizer, &WeightOrigin::Files(files), settings)
+        let config = ModelConfig::load(files)?;
+        check(&config, &settings)?;
+        // A vocabulary takes about as long to read as the weights, and one thread.
+        let (network, tokenizer) = std::thread::scope(|scope| {
+            let tokenizer = std::thread::Builder::new().spawn_scoped(scope, || Tokenizer::read(files));
+            let network = Network::new(config, &WeightOrigin::Files(files), settings.weights);
+            let tokenizer = match tokenizer {
+                // A panic was printed when it happened.
+                Ok(thread) => {
+                    thread.join().unwrap_or_else(|_| Err(PolicyError::Request("the tokenizer failed".into())))
+                }
+                // Without a thread it is read here.
+                Err(_) => Tokenizer::read(files),
+            };
+            (network, tokenizer)
+        });
+        // Of two faults the one in the vocabulary is told: it is found first where both are in the header.
+        let tokenizer = tokenizer?;
+        Self::start(network?, tokenizer, settings)
     }
 
     /// Serves an untrained model: for measurements.
@@ -67,36 +84,18 @@ impl Engine {
         seed: u64,
         settings: EngineSettings,
     ) -> Result<Engine, PolicyError> {
-        Self::start(config, tokenizer, &WeightOrigin::Seed(seed), settings)
+        check(&config, &settings)?;
+        Self::start(Network::new(config, &WeightOrigin::Seed(seed), settings.weights)?, tokenizer, settings)
     }
 
-    fn start(
-        config: ModelConfig,
-        tokenizer: Tokenizer,
-        origin: &WeightOrigin<'_>,
-        settings: EngineSettings,
-    ) -> Result<Engine, PolicyError> {
+    fn start(network: Network, tokenizer: Tokenizer, settings: EngineSettings) -> Result<Engine, PolicyError> {
+        let config = &network.config;
         if tokenizer.vocabulary() > config.vocabulary {
             let (tokens, rows) = (tokenizer.vocabulary(), config.vocabulary);
             return Err(PolicyError::Request(format!("the tokenizer has {tokens} tokens, the model {rows}")));
         }
-        if config.kv_heads == 0 || !config.heads.is_multiple_of(config.kv_heads) || !config.head_dim.is_multiple_of(2) {
-            let ModelConfig { heads, kv_heads, head_dim, .. } = config;
-            let fact = format!("{heads} heads of width {head_dim} cannot share {kv_heads} key heads evenly");
-            return Err(PolicyError::Request(fact));
-        }
         let blocks = settings.cache_tokens / BLOCK;
-        if blocks < 2 || settings.width == 0 || settings.chunk < BLOCK {
-            let EngineSettings { cache_tokens, width, chunk, .. } = settings;
-            let fact = format!(
-                "an engine needs cache_tokens of at least {}, a width of at least 1 and a chunk of at least {BLOCK}; got \
-                 {cache_tokens}, {width} and {chunk}",
-                2 * BLOCK
-            );
-            return Err(PolicyError::Request(fact));
-        }
         let longest = config.positions.min(blocks * BLOCK);
-        let network = Network::new(config, origin, settings.weights)?;
         if network.phases() > MAX_PHASES {
             return Err(PolicyError::Request("the model has more layers than can be served".to_owned()));
         }
@@ -192,6 +191,25 @@ impl Engine {
             cache_tokens: read(&self.gauges.cache_tokens),
         }
     }
+}
+
+/// Checks a model's shape and settings before weights are read.
+fn check(config: &ModelConfig, settings: &EngineSettings) -> Result<(), PolicyError> {
+    if config.kv_heads == 0 || !config.heads.is_multiple_of(config.kv_heads) || !config.head_dim.is_multiple_of(2) {
+        let ModelConfig { heads, kv_heads, head_dim, .. } = config;
+        let fact = format!("{heads} heads of width {head_dim} cannot share {kv_heads} key heads evenly");
+        return Err(PolicyError::Request(fact));
+    }
+    if settings.cache_tokens / BLOCK < 2 || settings.width == 0 || settings.chunk < BLOCK {
+        let EngineSettings { cache_tokens, width, chunk, .. } = settings;
+        let fact = format!(
+            "an engine needs cache_tokens of at least {}, a width of at least 1 and a chunk of at least {BLOCK}; got \
+             {cache_tokens}, {width} and {chunk}",
+            2 * BLOCK
+        );
+        return Err(PolicyError::Request(fact));
+    }
+    Ok(())
 }
 
 impl Drop for Engine {

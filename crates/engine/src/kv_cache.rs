@@ -24,7 +24,7 @@ impl KvCache {
     /// A cache of so many blocks; the system gives memory only to those that are used. `None`: there is not enough memory.
     pub(crate) fn new(network: &Network, blocks: usize) -> Option<KvCache> {
         let config = &network.config;
-        Some(if network.is_rounded() {
+        Some(if network.is_quantised() {
             KvCache::Bf16(pairs(config, blocks)?)
         } else {
             KvCache::F32(pairs(config, blocks)?)

@@ -30,5 +30,6 @@ pub use api::{
 };
 pub use engine::Engine;
 pub use kernels::panels::WeightForm;
+pub use kernels::simd_level::{SimdLevel, simd_level};
 pub use pending::PendingCompletion;
 pub use thread_pool::ThreadPool;

@@ -9,30 +9,41 @@
 
 use crate::kernels::elementwise::{self, Element};
 use crate::kernels::paged_attention::{self, BLOCK, Seen};
-use crate::kernels::panels::{self, LANES, Panels, WeightForm};
+use crate::kernels::panels::{self, LANES, Panels, Rounding, WeightForm};
+use crate::kernels::stack::Stack;
 use crate::kv_cache::{KvCache, Pair};
 use crate::sampling::{SamplingParams, sample};
 use crate::scratch::{Scratch, cell, of};
 use crate::shared_buffer::Number;
 use crate::thread_pool::{WorkerThread, lock};
-use lemon_model::{ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
+use lemon_model::{BlockType, ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// A model with packed weights.
 pub(crate) struct Network {
     pub(crate) config: ModelConfig,
-    embedding: Panels,
+    embedding: Embedding,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    /// `None`: the embedding is the head.
-    head: Option<Panels>,
+    head: Panels,
     frequencies: Vec<f32>,
+}
+
+/// The vectors of tokens.
+enum Embedding {
+    /// The weights of the head.
+    Head,
+    /// A packed matrix of its own.
+    Packed(Panels),
+    /// The rows as a GGUF file has them: nothing is ever multiplied with them.
+    Rows { stored: BlockType, bytes: Vec<u8> },
 }
 
 struct Layer {
     input_norm: Vec<f32>,
     /// Query, key and value, stacked.
-    qkv: Panels,
+    qkv: Stack,
     qkv_bias: Option<Vec<f32>>,
     o: Panels,
     o_bias: Option<Vec<f32>>,
@@ -92,7 +103,7 @@ impl Network {
             let o_bias = config.attention_bias && config.family != ModelFamily::Qwen2;
             layers.push(Layer {
                 input_norm: at("input_layernorm.weight")?,
-                qkv: Panels::pack(&qkv_rows, form)?,
+                qkv: Stack::pack(qkv_rows, form)?,
                 qkv_bias: config.attention_bias.then(qkv_bias).transpose()?,
                 o: packed("self_attn.o_proj.weight")?,
                 o_bias: o_bias.then(|| at("self_attn.o_proj.bias")).transpose()?,
@@ -106,39 +117,71 @@ impl Network {
                 down: packed("mlp.down_proj.weight")?,
             });
         }
+        let embedding = "model.embed_tokens.weight";
+        let rows = reader.rows(embedding)?;
         Ok(Network {
-            embedding: pack("model.embed_tokens.weight")?,
+            embedding: match rows.stored() {
+                _ if config.tied => Embedding::Head,
+                Some(stored) if form == WeightForm::Stored => {
+                    const ROWS: usize = 1_024;
+                    let of_row = stored.row_bytes(rows.width());
+                    let mut bytes = vec![0u8; rows.count() * of_row];
+                    let parts = bytes.par_chunks_mut((ROWS * of_row).max(1)).enumerate();
+                    parts.try_for_each(|(part, bytes)| rows.read_stored(part * ROWS, bytes))?;
+                    Embedding::Rows { stored, bytes }
+                }
+                _ => Embedding::Packed(Panels::pack(&[rows], form)?),
+            },
             norm: read("model.norm.weight")?,
-            head: if config.tied { None } else { Some(pack("lm_head.weight")?) },
+            head: pack(if config.tied { embedding } else { "lm_head.weight" })?,
             frequencies: config.rotary_frequencies(),
             layers,
             config,
         })
     }
 
-    /// Whether inputs of products are quantised to 8 bits.
-    pub(crate) fn is_rounded(&self) -> bool {
-        self.embedding.is_rounded()
+    /// All matrices of products.
+    fn matrices(&self) -> impl Iterator<Item = &Panels> {
+        let layers = self.layers.iter();
+        let layers = layers.flat_map(|it| it.qkv.parts().iter().chain([&it.o, &it.gate, &it.up, &it.down]));
+        layers.chain([&self.head])
+    }
+
+    /// Whether inputs of some products are quantised in this way.
+    pub(crate) fn needs(&self, rounding: Rounding) -> bool {
+        self.matrices().any(|matrix| matrix.rounding() == Some(rounding))
+    }
+
+    /// Whether weights and the inputs of products are quantised.
+    pub(crate) fn is_quantised(&self) -> bool {
+        self.head.rounding().is_some()
     }
 
     /// Bytes of weights that a step reads.
     pub(crate) fn bytes_read(&self) -> usize {
-        let layer = |layer: &Layer| {
-            [&layer.qkv, &layer.o, &layer.gate, &layer.up, &layer.down].into_iter().map(Panels::bytes).sum::<usize>()
-        };
-        self.layers.iter().map(layer).sum::<usize>() + self.head().bytes()
+        self.matrices().map(Panels::bytes).sum()
     }
 
     /// A hash of all weights.
     pub(crate) fn fingerprint(&self) -> u64 {
         let of_layer = |layer: &Layer| {
-            let matrices = [&layer.qkv, &layer.o, &layer.gate, &layer.up, &layer.down].map(Panels::fingerprint);
+            let matrices = [&layer.o, &layer.gate, &layer.up, &layer.down].map(Panels::fingerprint);
+            let matrices = std::iter::once(layer.qkv.fingerprint()).chain(matrices);
             let (q_norm, k_norm) = layer.qk_norm.as_ref().map_or((&[][..], &[][..]), |(q, k)| (q, k));
             let biases = [layer.qkv_bias.as_deref(), layer.o_bias.as_deref()].map(Option::unwrap_or_default);
             let vectors = [&layer.input_norm, &layer.post_norm, q_norm, k_norm, biases[0], biases[1]];
-            panels::hash(matrices.into_iter().chain(vectors.into_iter().flatten().map(|it| u64::from(it.to_bits()))))
+            panels::hash(matrices.chain(vectors.into_iter().flatten().map(|it| u64::from(it.to_bits()))))
         };
-        let ends = [self.embedding.fingerprint(), self.head().fingerprint()];
+        let head = self.head.fingerprint();
+        let embedding = match &self.embedding {
+            Embedding::Head => head,
+            Embedding::Packed(panels) => panels.fingerprint(),
+            Embedding::Rows { bytes, .. } => {
+                // Rows of all formats have whole words: blocks have an even number of bytes, and rows many blocks.
+                panels::hash(bytes.chunks(8).map(|word| word.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))))
+            }
+        };
+        let ends = [embedding, head];
         let norm = self.norm.iter().map(|it| u64::from(it.to_bits()));
         panels::hash(self.layers.iter().map(of_layer).chain(ends).chain(norm))
     }
@@ -177,37 +220,36 @@ impl Network {
         thread.parallel_for(count, |rows| {
             for row in rows {
                 // SAFETY: each thread has its own rows.
-                self.embedding.row(batch.rows[row].token as usize, unsafe { scratch.x.range_mut(of(row, hidden)) });
+                self.embed(batch.rows[row].token as usize, unsafe { scratch.x.range_mut(of(row, hidden)) });
                 self.set_rotation(batch.rows[row].position, scratch, row);
             }
         });
         for (layer, cache) in self.layers.iter().zip(cache) {
-            self.norm_rows(thread, scratch, &layer.input_norm, &layer.qkv, count, |row| row);
-            let width = layer.qkv.outs;
+            self.norm_rows(thread, scratch, &layer.input_norm, layer.qkv.parts(), count, |row| row);
+            let width = layer.qkv.outs();
             thread.parallel_for(layer.qkv.count(), |panels| {
                 let input = scratch.input(count, hidden, &scratch.narrow);
-                layer.qkv.multiply(input, panels, |row, panel, products| {
+                layer.qkv.multiply(input, panels, |row, outs, products| {
                     // SAFETY: each thread has its own panels.
-                    let y = unsafe { scratch.qkv.range_mut(cell(row, panel, width)) };
-                    let count = y.len();
-                    y.copy_from_slice(&products[..count]);
-                    add_bias(y, layer.qkv_bias.as_deref(), panel);
+                    let y = unsafe { scratch.qkv.range_mut(row * width + outs.start..row * width + outs.end) };
+                    y.copy_from_slice(products);
+                    add_bias(y, layer.qkv_bias.as_deref(), outs.start);
                 });
             });
             thread.parallel_for(count, |rows| rows.for_each(|row| self.cache_row(layer, row, batch, scratch, cache)));
             thread
                 .parallel_for(count * self.config.kv_heads, |units| self.attend(units, batch, scratch, cache, attend));
-            scratch.round_rows(thread, &layer.o, count);
+            scratch.round_rows(thread, layer.o.rounding(), layer.o.ins, count);
             thread.parallel_for(layer.o.count(), |panels| {
                 let input = scratch.input(count, layer.o.ins, &scratch.wide);
                 layer.o.multiply(input, panels, |row, panel, products| {
                     // SAFETY: each thread has its own panels.
                     let x = unsafe { scratch.x.range_mut(cell(row, panel, hidden)) };
                     add_bias(x, Some(products), 0);
-                    add_bias(x, layer.o_bias.as_deref(), panel);
+                    add_bias(x, layer.o_bias.as_deref(), panel * LANES);
                 });
             });
-            self.norm_rows(thread, scratch, &layer.post_norm, &layer.gate, count, |row| row);
+            self.norm_rows(thread, scratch, &layer.post_norm, [&layer.gate, &layer.up], count, |row| row);
             let width = layer.gate.outs;
             thread.parallel_for(layer.gate.count(), |panels| {
                 let input = scratch.input(count, hidden, &scratch.narrow);
@@ -222,7 +264,7 @@ impl Network {
                     elementwise::gate_in_place(unsafe { scratch.wide.range_mut(cell(row, panel, width)) }, products);
                 });
             });
-            scratch.round_rows(thread, &layer.down, count);
+            scratch.round_rows(thread, layer.down.rounding(), layer.down.ins, count);
             thread.parallel_for(layer.down.count(), |panels| {
                 let input = scratch.input(count, layer.down.ins, &scratch.wide);
                 layer.down.multiply(input, panels, |row, panel, products| {
@@ -239,14 +281,21 @@ impl Network {
         10 * self.layers.len() + 4
     }
 
-    fn head(&self) -> &Panels {
-        self.head.as_ref().unwrap_or(&self.embedding)
+    /// The vector of a token. Panics if there is no such token.
+    fn embed(&self, token: usize, x: &mut [f32]) {
+        match &self.embedding {
+            Embedding::Head => self.head.row(token, x),
+            Embedding::Packed(panels) => panels.row(token, x),
+            Embedding::Rows { stored, bytes } => {
+                stored.decode(&bytes[of(token, stored.row_bytes(self.config.hidden))], x);
+            }
+        }
     }
 
     /// Computes the logits after some rows and samples a token from each.
     fn sample(&self, thread: &WorkerThread<'_>, batch: &Batch, scratch: &Scratch) {
-        let (head, count, vocabulary) = (self.head(), batch.samples.len(), self.config.vocabulary);
-        self.norm_rows(thread, scratch, &self.norm, head, count, |at| batch.samples[at].0 as usize);
+        let (head, count, vocabulary) = (&self.head, batch.samples.len(), self.config.vocabulary);
+        self.norm_rows(thread, scratch, &self.norm, [head], count, |at| batch.samples[at].0 as usize);
         thread.parallel_for(head.count(), |panels| {
             let input = scratch.input(count, self.config.hidden, &scratch.narrow);
             head.multiply(input, panels, |row, panel, products| {
@@ -267,24 +316,25 @@ impl Network {
         });
     }
 
-    /// Normalises rows of x for a product with this matrix: row `from(r)` becomes row r.
-    fn norm_rows(
+    /// Normalises rows of x for products with these matrices: row `from(r)` becomes row r.
+    fn norm_rows<'a>(
         &self,
         thread: &WorkerThread<'_>,
         scratch: &Scratch,
         weight: &[f32],
-        matrix: &Panels,
+        matrices: impl IntoIterator<Item = &'a Panels> + Clone,
         rows: usize,
         from: impl Fn(usize) -> usize,
     ) {
         let hidden = self.config.hidden;
+        let needed = |it: &Rounding| matrices.clone().into_iter().any(|matrix| matrix.rounding() == Some(*it));
         thread.parallel_for(rows, |rows| {
             for row in rows {
                 // SAFETY: x is only read in this phase, and each thread has its own rows.
                 let (x, y) =
                     unsafe { (scratch.x.range(of(from(row), hidden)), scratch.narrow.range_mut(of(row, hidden))) };
                 elementwise::norm_row(x, weight, self.config.norm_epsilon as f32, y);
-                scratch.round_row(matrix, row, y);
+                scratch.round_row(Rounding::ALL.into_iter().filter(needed), row, y);
             }
         });
     }
@@ -305,7 +355,7 @@ impl Network {
         let lane = at.position as usize % BLOCK;
         // SAFETY: each thread has its own rows, and each row its own place in the cache.
         let (qkv, rotations) =
-            unsafe { (scratch.qkv.range_mut(of(row, layer.qkv.outs)), scratch.rotations.range(of(row, head_dim))) };
+            unsafe { (scratch.qkv.range_mut(of(row, layer.qkv.outs())), scratch.rotations.range(of(row, head_dim))) };
         let (cos, sin) = rotations.split_at(head_dim / 2);
         let (qk, v) = qkv.split_at_mut((heads + kv_heads) * head_dim);
         for (head, it) in qk.chunks_mut(head_dim).enumerate() {
@@ -375,10 +425,10 @@ impl Network {
     }
 }
 
-/// Adds the entries of a bias that belong to a panel, if there is a bias.
-fn add_bias(y: &mut [f32], bias: Option<&[f32]>, panel: usize) {
+/// Adds the entries of a bias from one on, if there is a bias.
+fn add_bias(y: &mut [f32], bias: Option<&[f32]>, first: usize) {
     if let Some(bias) = bias {
-        for (y, bias) in y.iter_mut().zip(&bias[panel * LANES..]) {
+        for (y, bias) in y.iter_mut().zip(&bias[first..]) {
             *y += bias;
         }
     }

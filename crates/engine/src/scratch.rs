@@ -2,8 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::kernels::int8::{self, GROUP};
-use crate::kernels::panels::{Input, LANES, Panels, Rounded};
+use crate::kernels::panels::{Input, LANES, Rounded, Rounding};
 use crate::network::Network;
 use crate::sampling::SampledToken;
 use crate::shared_buffer::{Number, SharedBuffer};
@@ -19,10 +18,8 @@ pub(crate) struct Scratch {
     pub(crate) narrow: SharedBuffer<f32>,
     /// The output of attention or of the gated unit: (rows, heads · D) or (rows, intermediate).
     pub(crate) wide: SharedBuffer<f32>,
-    /// The input of a product, quantised.
-    quads: SharedBuffer<i32>,
-    factors: SharedBuffer<f32>,
-    offsets: SharedBuffer<i32>,
+    /// The input of a product, quantised; by [`Rounding`].
+    rounded: [RoundedRows; 3],
     pub(crate) qkv: SharedBuffer<f32>,
     /// The rotary cosines and sines of each row: (rows, 2, D/2).
     pub(crate) rotations: SharedBuffer<f32>,
@@ -30,6 +27,20 @@ pub(crate) struct Scratch {
     pub(crate) logits: SharedBuffer<f32>,
     /// The sampled tokens; `None` where the logits are no numbers.
     pub(crate) sampled: Mutex<Vec<Option<SampledToken>>>,
+}
+
+/// Rows that are quantised in one way.
+struct RoundedRows {
+    quads: SharedBuffer<i32>,
+    factors: SharedBuffer<f32>,
+    offsets: SharedBuffer<i32>,
+}
+
+impl RoundedRows {
+    fn new(rounding: Rounding, rows: usize, ins: usize) -> Option<RoundedRows> {
+        let (quads, factors, offsets) = rounding.sizes(ins);
+        Some(RoundedRows { quads: table(rows, quads)?, factors: table(rows, factors)?, offsets: table(rows, offsets)? })
+    }
 }
 
 /// The numbers of a row.
@@ -53,15 +64,15 @@ impl Scratch {
         let config = &network.config;
         let (hidden, heads) = (config.hidden, config.heads * config.head_dim);
         let wide = heads.max(config.intermediate);
-        let groups = wide.max(hidden).div_ceil(GROUP);
-        let rounded = if network.is_rounded() { rows } else { 0 };
+        let rounded = |rounding: Rounding| {
+            RoundedRows::new(rounding, if network.needs(rounding) { rows } else { 0 }, wide.max(hidden))
+        };
+        let [of_64, of_256, of_32] = Rounding::ALL.map(rounded);
         Some(Scratch {
             x: table(rows, hidden)?,
             narrow: table(rows, hidden)?,
             wide: table(rows, wide)?,
-            quads: table(rounded, groups * LANES)?,
-            factors: table(rounded, groups)?,
-            offsets: table(rounded, groups)?,
+            rounded: [of_64?, of_256?, of_32?],
             qkv: table(rows, heads + 2 * config.kv_heads * config.head_dim)?,
             rotations: table(rows, config.head_dim)?,
             logits: table(samples, config.vocabulary)?,
@@ -76,36 +87,42 @@ impl Scratch {
         unsafe { self.logits.range(of(sample, vocabulary)) }.to_vec()
     }
 
-    /// Quantises rows of `wide` for a product with this matrix.
-    pub(crate) fn round_rows(&self, thread: &WorkerThread<'_>, matrix: &Panels, count: usize) {
+    /// Quantises rows of `wide`, of this width, for a product.
+    pub(crate) fn round_rows(&self, thread: &WorkerThread<'_>, rounding: Option<Rounding>, width: usize, count: usize) {
         thread.parallel_for(count, |rows| {
             for row in rows {
                 // SAFETY: only read in this phase.
-                self.round_row(matrix, row, unsafe { self.wide.range(of(row, matrix.ins)) });
+                self.round_row(rounding, row, unsafe { self.wide.range(of(row, width)) });
             }
         });
     }
 
-    /// Quantises one row for a product with this matrix, if the matrix is quantised.
-    pub(crate) fn round_row(&self, matrix: &Panels, row: usize, values: &[f32]) {
-        if matrix.is_rounded() {
-            let groups = of(row, matrix.ins.div_ceil(GROUP));
+    /// Quantises one row for products that need it.
+    pub(crate) fn round_row(&self, roundings: impl IntoIterator<Item = Rounding>, row: usize, values: &[f32]) {
+        for rounding in roundings {
+            let RoundedRows { quads, factors, offsets } = &self.rounded[rounding as usize];
+            let sizes = rounding.sizes(values.len());
             // SAFETY: each thread has its own rows.
             let (quads, factors, offsets) = unsafe {
-                let quads = self.quads.range_mut(groups.start * LANES..groups.end * LANES);
-                (quads, self.factors.range_mut(groups.clone()), self.offsets.range_mut(groups))
+                (
+                    quads.range_mut(of(row, sizes.0)),
+                    factors.range_mut(of(row, sizes.1)),
+                    offsets.range_mut(of(row, sizes.2)),
+                )
             };
-            int8::round(values, quads, factors, offsets);
+            rounding.round(values, quads, factors, offsets);
         }
     }
 
     /// The input of a product: rows of this width. Only for a thread that holds a piece of the product's phase; without one,
     /// other threads may already be in the next phase.
     pub(crate) fn input<'a>(&'a self, rows: usize, width: usize, plain: &'a SharedBuffer<f32>) -> Input<'a> {
-        // SAFETY: earlier phases wrote both; the phase of the product only reads them.
-        unsafe {
-            let rounded = Rounded { quads: self.quads.all(), factors: self.factors.all(), offsets: self.offsets.all() };
-            Input { rows, plain: plain.range(0..rows * width), rounded }
-        }
+        let rounded = |rows: &'a RoundedRows| {
+            // SAFETY: earlier phases wrote them; the phase of the product only reads them.
+            unsafe { Rounded { quads: rows.quads.all(), factors: rows.factors.all(), offsets: rows.offsets.all() } }
+        };
+        // SAFETY: as above.
+        let plain = unsafe { plain.range(0..rows * width) };
+        Input { rows, plain, rounded: self.rounded.each_ref().map(rounded) }
     }
 }

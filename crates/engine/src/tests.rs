@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+mod stored;
+
 /// A small model with weights large enough to have opinions, in a folder.
 fn folder(family: ModelFamily, tied: bool) -> (tempfile::TempDir, ModelConfig) {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ mod shape;
 use crate::PolicyError;
 use crate::config::{ModelConfig, ModelFamily};
 use crate::files::Parts;
-use blocks::BlockType;
+pub use blocks::BlockType;
 use header::{Header, List, Value};
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -237,7 +237,7 @@ impl Gguf {
 /// A tensor of a file, read some rows at a time.
 pub(crate) struct Matrix<'g> {
     gguf: &'g Gguf,
-    kind: BlockType,
+    pub(crate) kind: BlockType,
     start: u64,
     pub(crate) rows: usize,
     pub(crate) width: usize,
@@ -248,20 +248,22 @@ pub(crate) struct Matrix<'g> {
 impl Matrix<'_> {
     /// Reads rows from the `first` on, as many as `values` has room for.
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) -> Result<(), PolicyError> {
+        let mut bytes = vec![0u8; values.len() / self.width.max(1) * self.kind.row_bytes(self.width)];
+        self.read_blocks(first, &mut bytes)?;
+        self.kind.decode(&bytes, values);
+        Ok(())
+    }
+
+    /// Reads rows from the `first` on as they are stored, as many as `bytes` has room for.
+    pub(crate) fn read_blocks(&self, first: usize, bytes: &mut [u8]) -> Result<(), PolicyError> {
         let bytes_of_row = self.kind.row_bytes(self.width);
         let at = |row: usize| self.start + row as u64 * bytes_of_row as u64; // Inside the file, as the header's check says.
-        let Some(head) = self.head else {
-            let mut bytes = vec![0u8; values.len() / self.width.max(1) * bytes_of_row];
-            self.gguf.parts.read_into(at(first), &mut bytes)?;
-            self.kind.decode(&bytes, values);
-            return Ok(());
-        };
-        let mut bytes = vec![0u8; bytes_of_row];
-        for (row, values) in (first..).zip(values.chunks_exact_mut(self.width.max(1))) {
-            self.gguf.parts.read_into(at(interleaved(row, head)), &mut bytes)?;
-            self.kind.decode(&bytes, values);
+        match self.head {
+            None => self.gguf.parts.read_into(at(first), bytes),
+            Some(head) => (first..)
+                .zip(bytes.chunks_exact_mut(bytes_of_row.max(1)))
+                .try_for_each(|(row, bytes)| self.gguf.parts.read_into(at(interleaved(row, head)), bytes)),
         }
-        Ok(())
     }
 
     /// All rows.

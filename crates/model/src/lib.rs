@@ -36,6 +36,7 @@ pub use api::{
 pub use config::{ModelConfig, ModelFamily, RopeScaling};
 pub use error::PolicyError;
 pub use files::{ModelFiles, Packed};
+pub use gguf::BlockType;
 pub use grammar::Grammar;
 pub use language::{DeviceChoice, LanguagePolicy, Precision};
 pub use learn::{Term, Totals};

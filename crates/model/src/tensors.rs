@@ -3,7 +3,7 @@
 use crate::PolicyError;
 use crate::config::{ModelConfig, ModelFamily};
 use crate::files::ModelFiles;
-use crate::gguf::{Gguf, Matrix};
+use crate::gguf::{BlockType, Gguf, Matrix};
 use crate::weights::WeightFiles;
 use candle_core::{DType, Device, Result, Tensor};
 use lemon_num::Random;
@@ -59,18 +59,44 @@ impl TensorRows<'_> {
     /// # Errors
     /// There are not so many rows, or the file cannot be read.
     pub fn read(&self, first: usize, values: &mut [f32]) -> std::result::Result<(), PolicyError> {
-        let rows = values.len() / self.width.max(1);
-        if first.checked_add(rows).is_none_or(|end| end > self.count) || rows * self.width != values.len() {
-            return Err(PolicyError::Request(format!(
-                "expected rows below {}, found {rows} from {first} on",
-                self.count
-            )));
-        }
+        self.check(first, values.len(), self.width)?;
         match &self.source {
             RowSource::Whole(whole) => values.copy_from_slice(&whole[first * self.width..][..values.len()]),
             RowSource::Gguf(matrix) => matrix.read(first, values)?,
         }
         Ok(())
+    }
+
+    /// The number format in a GGUF file.
+    pub fn stored(&self) -> Option<BlockType> {
+        match &self.source {
+            RowSource::Whole(_) => None,
+            RowSource::Gguf(matrix) => Some(matrix.kind),
+        }
+    }
+
+    /// Reads rows from the `first` on as they are stored in a GGUF file, as many as `bytes` has room for.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; or the tensor is in no GGUF file.
+    pub fn read_stored(&self, first: usize, bytes: &mut [u8]) -> std::result::Result<(), PolicyError> {
+        let RowSource::Gguf(matrix) = &self.source else {
+            return Err(PolicyError::Request("expected a tensor of a GGUF file, found another".to_owned()));
+        };
+        self.check(first, bytes.len(), matrix.kind.row_bytes(self.width))?;
+        matrix.read_blocks(first, bytes)
+    }
+
+    /// Checks that there are so many rows of this length.
+    fn check(&self, first: usize, length: usize, of_row: usize) -> std::result::Result<(), PolicyError> {
+        let rows = length / of_row.max(1);
+        match first.checked_add(rows).is_some_and(|end| end <= self.count) && rows * of_row == length {
+            true => Ok(()),
+            false => {
+                let fact = format!("expected rows below {}, found {rows} from {first} on", self.count);
+                Err(PolicyError::Request(fact))
+            }
+        }
     }
 
     /// All rows.

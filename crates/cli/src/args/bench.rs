@@ -45,9 +45,24 @@ pub enum BenchCommand {
     },
     /// Compare answers with one plain call to the same model, question by question
     Answers(Box<AnswersArgs>),
+    /// Measure how fast a model of this machine is served, beside llama.cpp if asked for
+    Serve(ServeArgs),
+    /// The engine for one round of `serve`, in a process of its own
+    #[command(hide = true)]
+    ServeWorker {
+        /// The model
+        #[arg(long)]
+        model: PathBuf,
+        /// Threads
+        #[arg(long)]
+        threads: usize,
+        /// How weights are stored
+        #[arg(long)]
+        weights: WeightsName,
+    },
     /// The fake endpoint, in a process of its own
     #[command(hide = true)]
-    Serve {
+    FakeEndpoint {
         /// Milliseconds for each call
         #[arg(long)]
         latency_ms: u64,
@@ -68,6 +83,70 @@ pub enum BenchCommand {
         #[arg(long)]
         warm: usize,
     },
+}
+
+/// `lemon bench serve`.
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    /// The model: a GGUF file, or a folder as on the Hugging Face hub (without --against)
+    #[arg(long, value_name = "FILE")]
+    pub model: PathBuf,
+    /// The program to compare with, in the same minute and on the same prompts
+    #[arg(long, value_name = "PROGRAM")]
+    pub against: Option<Rival>,
+    /// The Python that has the package `xllamacpp`
+    #[arg(long, env = "LEMON_PYTHON", default_value = "python3", value_name = "FILE")]
+    pub python: PathBuf,
+    /// Rounds; medians are shown
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub rounds: usize,
+    /// Threads of each program [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Texts at once in the second measurement
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub texts: usize,
+    /// How the engine stores weights
+    #[arg(long, default_value = "stored", value_name = "FORM")]
+    pub weights: WeightsName,
+    /// The instructions that the engine may use: avx512, avx2 or portable [default: the best of this processor]
+    #[arg(long, value_name = "SET")]
+    pub simd: Option<String>,
+    /// Remove the file from the page cache before each start (Linux)
+    #[arg(long)]
+    pub cold: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How the engine stores weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum WeightsName {
+    /// As in the file
+    Stored,
+    /// One byte each
+    Int8,
+    /// Four bytes each
+    F32,
+}
+
+impl From<WeightsName> for lemon_engine::WeightForm {
+    fn from(name: WeightsName) -> Self {
+        match name {
+            WeightsName::Stored => Self::Stored,
+            WeightsName::Int8 => Self::Int8,
+            WeightsName::F32 => Self::F32,
+        }
+    }
+}
+
+/// A program that serves models as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Rival {
+    /// llama.cpp, from the Python package `xllamacpp`
+    #[value(name = "llama.cpp")]
+    LlamaCpp,
 }
 
 /// `lemon bench answers`.

@@ -6,6 +6,8 @@
 mod answers;
 mod policy;
 mod questions;
+mod serve;
+mod serve_worker;
 
 use crate::args::{BenchCommand, Cli};
 use crate::fault::Fault;
@@ -65,7 +67,9 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
             policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
         }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
-        BenchCommand::Serve { latency_ms } => {
+        BenchCommand::Serve(args) => serve::bench(args),
+        BenchCommand::ServeWorker { model, threads, weights } => serve_worker::run(model, *threads, (*weights).into()),
+        BenchCommand::FakeEndpoint { latency_ms } => {
             let behaviour =
                 lemon_fakes::Behaviour::text("A fake reply.\nAnswer: 42").latency_ms(*latency_ms).without_record();
             lemon_fakes::run_forever(0, behaviour).map_err(Fault::new)?;
@@ -245,7 +249,7 @@ impl Server {
     fn start(latency_ms: u64) -> Result<Self, Fault> {
         let fault = |error: std::io::Error| Fault::new(format!("the fake endpoint cannot be started: {error}"));
         let mut process = this_program()?
-            .args(["bench", "serve", "--latency-ms", &latency_ms.to_string()])
+            .args(["bench", "fake-endpoint", "--latency-ms", &latency_ms.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(fault)?;

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 #[test]
 fn the_fake_endpoint_says_where_it_is() {
     let folder = Folder::with_pair();
-    let mut process = folder.start(&["bench", "serve", "--latency-ms", "1"]);
+    let mut process = folder.start(&["bench", "fake-endpoint", "--latency-ms", "1"]);
     let mut url = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
     let run = ["run", "What is it?", "--spec", "pair.yaml", "--base-url", url.trim(), "--model", "fake", "--json"];

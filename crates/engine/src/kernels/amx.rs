@@ -20,6 +20,7 @@ pub(super) struct Tiles {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod linux {
+    use super::super::simd_level::{SimdLevel, simd_level};
     use super::*;
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -110,7 +111,7 @@ mod linux {
         const TILES_AND_BYTES: u32 = 1 << 24 | 1 << 25;
         const ASK_FOR_STATE: libc::c_ulong = 0x1023;
         const STATE_OF_TILES: libc::c_ulong = 18;
-        if !is_x86_feature_detected!("avx512f") || __cpuid_count(7, 0).edx & TILES_AND_BYTES != TILES_AND_BYTES {
+        if simd_level() < SimdLevel::Avx512 || __cpuid_count(7, 0).edx & TILES_AND_BYTES != TILES_AND_BYTES {
             return false;
         }
         // SAFETY: a system call that writes no memory.

@@ -23,13 +23,13 @@ macro_rules! multiversion {
                 fn with_avx2($($arg: $kind),*) $(-> $out)? {
                     anywhere($($arg),*)
                 }
-                if $crate::kernels::elementwise::has_avx512() {
+                use $crate::kernels::simd_level::{SimdLevel, simd_level};
+                match simd_level() {
                     // SAFETY: the processor has been asked.
-                    return unsafe { with_avx512($($arg),*) };
-                }
-                if is_x86_feature_detected!("avx2") {
+                    SimdLevel::Avx512Vnni | SimdLevel::Avx512 => return unsafe { with_avx512($($arg),*) },
                     // SAFETY: as above.
-                    return unsafe { with_avx2($($arg),*) };
+                    SimdLevel::Avx2 => return unsafe { with_avx2($($arg),*) },
+                    SimdLevel::Portable => {}
                 }
             }
             anywhere($($arg),*)
@@ -37,15 +37,6 @@ macro_rules! multiversion {
     };
 }
 pub(crate) use multiversion;
-
-/// Whether the processor has the AVX-512 features that the loops here are compiled for.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn has_avx512() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-}
 
 /// The largest absolute value; NaN if there is one. Without the sign bit, numbers are ordered as their bits are, and NaN is
 /// above them all.

@@ -8,6 +8,8 @@
 
 use super::elementwise::{self, multiversion};
 use super::panels::{Floats, LANES, Rounded, TILE};
+#[cfg(target_arch = "x86_64")]
+use super::simd_level::{SimdLevel, simd_level};
 use std::sync::OnceLock;
 
 /// Numbers that share a scale factor.
@@ -18,7 +20,10 @@ const QUAD: usize = 4;
 /// Four weights of each output of a panel, each stored plus 128, because the instruction takes one side unsigned.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Bytes([u8; LANES * QUAD]);
+pub(crate) struct Bytes(pub(super) [u8; LANES * QUAD]);
+
+// SAFETY: all bits zero are numbers: the least ones.
+unsafe impl crate::shared_buffer::Number for Bytes {}
 
 impl Bytes {
     /// Sixteen times four zero weights.
@@ -64,7 +69,7 @@ pub(super) fn unpack(lines: &[Bytes], factors: &[Floats], lane: usize, weights: 
 /// first factor and every product: damage is never rounded away. If it is so small that its inverse overflows, all numbers
 /// become zeros.
 #[inline(always)]
-fn factor_of(most: f32) -> (f32, f32) {
+pub(super) fn factor_of(most: f32) -> (f32, f32) {
     let inverse = 127.0 / most;
     (most / 127.0, if inverse.is_finite() { inverse } else { 0.0 })
 }
@@ -72,7 +77,7 @@ fn factor_of(most: f32) -> (f32, f32) {
 /// Quantises an input row. The offsets cancel what the 128 in every weight adds.
 pub(crate) fn round(row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") {
+    if simd_level() >= SimdLevel::Avx512 {
         // SAFETY: the processor has been asked.
         return unsafe { vnni::round(row, quads, factors, offsets) };
     }
@@ -115,11 +120,11 @@ type Tile = fn(&[Bytes], &[Floats], Rounded<'_>, &mut [[f32; LANES]; TILE]);
 fn kernel() -> Tile {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+        if simd_level() == SimdLevel::Avx512Vnni {
             // SAFETY: the processor has been asked.
             return |lines, factors, x, products| unsafe { vnni::tile(lines, factors, x, products) };
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if simd_level() >= SimdLevel::Avx2 {
             // SAFETY: as above.
             return |lines, factors, x, products| unsafe { avx2::tile(lines, factors, x, products) };
         }

@@ -8,3 +8,6 @@ pub(crate) mod gumbel;
 pub(crate) mod int8;
 pub(crate) mod paged_attention;
 pub(crate) mod panels;
+pub(crate) mod simd_level;
+pub(crate) mod stack;
+mod stored;

@@ -1,4 +1,4 @@
-//! Weight matrices packed into panels of sixteen outputs, in f32 or int8.
+//! Weight matrices packed into panels of sixteen outputs, in f32, in int8 or as a GGUF file has them.
 //!
 //! A register holds one number of each of sixteen outputs, so a product needs no sum across lanes, and a panel is read from
 //! start to end. The product of an input row depends on that row alone, to the last bit.
@@ -6,6 +6,7 @@
 use super::amx::Tiles;
 use super::elementwise::{self, multiversion};
 use super::int8::{self, Bytes, GROUP};
+use super::stored::{OFFSETS_OF_256, StoredPanels, round_32, round_256};
 use lemon_model::{PolicyError, TensorRows};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,44 @@ pub enum WeightForm {
     /// Four bytes each, as they were trained.
     F32,
     /// One byte each, with a scale for every 64 along an output. The inputs of products are quantised alike.
-    #[default]
     Int8,
+    /// As in the file, where that is a GGUF file with quantised tensors; other tensors as [`Self::Int8`]. The inputs of
+    /// products are quantised as llama.cpp does it.
+    #[default]
+    Stored,
+}
+
+/// How the inputs of a product are quantised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// One factor for each 64.
+    Of64,
+    /// One factor for each 256.
+    Of256,
+    /// One factor for each 32.
+    Of32,
+}
+
+impl Rounding {
+    pub(crate) const ALL: [Rounding; 3] = [Rounding::Of64, Rounding::Of256, Rounding::Of32];
+
+    /// How many quads, factors and offsets a row of so many inputs has.
+    pub(crate) fn sizes(self, ins: usize) -> (usize, usize, usize) {
+        match self {
+            Rounding::Of64 => (ins.div_ceil(GROUP) * LANES, ins.div_ceil(GROUP), ins.div_ceil(GROUP)),
+            Rounding::Of256 => (ins / 4, ins / 256, ins / 256 * OFFSETS_OF_256),
+            Rounding::Of32 => (ins / 4, ins / 32, ins / 32),
+        }
+    }
+
+    /// Quantises a row.
+    pub(crate) fn round(self, row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
+        match self {
+            Rounding::Of64 => int8::round(row, quads, factors, offsets),
+            Rounding::Of256 => round_256(row, quads, factors, offsets),
+            Rounding::Of32 => round_32(row, quads, factors, offsets),
+        }
+    }
 }
 
 /// A packed matrix (outs, ins).
@@ -39,6 +76,8 @@ enum Numbers {
     F32(Vec<Floats>),
     /// (panel, group, four ins): sixteen outputs of four ins each; and (panel, group): sixteen factors.
     Int8(Vec<Bytes>, Vec<Floats>),
+    /// As in a GGUF file.
+    Stored(StoredPanels),
 }
 
 /// One number of each output of a panel; one cache line.
@@ -52,17 +91,18 @@ pub(crate) struct Input<'a> {
     pub(crate) rows: usize,
     /// (rows, ins)
     pub(crate) plain: &'a [f32],
-    pub(crate) rounded: Rounded<'a>,
+    /// By [`Rounding`].
+    pub(crate) rounded: [Rounded<'a>; 3],
 }
 
-/// Rows quantised to 8 bits; only for quantised matrices.
+/// Rows quantised to 8 bits; only for matrices that need it.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounded<'a> {
-    /// (rows, groups, 16): four numbers in each.
+    /// (rows, groups, numbers of a group / 4): four numbers in each.
     pub(crate) quads: &'a [i32],
     /// (rows, groups)
     pub(crate) factors: &'a [f32],
-    /// (rows, groups)
+    /// (rows, groups), some for each group.
     pub(crate) offsets: &'a [i32],
 }
 
@@ -70,6 +110,12 @@ impl Panels {
     /// Packs the rows of some matrices, one matrix under another; rows are outputs. Each thread reads the rows of one panel at
     /// a time, so that no matrix is in memory unpacked if its file can be read by rows.
     pub(crate) fn pack(parts: &[TensorRows<'_>], form: WeightForm) -> Result<Panels, PolicyError> {
+        if form == WeightForm::Stored
+            && let Some(stored) = StoredPanels::pack(parts)?
+        {
+            let (outs, ins) = stored.shape();
+            return Ok(Panels { outs, ins, numbers: Numbers::Stored(stored) });
+        }
         let ins = parts.first().map_or(0, TensorRows::width);
         let outs = parts.iter().map(TensorRows::count).sum();
         Self::pack_rows(outs, ins, form, |mut row, mut values| {
@@ -111,7 +157,7 @@ impl Panels {
                 })?;
                 Numbers::F32(lines)
             }
-            WeightForm::Int8 => {
+            WeightForm::Int8 | WeightForm::Stored => {
                 let groups = ins.div_ceil(GROUP);
                 let mut bytes = vec![Bytes::ZERO; panels * groups * LANES];
                 let mut factors = vec![Floats([0.0; LANES]); panels * groups];
@@ -139,6 +185,7 @@ impl Panels {
         match &self.numbers {
             Numbers::F32(lines) => size_of_val(lines.as_slice()),
             Numbers::Int8(bytes, factors) => size_of_val(bytes.as_slice()) + size_of_val(factors.as_slice()),
+            Numbers::Stored(panels) => panels.bytes(),
         }
     }
 
@@ -151,13 +198,19 @@ impl Panels {
                 let words = |lines: &[Bytes]| hash(lines.iter().flat_map(Bytes::words));
                 bytes.par_chunks(4_096).map(words).chain(factors.par_chunks(4_096).map(floats)).collect()
             }
+            Numbers::Stored(panels) => panels.hashes(),
         };
         hash(parts.into_iter().chain([self.outs as u64, self.ins as u64]))
     }
 
-    /// Whether inputs have to be quantised.
-    pub(crate) fn is_rounded(&self) -> bool {
-        matches!(self.numbers, Numbers::Int8(..))
+    /// How inputs have to be quantised, if at all.
+    pub(crate) fn rounding(&self) -> Option<Rounding> {
+        match &self.numbers {
+            Numbers::F32(_) => None,
+            Numbers::Int8(..) => Some(Rounding::Of64),
+            Numbers::Stored(panels) if panels.has_large_blocks() => Some(Rounding::Of256),
+            Numbers::Stored(_) => Some(Rounding::Of32),
+        }
     }
 
     /// The weights of one output. Panics if there is no such output.
@@ -173,6 +226,7 @@ impl Panels {
                 let groups = self.ins.div_ceil(GROUP);
                 int8::unpack(&bytes[panel * groups * LANES..], &factors[panel * groups..], lane, row);
             }
+            Numbers::Stored(panels) => panels.row(out, row),
         }
     }
 
@@ -184,27 +238,32 @@ impl Panels {
         panels: Range<usize>,
         mut put: impl FnMut(usize, usize, &[f32; LANES]),
     ) {
+        let mut products = [[0f32; LANES]; TILE];
         match &self.numbers {
             Numbers::F32(lines) => {
                 for panel in panels {
                     let lines = &lines[panel * self.ins..(panel + 1) * self.ins];
-                    in_tiles(0..input.rows, |rows, products| {
-                        f32_tile(lines, &input.plain[rows.start * self.ins..rows.end * self.ins], products);
-                        rows.zip(products).for_each(|(row, products)| put(row, panel, products));
+                    in_tiles(0..input.rows, |rows| {
+                        f32_tile(lines, &input.plain[rows.start * self.ins..rows.end * self.ins], &mut products);
+                        rows.zip(&products).for_each(|(row, products)| put(row, panel, products));
                     });
                 }
             }
+            Numbers::Stored(stored) => {
+                let rounding = if stored.has_large_blocks() { Rounding::Of256 } else { Rounding::Of32 };
+                stored.multiply(input.rows, input.rounded[rounding as usize], panels, put);
+            }
             Numbers::Int8(bytes, factors) => {
-                let groups = self.ins.div_ceil(GROUP);
+                let (groups, rounded) = (self.ins.div_ceil(GROUP), input.rounded[Rounding::Of64 as usize]);
                 if let Some(tiles) = Tiles::take(input.rows) {
-                    return tiles.multiply((bytes, factors, groups), (input.rows, input.rounded), panels, put);
+                    return tiles.multiply((bytes, factors, groups), (input.rows, rounded), panels, put);
                 }
                 for panel in panels {
                     let bytes = &bytes[panel * groups * LANES..(panel + 1) * groups * LANES];
                     let factors = &factors[panel * groups..(panel + 1) * groups];
-                    in_tiles(0..input.rows, |rows, products| {
-                        int8::tile(bytes, factors, input.rounded.rows(rows.clone(), groups), products);
-                        rows.zip(products).for_each(|(row, products)| put(row, panel, products));
+                    in_tiles(0..input.rows, |rows| {
+                        int8::tile(bytes, factors, rounded.rows(rows.clone(), groups), &mut products);
+                        rows.zip(&products).for_each(|(row, products)| put(row, panel, products));
                     });
                 }
             }
@@ -214,12 +273,11 @@ impl Panels {
 
 /// Cuts rows into tiles of eight, four, two or one. No result depends on the cut.
 #[inline(always)]
-fn in_tiles(rows: Range<usize>, mut work: impl FnMut(Range<usize>, &mut [[f32; LANES]; TILE])) {
-    let mut products = [[0f32; LANES]; TILE];
+pub(super) fn in_tiles(rows: Range<usize>, mut work: impl FnMut(Range<usize>)) {
     let mut start = rows.start;
     while start < rows.end {
         let end = start + TILE.min(1 << (rows.end - start).ilog2());
-        work(start..end, &mut products);
+        work(start..end);
         start = end;
     }
 }
@@ -308,7 +366,7 @@ mod tests {
             let quads = &mut quads[part.start * LANES..part.end * LANES];
             int8::round(&x[row * ins..][..ins], quads, &mut factors[part.clone()], &mut offsets[part]);
         }
-        let rounded = Rounded { quads: &quads, factors: &factors, offsets: &offsets };
+        let rounded = [Rounded { quads: &quads, factors: &factors, offsets: &offsets }; 3];
         let mut y = vec![f32::NAN; rows * outs];
         matrix.multiply(Input { rows, plain: x, rounded }, 0..matrix.count(), |row, panel, products| {
             for (lane, product) in products.iter().enumerate() {

@@ -2,19 +2,30 @@
 
 use half::{bf16, f16};
 
-/// A number format that can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlockType {
+/// A number format of GGUF tensors that can be read. The functions here that decode a format describe its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BlockType {
+    /// Plain numbers of four bytes.
     F32,
+    /// Plain numbers of two bytes, five bits of them the exponent.
     F16,
+    /// Plain numbers of two bytes, eight bits of them the exponent.
     Bf16,
+    /// Blocks of 32: a scale, 4 bits each around 8.
     Q4_0,
+    /// Blocks of 32: a scale and a minimum, 4 bits each.
     Q4_1,
+    /// Blocks of 32: a scale, 5 bits each around 16.
     Q5_0,
+    /// Blocks of 32: a scale and a minimum, 5 bits each.
     Q5_1,
+    /// Blocks of 32: a scale, a byte each.
     Q8_0,
+    /// Blocks of 256: a scale and a minimum for each 32 in 6 bits, 4 bits each.
     Q4K,
+    /// As `Q4K`, 5 bits each.
     Q5K,
+    /// Blocks of 256: a scale for each 16 in 8 bits, 6 bits each around 32.
     Q6K,
 }
 
@@ -45,7 +56,7 @@ impl BlockType {
     }
 
     /// How many numbers a block has, and how many bytes.
-    pub(super) fn block(self) -> (usize, usize) {
+    pub fn block(self) -> (usize, usize) {
         match self {
             BlockType::F32 => (1, 4),
             BlockType::F16 | BlockType::Bf16 => (1, 2),
@@ -61,13 +72,13 @@ impl BlockType {
     }
 
     /// The bytes of a row of so many numbers, which fill whole blocks.
-    pub(super) fn row_bytes(self, width: usize) -> usize {
+    pub fn row_bytes(self, width: usize) -> usize {
         let (values, bytes) = self.block();
         width / values * bytes
     }
 
     /// The numbers of whole blocks.
-    pub(super) fn decode(self, bytes: &[u8], values: &mut [f32]) {
+    pub fn decode(self, bytes: &[u8], values: &mut [f32]) {
         match self {
             BlockType::F32 => each(bytes, values, |it: &[u8; 4], [y]| *y = f32::from_le_bytes(*it)),
             BlockType::F16 => each(bytes, values, |it: &[u8; 2], [y]| *y = f16::from_le_bytes(*it).to_f32()),
