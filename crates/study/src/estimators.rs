@@ -56,7 +56,10 @@ const NOTES: &str = "\
 - **z**: the squared bias over its standard error.
 - **Noise**: the variance of the gradient of one group, over the squared norm of the scaled exact gradient. So many groups
   are needed for a signal as large as the noise.
-- **Runs**: counterfactual runs of a group, beside its four rollouts. Most are answered by the reply cache.
+- **Runs**: counterfactual runs of a group, beside its four rollouts.
+- **All is measured** here, but for `half-measured`. Training measures what the reply cache answers, which may depend on the
+  values; edits of references, duties and roles, whose other values are not all measured; and weights by variance. What
+  that adds in bias to `full` is not in this table.
 ";
 
 fn bias(figures: &Figures) -> String {

@@ -132,11 +132,16 @@ pub const ESTIMATORS: &[Estimator] = &[
         recipe.credit.simplify_only = true;
         recipe.credit.families = vec![Family::Dependency, Family::Duty, Family::Capacity];
     }),
-    estimator("full", "the default: prefix teams, and all-action beside them", true, |recipe| {
-        recipe.credit.by_variance = false;
-        only_small(recipe);
-        recipe.credit.families.push(Family::Agent);
-    }),
+    estimator(
+        "full",
+        "prefix teams, and all-action on small fields beside them, all measured, equal weights",
+        true,
+        |recipe| {
+            recipe.credit.by_variance = false;
+            only_small(recipe);
+            recipe.credit.families.push(Family::Agent);
+        },
+    ),
     estimator("global", "the same, spread over all tokens", false, |recipe| {
         recipe.credit.by_variance = false;
         recipe.credit.place = Place::Everywhere;
