@@ -63,6 +63,9 @@ const LANGUAGE_ARMS: [&str; 12] = [
     "no-warm",
 ];
 
+/// The worlds of the studies over worlds: those whose capacities are three models.
+const STUDIED: [Preset; 2] = [Preset::Calibrated, Preset::Teams];
+
 /// The table policy: many runs of a few seconds.
 pub fn table(world: Preset) -> Recipe {
     let mut recipe = Recipe {
@@ -107,13 +110,13 @@ pub fn language() -> Recipe {
 fn worlds() -> Vec<Regime> {
     let regime =
         |world: Preset| Regime { name: format!("world={}", world.as_str()), recipe: table(world), choices: None };
-    Preset::ALL.map(regime).to_vec()
+    STUDIED.map(regime).to_vec()
 }
 
 /// Where credit might pay or not: how large teams can be, how noisy workers are, what an edit costs, where it begins.
 fn regimes() -> Vec<Regime> {
     let mut regimes = Vec::new();
-    for world in Preset::ALL {
+    for world in STUDIED {
         let mut add = |name: &str, change: &dyn Fn(&mut FieldStart, &mut Recipe, &mut Choices)| {
             let mut recipe = table(world);
             let (mut start, mut choices) = (FieldStart::default(), world.choices());

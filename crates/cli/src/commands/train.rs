@@ -2,7 +2,7 @@
 
 use crate::args::train::TrainArgs;
 use crate::args::{Cli, OnMissArg, WorkerKind};
-use crate::fault::Fault;
+use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::{println, runtime, tell, to_json};
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
@@ -43,7 +43,9 @@ pub fn recipe(name: &str) -> Result<Recipe, Fault> {
         RecipeError::Unknown(_) => {
             Fault::new(error).hint("`quick` and `full` come with this program; or name a TOML file")
         }
-        RecipeError::File { .. } | RecipeError::Text { .. } => Fault::new(error),
+        // Reading it again says what kind of file it is.
+        RecipeError::File { ref path, .. } => read_file(path).err().unwrap_or_else(|| Fault::new(error)),
+        RecipeError::Text { .. } => Fault::new(error),
     })
 }
 

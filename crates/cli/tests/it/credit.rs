@@ -103,7 +103,7 @@ fn a_run_gets_credit() {
     let shown = folder.lemon(&["trace", "show", &run]).ok().stdout;
     let credit = shown.strip_prefix(&before).expect("the run itself is shown as before");
     assert!(shown.contains("rewards   the answer is ") && shown.contains("· success "), "{shown}");
-    assert!(credit.contains("solve3 is removed") && credit.contains("turn          not measured: plan, "), "{credit}");
+    assert!(credit.contains("solve3 is removed") && credit.contains("turn          agent       plan "), "{credit}");
     let page = export("html");
     assert!(page.contains("<section id=\"credit\">") && page.contains("class=\"balance\""));
     assert!(export("svg").contains("class=\"worth\""));
