@@ -25,7 +25,7 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-task", uses: &[], tests_use: &[] },
     Wall { package: "lemon-sandbox", uses: &[], tests_use: &[] },
     Wall { package: "lemon-tools", uses: &["lemon-sandbox"], tests_use: &["lemon-fakes"] },
-    Wall { package: "lemon-world", uses: &["lemon-trace", "lemon-exec", "lemon-task"], tests_use: &["lemon-spec"] },
+    Wall { package: "lemon-world", uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task"], tests_use: &[] },
     Wall {
         package: "lemon-rollout",
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-sandbox", "lemon-credit"],
