@@ -214,3 +214,22 @@ fn answers_are_compared_with_plain_ones() {
     // Plain, lemon and prompted send the same request: it is made once for each question.
     assert_eq!(fake.calls(), 2 + 2 * 3);
 }
+
+#[test]
+fn a_call_made_again_does_not_make_plain_look_dear() {
+    let behaviour = Behaviour::text("The answer is 7.").fault_at(1, FakeReply::DropMidStream);
+    let fake = FakeEndpoint::start(behaviour).unwrap();
+    let question =
+        "{\"id\": \"q1\", \"question\": \"What is 3 + 4?\", \"check\": {\"kind\": \"number\", \"value\": 7}}\n";
+    let folder = Folder::with_endpoint(&fake, "").file("q.jsonl", question);
+    let ran = folder.lemon(&["bench", "answers", "--questions", "q.jsonl", "--methods", "lemon"]).ok();
+    assert_eq!(fake.calls(), 2, "the failed call and the one that answered");
+    let tokens = |method: &str| {
+        let start = format!("| q | {method} | 1 | 1 | ");
+        let line = ran.stdout.lines().find_map(|line| line.strip_prefix(start.as_str())).unwrap();
+        line.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(tokens("plain"), tokens("lemon"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("q, plain: failed calls that were made again cost "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("q q1: plain: a call failed and is made again:"), "{}", ran.stderr);
+}

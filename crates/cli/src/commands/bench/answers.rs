@@ -16,7 +16,7 @@ use lemon_num::stats::sign_test;
 use lemon_rollout::{Grader, Record, RolloutEnv, RolloutError, RunOptions, UnknownReason};
 use lemon_sandbox::Sandbox;
 use lemon_spec::Language;
-use lemon_trace::{StopReason, Trace};
+use lemon_trace::{EventKind, StopReason, Trace};
 use lemon_workers::evidence::{self, Entry};
 use lemon_workers::{Config, OrchestratorKind, Resolved, RunLimits, WorkerFiles};
 use serde::Serialize;
@@ -28,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 /// The reference: one plain call.
 const PLAIN: &str = "plain";
 
+/// The name of the lines over all sets.
+const ALL: &str = "all";
+
 /// One method on one question.
 #[derive(Debug, Clone, Serialize)]
 struct Outcome {
@@ -35,6 +38,9 @@ struct Outcome {
     passes: bool,
     /// Tokens of the orchestrator and of all agents; for a call that another method made before, what it cost then.
     tokens: u64,
+    /// Tokens of attempts that failed and were made again, apart from `tokens`: a method that reuses the reply does not repeat
+    /// them, so they would make the method that asked first look dearer.
+    retried_tokens: u64,
     agents: usize,
     stop_reason: Option<&'static str>,
     run_id: String,
@@ -57,6 +63,7 @@ struct Line {
     items: u64,
     passed: u64,
     tokens: u64,
+    retried_tokens: u64,
     wins: u64,
     losses: u64,
 }
@@ -212,6 +219,13 @@ impl Bench {
         if summary.stop_reason == Some(StopReason::TokenBudget) {
             return Ok(None);
         }
+        for event in &trace.events {
+            if let EventKind::Retry { failure, .. } = &event.kind {
+                let cause = crate::one_line(&failure.message);
+                eprintln!("{} {}: {name}: a call failed and is made again: {cause}", question.set, question.id);
+            }
+        }
+        let retried_tokens = retried(&trace);
         let response = response(&trace, &summary);
         let passes = match &response {
             Some(text) => question.passes(text, &self.env.grader, self.sandbox.as_ref())?,
@@ -220,7 +234,8 @@ impl Bench {
         Ok(Some(Outcome {
             method: name.to_owned(),
             passes,
-            tokens: tokens(&trace),
+            tokens: tokens(&trace).saturating_sub(retried_tokens),
+            retried_tokens,
             agents: summary.agents.len(),
             stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
             run_id: trace.header.run_id,
@@ -257,6 +272,12 @@ fn writer(resolved: &Resolved, name: &str) -> Result<Writer, Fault> {
 fn tokens(trace: &Trace) -> u64 {
     let summary = trace.summary();
     summary.tokens.total + summary.agents.iter().map(|agent| agent.saved).sum::<u64>()
+}
+
+/// Tokens of attempts that failed and were made again.
+fn retried(trace: &Trace) -> u64 {
+    let retries = trace.events.iter().filter(|event| matches!(event.kind, EventKind::Retry { .. }));
+    retries.map(|event| event.spend.tokens()).sum()
 }
 
 fn report(config: &Config, args: &AnswersArgs, rows: &[Row], count: usize) -> Result<u8, Fault> {
@@ -296,20 +317,29 @@ fn lines(rows: &[Row]) -> Vec<Line> {
         lines.extend(of(set, rows.iter().filter(|row| row.set == *set).collect()));
     }
     if sets.len() > 1 {
-        lines.extend(of("all", rows.iter().collect()));
+        lines.extend(of(ALL, rows.iter().collect()));
     }
     lines
 }
 
 fn line(set: &str, rows: &[&Row], at: usize) -> Line {
-    let mut line =
-        Line { set: set.to_owned(), method: String::new(), items: 0, passed: 0, tokens: 0, wins: 0, losses: 0 };
+    let mut line = Line {
+        set: set.to_owned(),
+        method: String::new(),
+        items: 0,
+        passed: 0,
+        tokens: 0,
+        retried_tokens: 0,
+        wins: 0,
+        losses: 0,
+    };
     for row in rows {
         let (Some(plain), Some(other)) = (row.outcomes.first(), row.outcomes.get(at)) else { continue };
         line.method.clone_from(&other.method);
         line.items += 1;
         line.passed += u64::from(other.passes);
         line.tokens += other.tokens;
+        line.retried_tokens += other.retried_tokens;
         line.wins += u64::from(other.passes && !plain.passes);
         line.losses += u64::from(!other.passes && plain.passes);
     }
@@ -319,14 +349,14 @@ fn line(set: &str, rows: &[&Row], at: usize) -> Line {
 fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
     let partial = if done < count { format!(" Partial: {done} of {count} questions.") } else { String::new() };
     let mut text = format!("Model: `{}`.{partial}\n\n", crate::one_line(model));
-    text.push_str("| questions | method | pass | of | tokens | times plain | better : worse than plain | chance |\n");
+    text.push_str("| questions | method | pass | of | tokens | times plain | better : worse than plain | p |\n");
     text.push_str("|---|---|---:|---:|---:|---:|---:|---:|\n");
     let mut plain_tokens = 1;
     for line in lines {
         if line.method == PLAIN {
             plain_tokens = line.tokens.max(1);
         }
-        let Line { set, method, items, passed, tokens, wins, losses } = line;
+        let Line { set, method, items, passed, tokens, wins, losses, .. } = line;
         let paired = match method == PLAIN {
             true => "–".to_owned(),
             false => format!("{wins} : {losses}"),
@@ -339,6 +369,12 @@ fn table(lines: &[Line], model: &str, done: usize, count: usize) -> String {
         let times = *tokens as f64 / plain_tokens as f64;
         text.push_str(&format!(
             "| {set} | {method} | {passed} | {items} | {tokens} | {times:.2} | {paired} | {odds} |\n"
+        ));
+    }
+    for line in lines.iter().filter(|line| line.retried_tokens > 0 && line.set != ALL) {
+        let Line { set, method, retried_tokens, .. } = line;
+        text.push_str(&format!(
+            "\n{set}, {method}: failed calls that were made again cost {retried_tokens} tokens more.\n"
         ));
     }
     text
