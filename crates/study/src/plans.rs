@@ -1,7 +1,7 @@
 //! The studies that come with this program.
 
 use super::arms::{ARMS, Arm};
-use super::run::{Regime, RunKind, Study};
+use super::run::{Regime, RunKind, Study, world_name};
 use lemon_train::recipe::{EvalSettings, FieldStart, FirstTeams, Per, Recipe, Start, WarmStart};
 use lemon_world::{Choices, Preset};
 use std::path::Path;
@@ -108,8 +108,7 @@ pub fn language() -> Recipe {
 }
 
 fn worlds() -> Vec<Regime> {
-    let regime =
-        |world: Preset| Regime { name: format!("world={}", world.as_str()), recipe: table(world), choices: None };
+    let regime = |world: Preset| Regime { name: world_name(world), recipe: table(world), choices: None };
     STUDIED.map(regime).to_vec()
 }
 
@@ -123,7 +122,7 @@ fn regimes() -> Vec<Regime> {
             change(&mut start, &mut recipe, &mut choices);
             recipe.start = Start::Fields(start);
             let choices = Some(choices).filter(|choices| *choices != world.choices());
-            regimes.push(Regime { name: format!("world={} {name}", world.as_str()), recipe, choices });
+            regimes.push(Regime { name: format!("{} {name}", world_name(world)), recipe, choices });
         };
         add("usual=yes", &|_, _, _| {});
         for slots in [2, 6] {

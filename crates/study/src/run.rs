@@ -16,7 +16,7 @@ use lemon_train::metrics::{Means, StepMetrics};
 use lemon_train::recipe::{Recipe, Start};
 use lemon_train::stop::stop_rows;
 use lemon_train::{HeldOutResult, TrainContext, TrainError, candidates, evaluate_at, search_fixed, train};
-use lemon_world::Choices;
+use lemon_world::{Choices, Preset};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +41,30 @@ pub struct Study {
     pub workers: Option<(Backend, Settings)>,
     /// What the build is known by.
     pub commit: String,
+}
+
+impl Study {
+    /// Every arm changes this recipe in place of the study's own. The recipe names its world, so a study over worlds keeps one
+    /// regime, named after that world.
+    ///
+    /// # Errors
+    /// The regimes of the study differ in more than the world: the recipe would make them equal under different names.
+    pub fn use_recipe(&mut self, recipe: Recipe) -> Result<(), StudyError> {
+        let over_worlds =
+            self.regimes.iter().all(|it| it.name == world_name(it.recipe.tasks.world) && it.choices.is_none());
+        let name = match self.regimes.as_slice() {
+            [only] if only.name.is_empty() => String::new(),
+            _ if over_worlds => world_name(recipe.tasks.world),
+            _ => return Err(StudyError::OwnRecipe(self.name.clone())),
+        };
+        self.regimes = vec![Regime { name, recipe, choices: None }];
+        Ok(())
+    }
+}
+
+/// The name of the regime that differs from others in its world.
+pub(crate) fn world_name(world: Preset) -> String {
+    format!("world={}", world.as_str())
 }
 
 /// What one run of a study does.
@@ -76,6 +100,9 @@ pub enum StudyError {
     /// The file of rows cannot be used.
     #[error(transparent)]
     Rows(#[from] RowError),
+    /// A recipe would replace what the study compares.
+    #[error("the study `{0}` compares settings of its own recipe, and another recipe would replace them")]
+    OwnRecipe(String),
     /// A folder could not be written.
     #[error("{}: {source}", path.display())]
     File {

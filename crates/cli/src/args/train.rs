@@ -90,7 +90,7 @@ pub struct AblateArgs {
     /// Groups that each estimator sees, in the study `estimators`
     #[arg(long, default_value_t = 20_000, value_name = "N")]
     pub groups: usize,
-    /// A recipe for all arms to change, in place of the study's own
+    /// A recipe for all arms to change, in place of the study's own; its world is the only one that is run
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
     /// The file of runs, one to a line; what is there already is not run again

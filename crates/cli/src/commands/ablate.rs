@@ -28,6 +28,10 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     if !args.arms.is_empty() {
         study.arms = args.arms.iter().map(|name| arm(name)).collect::<Result<_, _>>()?;
     }
+    if let Some(file) = &args.recipe {
+        let hint = "leave `--recipe` out, or use the study `table` with `--sweep KEY=VALUE,…`";
+        study.use_recipe(recipe(&file.display().to_string())?).map_err(|error| Fault::new(error).hint(hint))?;
+    }
     if let Some(text) = &args.only {
         let names: Vec<String> = study.regimes.iter().map(|regime| regime.name.clone()).collect();
         study.regimes.retain(|regime| regime.name.contains(text));
@@ -35,10 +39,6 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
             let fact = format!("no regime of the study `{}` has a name with `{text}`", args.study);
             return Err(Fault::new(fact).hint(format!("its regimes are {}", names.join("; "))));
         }
-    }
-    if let Some(file) = &args.recipe {
-        let own = recipe(&file.display().to_string())?;
-        study.regimes.iter_mut().for_each(|regime| regime.recipe = own.clone());
     }
     if let Some(sweep) = &args.sweep {
         study.regimes = swept(&study.regimes, sweep)?;

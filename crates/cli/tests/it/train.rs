@@ -134,13 +134,31 @@ fn train_and_ablate_commands() {
     ] {
         text += &folder.exchange(args);
     }
-    assert!(folder.read("rows.jsonl").lines().count() == 8, "two worlds, two arms, two seeds");
+    assert_eq!(folder.read("rows.jsonl").lines().count(), 4, "the recipe's world, two arms, two seeds");
     assert!(folder.read("study/tables.md").contains("plain-shared"));
     // What is on record is not run again.
     let again = ["ablate", "table", "--recipe", "table.toml", "--arms", "full", "--seeds", "2", "--rows", "rows.jsonl"];
     folder.lemon(&again).ok();
-    assert!(folder.read("rows.jsonl").lines().count() == 8);
+    assert_eq!(folder.read("rows.jsonl").lines().count(), 4);
     snapshot!("train_commands", text);
+}
+
+/// A row says which world its recipe had, and no recipe stands under the name of another setting.
+#[test]
+fn a_recipe_names_the_world_of_its_rows() {
+    let folder = Folder::new().file("teams.toml", TABLE.replace("[tasks]\n", "[tasks]\nworld = \"teams\"\n"));
+    let ablate = |study: &'static str, more: &[&'static str]| {
+        let args =
+            ["ablate", study, "--recipe", "teams.toml", "--arms", "plain", "--seeds", "1", "--rows", "rows.jsonl"];
+        folder.lemon(&[&args[..], more].concat())
+    };
+    ablate("table", &[]).ok();
+    let rows = folder.read("rows.jsonl");
+    assert!(rows.lines().count() == 1 && rows.contains("\"world=teams\""), "{rows}");
+    ablate("table", &["--only", "world=calibrated"]).code(2).complains(&["no regime", "its regimes are world=teams"]);
+    ablate("map", &[])
+        .code(2)
+        .complains(&["the study `map` compares settings of its own recipe", "hint: leave `--recipe`"]);
 }
 
 /// A second process is refused as long as the first lives, however that ends.
