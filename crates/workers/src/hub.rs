@@ -230,9 +230,10 @@ impl Hub {
         }
     }
 
-    /// Removes a file, and the content that it links to in the cache.
+    /// Removes a file, and the content of this repository that it links to.
     fn discard(&self, file: &Known<'_>) -> io::Result<()> {
-        let ours = |path: &PathBuf| fs::canonicalize(self.cache.path()).is_ok_and(|cache| path.starts_with(cache));
+        let ours =
+            |path: &PathBuf| fs::canonicalize(self.repository.blobs()).is_ok_and(|blobs| path.starts_with(blobs));
         let target = fs::canonicalize(&file.place).ok().filter(ours);
         let all = [target.as_deref(), Some(file.blob.as_path()), Some(file.place.as_path())];
         all.into_iter().flatten().try_for_each(remove_if_there)
@@ -427,6 +428,9 @@ impl Known<'_> {
                 let fact = format!("{} is no plain file", path.display());
                 return Err(io::Error::new(ErrorKind::InvalidInput, fact));
             }
+            // Another name of the same file would be written to as well.
+            #[cfg(unix)]
+            Ok(found) if std::os::unix::fs::MetadataExt::nlink(&found) > 1 => fs::remove_file(&path)?,
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }

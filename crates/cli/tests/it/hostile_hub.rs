@@ -199,6 +199,31 @@ fn links_in_the_cache_are_not_followed() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn other_names_of_a_part_keep_their_content() {
+    let (hub, folder) = (hub(), guarded());
+    let part = folder.path(&format!("hf/hub/models--owner--name/blobs/{}.part", CONFIG[2]));
+    std::fs::create_dir_all(part.parent().unwrap()).unwrap();
+    std::fs::hard_link(folder.path("outside/config.json"), &part).unwrap();
+    pull(&folder, &hub).ok();
+}
+
+#[cfg(unix)]
+#[test]
+fn content_of_another_repository_stays() {
+    let (hub, folder) = (hub(), Folder::new().file("hf/hub/models--other--name/blobs/ee", "theirs"));
+    let pull = || folder.lemon(&["models", "pull", NAME, "--endpoint", &hub.url()]).ok();
+    pull();
+    let link = place(&folder, "config.json");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(folder.path("hf/hub/models--other--name/blobs/ee"), &link).unwrap();
+    let ran = pull();
+    assert!(ran.stderr.contains("config.json is damaged"), "{}", ran.stderr);
+    assert_eq!(folder.read("hf/hub/models--other--name/blobs/ee"), "theirs");
+    assert_eq!(std::fs::read(&link).unwrap(), small(CONFIG).content);
+}
+
 /// Two servers that note what they are shown. The second is another origin by its port.
 #[test]
 fn the_token_stays_with_the_hub() {

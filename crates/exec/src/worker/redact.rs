@@ -115,6 +115,8 @@ impl Secrets {
         for found in found {
             match (found, &best) {
                 (Found::Beginning, _) if growing => return Found::Beginning,
+                // The text was cut off inside a secret: most of a secret is as good as all of it.
+                (Found::Beginning, Found::Nothing) if rest.len() >= LEAST_IN_REPLIES => best = Found::Whole(rest.len()),
                 (Found::Whole(length), Found::Whole(longest)) if length <= *longest => {}
                 (Found::Whole(length), _) => best = Found::Whole(length),
                 _ => {}
@@ -257,6 +259,16 @@ mod tests {
         assert_eq!(base64(b"Man", "+/"), "TWFu");
         assert_eq!(base64(b"Ma", "+/"), "TWE");
         assert_eq!(base64(&[0xfb, 0xff], "-_"), "-_8");
+    }
+
+    #[test]
+    fn a_secret_that_the_end_of_the_text_cuts_off_is_hidden() {
+        for cut in LEAST_IN_REPLIES..SECRET.len() {
+            let text = format!("the key is {}", &SECRET[..cut]);
+            assert_eq!(secrets().hide(text.clone()), "the key is ***");
+            assert_eq!(secrets().hide_in_error(&text), "the key is ***");
+        }
+        assert_eq!(secrets().hide("a key begins with sk-".into()), "a key begins with sk-");
     }
 
     #[test]
