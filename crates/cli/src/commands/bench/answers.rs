@@ -39,7 +39,7 @@ struct Outcome {
     /// Tokens of the orchestrator and of all agents; for a call that another method made before, what it cost then.
     tokens: u64,
     /// Tokens of attempts that failed and were made again, apart from `tokens`: a method that reuses the reply does not repeat
-    /// them, so they would make the method that asked first look dearer.
+    /// them, so they would make the method that asked first look more expensive.
     retried_tokens: u64,
     agents: usize,
     stop_reason: Option<&'static str>,
