@@ -144,6 +144,11 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-fakes"],
     },
     Wall {
+        package: "lemon-server",
+        uses: &["lemon-spec", "lemon-trace", "lemon-view", "lemon-exec", "lemon-eval", "lemon-workers", "lemon"],
+        tests_use: &["lemon-fakes"],
+    },
+    Wall {
         package: "lemon-fuzzing",
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-model"],
         tests_use: &[],
@@ -174,6 +179,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-tools",
             "lemon-workers",
             "lemon",
+            "lemon-server",
         ],
         tests_use: &[],
     },

@@ -9,6 +9,7 @@ pub mod models;
 pub mod policy;
 pub mod pretrain;
 mod run;
+mod serve;
 mod tools;
 pub mod train;
 
@@ -18,6 +19,7 @@ pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, Repla
 pub use inspect::{EditsArgs, Format, SchemaArgs, TraceCommand, ValidateArgs};
 pub use lemon_workers::{Scope, WorkerKind};
 pub use run::RunArgs;
+pub use serve::{KeysCommand, ServerArgs};
 pub use tools::{McpArgs, ToolsCommand};
 
 use crate::fault::Fault;
@@ -82,6 +84,11 @@ pub enum Command {
     Tools(ToolsCommand),
     /// Serve LEMON to other programs as an MCP server: run, check and profile teams, read runs
     Mcp(McpArgs),
+    /// Serve teams as an OpenAI-compatible model, with a web application
+    Serve(Box<ServerArgs>),
+    /// Keys for `lemon serve`, with budgets
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Task sets: download them, and say which are in a folder and whether they are whole
     #[command(subcommand)]
     Data(DataCommand),

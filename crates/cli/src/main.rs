@@ -73,6 +73,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Trace(command) => commands::trace::trace(cli, command),
         Command::Tools(command) => commands::tools::tools(cli, command),
         Command::Mcp(args) => commands::mcp::mcp(cli, args),
+        Command::Serve(args) => commands::serve::serve(cli, args),
+        Command::Keys(command) => commands::keys::keys(cli, command),
         Command::Data(command) => commands::data::data(command),
         Command::Grade(args) => commands::grade::grade(args),
         Command::Eval(args) => commands::eval::eval(cli, args),

@@ -82,7 +82,7 @@ impl SharedBudget {
         SharedBudget { journal: Some(Journal { commit, mark, step, failure }), ..self }
     }
 
-    /// Puts on record what is spent and held now, to the token: at the end.
+    /// Puts on record what is spent and held now, to the token: at the end, or when nothing is in flight for a while.
     ///
     /// # Errors
     /// The record cannot be written, now or before.
@@ -91,8 +91,12 @@ impl SharedBudget {
         if let Some(failure) = journal.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(failure);
         }
-        let (tokens, usd) = self.ledger().committed();
-        (journal.commit)(tokens, usd)
+        // Read under the lock of the mark: a reservation made meanwhile is above the mark, and moves it.
+        let mut mark = journal.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.ledger().committed();
+        (journal.commit)(now.0, now.1)?;
+        *mark = now;
+        Ok(())
     }
 
     /// Enters what was spent before.

@@ -113,6 +113,14 @@ impl Resolved {
         })
     }
 
+    /// That these workers would not refuse a question at once.
+    ///
+    /// # Errors
+    /// They would.
+    pub fn check_question(&self, question: &str) -> Result<(), WorkersError> {
+        self.check_questions(&[question]).map(|_| ())
+    }
+
     /// A warning where the bundled models would refuse some of the questions.
     ///
     /// # Errors

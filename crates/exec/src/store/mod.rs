@@ -138,6 +138,34 @@ pub struct RunMeta {
     /// Who answered when it was started; `None`: the program that started it did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_with: Option<StartedWith>,
+    /// What a server was asked, where one started the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<ServedRequest>,
+}
+
+/// What a server was asked when it started a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ServedRequest {
+    /// The model, as the request names it.
+    pub model: String,
+    /// Whether the application asked, which watches runs and does not wait for them.
+    #[serde(default)]
+    pub app: bool,
+    /// The id of the key whose budget it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The end user, by the request's own account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Pairs that the request gives of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<serde_json::Value>,
+    /// Tokens a reply may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Sampling temperature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
 }
 
 /// Who answers in a run.

@@ -114,6 +114,19 @@ impl Store {
         }
     }
 
+    /// The runs that have not ended and that no process works on, oldest first.
+    ///
+    /// # Errors
+    /// The database says no.
+    pub fn interrupted(&self) -> Result<Vec<String>, StoreError> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statement = reader.prepare("SELECT run_id, owner FROM runs WHERE stop_reason IS NULL ORDER BY run")?;
+        let row = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+        let rows = statement.query_map([], row)?.collect::<Result<Vec<_>, _>>()?;
+        let is_free = |owner: &str| !self.owns(owner) && owner::alive(&self.path, owner).is_none();
+        Ok(rows.into_iter().filter(|(_, owner)| is_free(owner)).map(|(run_id, _)| run_id).collect())
+    }
+
     /// Everything on record about a run.
     ///
     /// # Errors

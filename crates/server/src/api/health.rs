@@ -1,0 +1,28 @@
+//! Is the server alive, is it ready, what has it counted?
+
+use crate::refusal::Refusal;
+use crate::state::AppState;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use std::sync::Arc;
+
+/// The process answers.
+pub async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// The store can be read, and runs are taken.
+pub async fn ready(State(app): State<Arc<AppState>>) -> Result<&'static str, Refusal> {
+    if app.closing.is_cancelled() {
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "the server is closing"));
+    }
+    app.store.runs(1)?;
+    Ok("ready\n")
+}
+
+/// Counters in Prometheus' text format.
+pub async fn metrics(State(app): State<Arc<AppState>>) -> impl IntoResponse {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, app.metrics.text(app.runs.count()))
+}

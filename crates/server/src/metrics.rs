@@ -1,0 +1,92 @@
+//! What is counted, as Prometheus reads it.
+
+use lemon_trace::{StopReason, Trace};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Upper bounds of the buckets of durations, in seconds.
+const BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// Counters of this process.
+#[derive(Debug, Default)]
+pub struct Metrics(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    started: u64,
+    ended: BTreeMap<&'static str, u64>,
+    tokens: BTreeMap<&'static str, u64>,
+    usd: f64,
+    calls: u64,
+    /// How many runs took at most each bound; the last is all of them.
+    buckets: [u64; BUCKETS.len() + 1],
+    seconds: f64,
+    requests: BTreeMap<(&'static str, u16), u64>,
+}
+
+impl Metrics {
+    /// Counts a response.
+    pub fn request(&self, route: &'static str, status: u16) {
+        *self.counts().requests.entry((route, status)).or_default() += 1;
+    }
+
+    pub(crate) fn run_started(&self) {
+        self.counts().started += 1;
+    }
+
+    pub(crate) fn run_ended(&self, end: &Result<Arc<Trace>, Arc<str>>) {
+        let summary = end.as_ref().ok().map(|trace| trace.summary());
+        let mut counts = self.counts();
+        let reason = summary.as_ref().and_then(|it| it.stop_reason).map_or("broke_off", StopReason::as_str);
+        *counts.ended.entry(reason).or_default() += 1;
+        let Some(summary) = summary else { return };
+        *counts.tokens.entry("orchestrator").or_default() += summary.tokens.orchestrator;
+        *counts.tokens.entry("workers").or_default() += summary.tokens.workers;
+        counts.usd += summary.usd;
+        counts.calls += summary.calls;
+        counts.seconds += summary.wall_s;
+        let first = BUCKETS.iter().position(|bound| summary.wall_s <= *bound).unwrap_or(BUCKETS.len());
+        counts.buckets.iter_mut().skip(first).for_each(|count| *count += 1);
+    }
+
+    /// The counters as text.
+    pub fn text(&self, runs_under_way: usize) -> String {
+        let counts = self.counts();
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, value) in samples {
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        };
+        let one = |value: String| vec![(String::new(), value)];
+        let by = |label: &str, values: &BTreeMap<&'static str, u64>| -> Vec<(String, String)> {
+            values.iter().map(|(key, value)| (format!("{{{label}=\"{key}\"}}"), value.to_string())).collect()
+        };
+        family("lemon_runs_under_way", "gauge", "Runs under way.", &one(runs_under_way.to_string()));
+        family("lemon_runs_started_total", "counter", "Runs started or taken up.", &one(counts.started.to_string()));
+        family("lemon_runs_ended_total", "counter", "Runs ended, by why.", &by("reason", &counts.ended));
+        family("lemon_tokens_total", "counter", "Tokens of ended runs, by who spent them.", &by("by", &counts.tokens));
+        family("lemon_cost_usd_total", "counter", "US dollars of ended runs.", &one(counts.usd.to_string()));
+        family("lemon_calls_total", "counter", "Calls to models by ended runs.", &one(counts.calls.to_string()));
+        let requests: Vec<_> = counts
+            .requests
+            .iter()
+            .map(|((route, status), value)| (format!("{{route=\"{route}\",status=\"{status}\"}}"), value.to_string()))
+            .collect();
+        family("lemon_requests_total", "counter", "Responses of the API.", &requests);
+        let bounds = BUCKETS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        let buckets: Vec<_> =
+            bounds.zip(counts.buckets).map(|(le, n)| (format!("_bucket{{le=\"{le}\"}}"), n.to_string())).collect();
+        let all = counts.buckets[BUCKETS.len()]; // the last bucket
+        let ends = [("_sum".to_owned(), counts.seconds.to_string()), ("_count".to_owned(), all.to_string())];
+        family("lemon_run_seconds", "histogram", "Seconds that ended runs took.", &[buckets.as_slice(), &ends].concat());
+        text
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,192 @@
+//! The runs that are under way: each has a log that any number of readers follow, from its beginning.
+
+use futures::Stream;
+use lemon_trace::{Event, Trace};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What a reader of a run hears.
+#[derive(Debug, Clone)]
+pub enum LiveEvent {
+    /// Something that is on record.
+    Event(Arc<Event>),
+    /// A piece of a reply that is being written. A retry of the agent makes its pieces so far void.
+    Delta {
+        /// The agent.
+        agent: Arc<str>,
+        /// The piece.
+        text: Arc<str>,
+    },
+}
+
+/// A run that this server has started or taken up.
+pub struct LiveRun {
+    id: String,
+    question: String,
+    model: String,
+    // Std mutexes: they are held for a push and never across an await.
+    log: Mutex<Vec<LiveEvent>>,
+    /// Counts the changes of log and end.
+    changes: watch::Sender<u64>,
+    end: OnceLock<Result<Arc<Trace>, Arc<str>>>,
+    cancel: CancellationToken,
+}
+
+impl LiveRun {
+    pub(crate) fn new(id: String, question: String, model: String, cancel: CancellationToken) -> Self {
+        let changes = watch::Sender::new(0);
+        LiveRun { id, question, model, log: Mutex::default(), changes, end: OnceLock::new(), cancel }
+    }
+
+    /// The name of the run, as in the store.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The task.
+    pub fn question(&self) -> &str {
+        &self.question
+    }
+
+    /// The model it was asked of: `lemon`, `lemon/NAME`.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Ends the run early. What is finished stays on record.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Follows the run from its first event on.
+    pub fn subscribe(self: &Arc<Self>) -> Subscription {
+        Subscription { run: self.clone(), next: 0, changes: self.changes.subscribe() }
+    }
+
+    /// How the run ended, if it has. The error is that of the store: whatever else goes wrong is part of the trace.
+    pub fn end(&self) -> Option<&Result<Arc<Trace>, Arc<str>>> {
+        self.end.get()
+    }
+
+    /// Waits for the end of the run.
+    ///
+    /// # Errors
+    /// The store failed, or the run broke off.
+    pub async fn finished(&self) -> Result<Arc<Trace>, Arc<str>> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if let Some(end) = self.end.get() {
+                return end.clone();
+            }
+            if changes.changed().await.is_err() {
+                return Err("the run broke off".into());
+            }
+        }
+    }
+
+    pub(crate) fn push(&self, event: LiveEvent) {
+        self.log().push(event);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn set_end(&self, end: Result<Arc<Trace>, Arc<str>>) {
+        // A run ends once.
+        if self.end.set(end).is_ok() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Vec<LiveEvent>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader of one run.
+pub struct Subscription {
+    run: Arc<LiveRun>,
+    next: usize,
+    changes: watch::Receiver<u64>,
+}
+
+impl Subscription {
+    /// What happens next. `None`: the run has ended, see [`LiveRun::end`].
+    pub async fn next(&mut self) -> Option<LiveEvent> {
+        loop {
+            self.changes.borrow_and_update();
+            // Before the log: what is pushed is pushed before the end.
+            let ended = self.run.end.get().is_some();
+            if let Some(event) = self.run.log().get(self.next).cloned() {
+                self.next += 1;
+                return Some(event);
+            }
+            if ended || self.changes.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &Arc<LiveRun> {
+        &self.run
+    }
+
+    /// The same as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = LiveEvent> + Send {
+        futures::stream::unfold(self, |mut reader| async move { Some((reader.next().await?, reader)) })
+    }
+}
+
+/// The runs under way, by name.
+#[derive(Default)]
+pub struct Runs {
+    live: Mutex<HashMap<String, Arc<LiveRun>>>,
+    /// How many there are, for those who wait until there are none.
+    count: watch::Sender<usize>,
+}
+
+impl Runs {
+    /// The run of this name, if it is under way.
+    pub fn get(&self, id: &str) -> Option<Arc<LiveRun>> {
+        self.live().get(id).cloned()
+    }
+
+    /// All that are under way.
+    pub fn all(&self) -> Vec<Arc<LiveRun>> {
+        self.live().values().cloned().collect()
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Waits until none is.
+    pub async fn none_left(&self) {
+        // The sender lives as long as this.
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Enters a run. `false`: so many are under way already.
+    pub(crate) fn enter(&self, run: &Arc<LiveRun>, most: usize) -> bool {
+        let mut live = self.live();
+        if live.len() >= most {
+            return false;
+        }
+        live.insert(run.id.clone(), run.clone());
+        self.count.send_replace(live.len());
+        true
+    }
+
+    pub(crate) fn leave(&self, id: &str) {
+        let mut live = self.live();
+        live.remove(id);
+        self.count.send_replace(live.len());
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveRun>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

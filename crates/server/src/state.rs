@@ -1,0 +1,306 @@
+//! What every handler has at hand, and how a run is started.
+
+use crate::guard::Caller;
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+use crate::otlp::Exporter;
+use crate::refusal::Refusal;
+use crate::runs::{LiveEvent, LiveRun, Runs};
+use crate::workers::{TeamChoice, Workers};
+use axum::http::StatusCode;
+use lemon_exec::store::{RunMeta, ServedRequest, Store};
+use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
+use lemon_trace::{Event, Header, Trace};
+use lemon_workers::{Config, WorkersError};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How a server is set up, beside the workers.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Names it may be called by, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Sites whose pages may ask it, beside its own.
+    pub origins: Vec<String>,
+    /// Whether every caller needs a key. On other addresses than those of this machine it always does.
+    pub require_key: bool,
+    /// Runs at a time.
+    pub most_runs: usize,
+    /// Connections at a time.
+    pub most_connections: usize,
+    /// Bytes of a request's body.
+    pub most_body: usize,
+    /// Seconds a run may take, where neither configuration nor request says less.
+    pub run_seconds: f64,
+    /// How long runs may go on once the server was told to end.
+    pub grace: Duration,
+    /// Where team files lie.
+    pub teams: PathBuf,
+    /// Where trained orchestrators lie.
+    pub policies: PathBuf,
+    /// Folders with evaluations and trainings.
+    pub results: Vec<PathBuf>,
+    /// The OpenTelemetry collector that finished runs are sent to.
+    pub otlp: Option<String>,
+    /// The configuration that the workers were resolved from.
+    pub config: Config,
+}
+
+/// Who a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client of the API that waits for it: it is cancelled when the client goes.
+    Api,
+    /// The application: it goes on whoever watches.
+    App,
+}
+
+/// What is asked of a run.
+#[derive(Debug, Clone)]
+pub struct RunOrder {
+    /// The task, with what was said before: see [`crate::api::question`].
+    pub question: String,
+    /// The form of the answer; as the question reads, where absent.
+    pub form: Option<Form>,
+    /// What writes the team.
+    pub team: TeamChoice,
+    /// The model, as the request names it.
+    pub model: String,
+    /// The seed of every random choice; the configuration's, or 0, where absent.
+    pub seed: Option<u64>,
+    /// Limits; of two on the same thing the lower one counts.
+    pub budget: Budget,
+    /// Tokens a reply may have, in place of each capacity's own limit.
+    pub max_tokens: Option<u64>,
+    /// Sampling temperature, in place of each capacity's own.
+    pub temperature: Option<f64>,
+    /// Who it is for.
+    pub origin: Origin,
+    /// Who asks, and whose budget it is.
+    pub caller: Caller,
+    /// The end user and what else the request says of itself, for the record.
+    pub user: Option<String>,
+    /// Pairs that the request says of itself, for the record.
+    pub metadata: Option<serde_json::Value>,
+}
+
+impl RunOrder {
+    /// A question for the default model, with nothing special.
+    pub fn new(question: impl Into<String>, origin: Origin, caller: Caller) -> Self {
+        RunOrder {
+            question: question.into(),
+            form: None,
+            team: TeamChoice::Configured,
+            model: "lemon".to_owned(),
+            seed: None,
+            budget: Budget::default(),
+            max_tokens: None,
+            temperature: None,
+            origin,
+            caller,
+            user: None,
+            metadata: None,
+        }
+    }
+}
+
+/// What every handler has at hand.
+pub struct AppState {
+    /// How the server is set up.
+    pub config: ServerConfig,
+    /// Who answers.
+    pub workers: Workers,
+    /// Where everything is kept.
+    pub store: Arc<Store>,
+    /// The runs under way.
+    pub runs: Runs,
+    /// Who may ask, and what they may spend.
+    pub keys: Keys,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Sends finished runs to a collector.
+    pub(crate) exporter: Option<Exporter>,
+    /// Cancelled when the server was told to end: nothing new begins.
+    pub closing: CancellationToken,
+}
+
+impl AppState {
+    /// Starts a run, and enters it among those under way.
+    ///
+    /// # Errors
+    /// The server is closing or full, the key's budget or rate is used up, or the workers cannot answer this.
+    pub async fn start(self: &Arc<Self>, order: RunOrder) -> Result<Arc<LiveRun>, Refusal> {
+        self.workers.resolved.check_question(&order.question)?;
+        let orchestrator = self.workers.orchestrator(&order.team).await?;
+        let spec = match &order.team {
+            TeamChoice::Text(text) => Some(text.clone()),
+            TeamChoice::Configured | TeamChoice::Policy(_) => None,
+        };
+        let served = ServedRequest {
+            model: order.model.clone(),
+            app: order.origin == Origin::App,
+            key: order.caller.key_id().map(str::to_owned),
+            user: order.user.clone(),
+            metadata: order.metadata.clone(),
+            max_tokens: order.max_tokens,
+            temperature: order.temperature,
+        };
+        let meta = RunMeta { spec, form: order.form, served: Some(served), ..self.workers.meta.clone() };
+        let run_id = format!("r-{}", fresh_id());
+        let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
+        let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
+        let begin = Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None };
+        let job = Job { run_id: run_id.clone(), task_id: run_id, question: order.question.clone(), seed, meta: begin.meta.clone() };
+        self.launch(begin, job)
+    }
+
+    fn time_limit(&self) -> Budget {
+        Budget { seconds: Some(self.config.run_seconds), ..Budget::default() }
+    }
+
+    fn launch(self: &Arc<Self>, begin: Begin<'_>, job: Job) -> Result<Arc<LiveRun>, Refusal> {
+        let Begin { order, orchestrator, meta, trace } = begin;
+        if self.closing.is_cancelled() {
+            let fact = "the server is closing";
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", fact).retry_after(5));
+        }
+        let grant = self.keys.admit(&order.caller, self.workers.resolved.capacities())?;
+        let cancel = grant.cancel().child_token();
+        let live = Arc::new(LiveRun::new(job.run_id.clone(), job.question.clone(), order.model.clone(), cancel.clone()));
+        if !self.runs.enter(&live, self.config.most_runs) {
+            let fact = format!("{} runs are under way, and no more are taken", self.config.most_runs);
+            let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", fact);
+            return Err(refusal.code("rate_limit_exceeded").retry_after(1));
+        }
+        let mut settings = self.workers.settings.clone();
+        settings.budget = meta.budget;
+        settings.shared = grant.shared();
+        let mut backend = self.workers.backend.clone();
+        for level in &mut backend.levels {
+            level.max_tokens = order.max_tokens.unwrap_or(level.max_tokens);
+            level.temperature = order.temperature.or(level.temperature);
+        }
+        let told = live.clone();
+        let on_delta: OnDelta = Arc::new(move |_: &Header, agent: &str, piece: &str| {
+            told.push(LiveEvent::Delta { agent: agent.into(), text: piece.into() });
+        });
+        let heard = live.clone();
+        let observer: Observer =
+            Arc::new(move |_: &Header, event: &Event| heard.push(LiveEvent::Event(Arc::new(event.clone()))));
+        let runner = Runner {
+            backend,
+            orchestrator,
+            language: self.workers.resolved.language.clone(),
+            store: Some(self.store.clone()),
+            reply_cache: None,
+            settings,
+            on_delta: Some(on_delta),
+        };
+        if let Some(trace) = &trace {
+            trace.events.iter().for_each(|event| live.push(LiveEvent::Event(Arc::new(event.clone()))));
+        }
+        self.metrics.run_started();
+        let (app, entered) = (self.clone(), live.clone());
+        let work = async move {
+            match trace {
+                Some(trace) => runner.resume(trace, &meta, &cancel, Some(observer)).await,
+                None => runner.run(&job, &cancel, Some(observer)).await,
+            }
+        };
+        let work = tokio::spawn(work);
+        tokio::spawn(async move {
+            let end = match work.await {
+                Ok(Ok(trace)) => Ok(Arc::new(trace)),
+                Ok(Err(error)) => Err(error.to_string().into()),
+                Err(error) => Err(format!("the run broke off: {error}").into()),
+            };
+            app.ended(&entered, end);
+            drop(grant);
+        });
+        Ok(live)
+    }
+
+    fn ended(&self, live: &LiveRun, end: Result<Arc<Trace>, Arc<str>>) {
+        self.metrics.run_ended(&end);
+        if let (Ok(trace), Some(exporter)) = (&end, &self.exporter) {
+            exporter.send(trace.clone());
+        }
+        live.set_end(end);
+        self.runs.leave(live.id());
+    }
+
+    /// Takes up the runs that a server before this one left unfinished, and returns how many.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn take_up(self: &Arc<Self>) -> Result<usize, Refusal> {
+        let mut taken = 0;
+        for run_id in self.store.interrupted()? {
+            let meta = self.store.meta(&run_id)?;
+            let Some(served) = meta.served.clone() else { continue };
+            let trace = self.store.trace(&run_id)?;
+            taken += usize::from(self.take_up_one(trace, meta, &served).await.is_ok());
+        }
+        Ok(taken)
+    }
+
+    async fn take_up_one(
+        self: &Arc<Self>,
+        trace: Trace,
+        meta: RunMeta,
+        served: &ServedRequest,
+    ) -> Result<Arc<LiveRun>, Refusal> {
+        let team = match &meta.spec {
+            Some(text) => TeamChoice::Text(text.clone()),
+            None => self.workers.choice(&served.model)?,
+        };
+        let caller = self.keys.caller_of(served.key.as_deref())?;
+        let origin = if served.app { Origin::App } else { Origin::Api };
+        let order = RunOrder {
+            team,
+            model: served.model.clone(),
+            max_tokens: served.max_tokens,
+            temperature: served.temperature,
+            ..RunOrder::new(trace.header.question.clone(), origin, caller)
+        };
+        let orchestrator = self.workers.orchestrator(&order.team).await?;
+        let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
+        let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
+        let live = self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace) }, job)?;
+        if origin == Origin::Api {
+            // Its client went with the server before: it ends as if the client had gone, and can be resumed by hand.
+            live.cancel();
+        }
+        Ok(live)
+    }
+}
+
+/// What a run begins with, or goes on with.
+struct Begin<'a> {
+    order: &'a RunOrder,
+    orchestrator: Arc<dyn lemon_exec::Orchestrator>,
+    meta: RunMeta,
+    trace: Option<Trace>,
+}
+
+/// Of two limits on the same thing the lower one.
+fn lower(a: Budget, b: Budget) -> Budget {
+    fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+    Budget {
+        tokens: least(a.tokens, b.tokens),
+        usd: least(a.usd, b.usd),
+        calls: least(a.calls, b.calls),
+        seconds: least(a.seconds, b.seconds),
+    }
+}
+
