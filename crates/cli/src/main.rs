@@ -9,7 +9,6 @@ mod commands;
 mod cut_off;
 mod fault;
 mod live;
-mod result;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

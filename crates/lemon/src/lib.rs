@@ -109,6 +109,7 @@
 mod builder;
 mod error;
 mod learn;
+mod result;
 mod run;
 mod tasks;
 #[cfg(test)]
@@ -117,6 +118,7 @@ mod tests;
 pub use async_trait::async_trait;
 pub use builder::{Builder, Lemon};
 pub use error::Error;
+pub use result::{AgentResult, RunResult, response};
 pub use run::Run;
 pub use tasks::{cases, cases_of_file};
 

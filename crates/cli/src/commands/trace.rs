@@ -2,8 +2,8 @@
 
 use crate::args::{Cli, Endpoints, Format, TraceCommand};
 use crate::fault::Fault;
-use crate::result::RunResult;
 use crate::{one_line, print, print_data, println, runtime, to_json};
+use lemon::RunResult;
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::{http_client, http_error};
 use lemon_trace::Trace;

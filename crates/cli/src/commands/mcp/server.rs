@@ -2,8 +2,7 @@
 
 use super::budget::TotalBudget;
 use super::tools::{self, GetRun, ListRuns, MOST_CASES, MOST_RUNS, ProfileTeam, RunTeam, ValidateTeam};
-use crate::result::RunResult;
-use lemon::Lemon;
+use lemon::{Lemon, RunResult};
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
 use lemon_profile::SpendingLimits;

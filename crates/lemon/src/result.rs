@@ -1,8 +1,8 @@
-//! What a run came to, as scripts read it.
+//! What a run came to, as programs read it.
 
 use lemon_exec::answer;
 use lemon_spec::{Diagnostic, Language, validate_round};
-use lemon_trace::{AgentSummary, EventKind, Failure, Summary, Tokens, Trace};
+use lemon_trace::{AgentSummary, EventKind, Failure, Summary, Tokens, Trace, visible};
 use lemon_workers::Capacity;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,7 +13,9 @@ const MESSAGE_CHARS: usize = 160;
 /// The result of a run. The field names are an interface: add to them, do not change them.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
+    /// The run.
     pub run_id: String,
+    /// The task.
     pub task_id: String,
     /// The answer as it is voted on and graded: short where the task has a short answer.
     pub answer: Option<String>,
@@ -25,17 +27,22 @@ pub struct RunResult {
     /// The answer was made of a reply that was cut off at `max_tokens`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Why it ended.
     pub stop_reason: Option<&'static str>,
     /// The specification of the first round; `null` if there was none.
     pub spec: Value,
     /// The specifications of all rounds, where there was more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Value>,
+    /// The agents, in the order they came into being.
     pub agents: Vec<AgentResult>,
+    /// Tokens, by who spent them.
     pub tokens: Tokens,
     /// `null`: a capacity that was used has no price.
     pub cost_usd: Option<f64>,
+    /// Seconds it took.
     pub wall_s: f64,
+    /// Calls to models, each attempt counted.
     pub calls: u64,
     /// Why specifications were refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -45,22 +52,37 @@ pub struct RunResult {
 /// What became of one agent.
 #[derive(Debug, Serialize)]
 pub struct AgentResult {
+    /// Its id.
     pub id: String,
+    /// Its capacity.
     pub capacity: String,
+    /// How it ended.
     pub status: &'static str,
+    /// Prompt tokens.
     pub tokens_in: u64,
+    /// Completion tokens.
     pub tokens_out: u64,
+    /// How long its call took.
     pub seconds: f64,
+    /// The round it belongs to.
     pub round: u32,
+    /// Its base role.
     pub base: String,
+    /// Who it is.
     pub role: String,
+    /// The answer in its reply.
     pub answer: Option<String>,
+    /// How sure it was, where it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
+    /// Its reply was cut off at `max_tokens`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Attempts made.
     pub attempts: u32,
+    /// Whether the reply was on record.
     pub reused: bool,
+    /// Why it has no reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// All it said, where that was asked for.
@@ -148,7 +170,7 @@ impl RunResult {
 
 /// The beginning of a message, on one line.
 fn shortened(message: &str) -> String {
-    let line = crate::one_line(message);
+    let line = visible(&message.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned();
     match line.char_indices().nth(MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
