@@ -1,5 +1,6 @@
 //! The runs that are under way: each has a log that any number of readers follow, from its beginning.
 
+use crate::refusal::Refusal;
 use futures::Stream;
 use lemon_trace::{Event, Trace};
 use std::collections::HashMap;
@@ -32,12 +33,14 @@ pub struct LiveRun {
     changes: watch::Sender<u64>,
     end: OnceLock<Result<Arc<Trace>, Arc<str>>>,
     cancel: CancellationToken,
+    /// Set before the end, where the budget of a key ended it.
+    quota: OnceLock<Refusal>,
 }
 
 impl LiveRun {
     pub(crate) fn new(id: String, question: String, model: String, cancel: CancellationToken) -> Self {
         let changes = watch::Sender::new(0);
-        LiveRun { id, question, model, log: Mutex::default(), changes, end: OnceLock::new(), cancel }
+        LiveRun { id, question, model, log: Mutex::default(), changes, end: OnceLock::new(), cancel, quota: OnceLock::new() }
     }
 
     /// The name of the run, as in the store.
@@ -85,6 +88,16 @@ impl LiveRun {
                 return Err("the run broke off".into());
             }
         }
+    }
+
+    /// That the budget of a key ended it, if it did.
+    pub(crate) fn quota(&self) -> Option<&Refusal> {
+        self.quota.get()
+    }
+
+    pub(crate) fn set_quota(&self, refusal: Refusal) {
+        // It is met once.
+        drop(self.quota.set(refusal));
     }
 
     pub(crate) fn push(&self, event: LiveEvent) {

@@ -219,8 +219,12 @@ impl AppState {
                 Ok(Err(error)) => Err(error.to_string().into()),
                 Err(error) => Err(format!("the run broke off: {error}").into()),
             };
-            app.ended(&entered, end);
+            if let Some(refusal) = grant.met() {
+                entered.set_quota(refusal);
+            }
+            // Before the client hears of it: its next request finds the account as this run leaves it.
             drop(grant);
+            app.ended(&entered, end);
         });
         Ok(live)
     }

@@ -115,12 +115,19 @@ impl Workers {
             return Err(unknown());
         }
         let text = read_file(&path)?;
-        if let Err(rejection) = validate(&text, &self.resolved.language) {
-            let explained = lemon_spec::explain(&rejection.diagnostics, &rejection.source, name, false);
-            let fact = format!("the team `{name}` is not valid\n{}", explained.trim_end());
-            return Err(Refusal::field("model", fact).hint("`lemon validate` checks the file"));
-        }
+        self.check(&text, "model")?;
         Ok(TeamChoice::Text(text))
+    }
+
+    /// That a text is a team.
+    ///
+    /// # Errors
+    /// It is none; the message names every fault and its place.
+    pub fn check(&self, text: &str, param: &str) -> Result<(), Refusal> {
+        let Err(rejection) = validate(text, &self.resolved.language) else { return Ok(()) };
+        let explained = lemon_spec::explain(&rejection.diagnostics, &rejection.source, "team", false);
+        let fact = format!("the team is not valid\n{}", explained.trim_end());
+        Err(Refusal::field(param, fact).hint("`lemon validate` checks a file"))
     }
 
     /// The folder of a trained orchestrator: below the folder of them, also where links lead.

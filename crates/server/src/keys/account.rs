@@ -30,7 +30,12 @@ struct Spending {
 }
 
 /// Room for one run in the budget of a key. Dropping it ends the run's part.
-pub struct Grant(Option<Arc<Spending>>, CancellationToken);
+pub struct Grant {
+    spending: Option<Arc<Spending>>,
+    cancel: CancellationToken,
+    /// What is told when the budget is met.
+    quota: Option<Refusal>,
+}
 
 impl Account {
     pub fn new(key: &Key, period: String, spent: (u64, f64), calls: VecDeque<Instant>, database: Arc<Mutex<Connection>>) -> Self {
@@ -72,12 +77,13 @@ impl Account {
         }
         self.calls.push_back(now);
         self.spending.runs.fetch_add(1, Ordering::AcqRel);
-        Ok(Grant(Some(self.spending.clone()), self.spending.cancel.clone()))
+        let (spending, cancel) = (self.spending.clone(), self.spending.cancel.clone());
+        Ok(Grant { spending: Some(spending), cancel, quota: Some(quota(key)) })
     }
 }
 
 /// That the budget of a key is used up.
-pub(crate) fn quota(key: &Key) -> Refusal {
+fn quota(key: &Key) -> Refusal {
     let limits = &key.limits;
     let tokens = limits.budget_tokens.map(|limit| format!("{limit} tokens"));
     let usd = limits.budget_usd.map(|limit| format!("{limit} USD"));
@@ -112,23 +118,28 @@ impl Spending {
 impl Grant {
     /// For whoever asks without a key.
     pub fn unlimited() -> Self {
-        Grant(None, CancellationToken::new())
+        Grant { spending: None, cancel: CancellationToken::new(), quota: None }
     }
 
     /// Cancelled when the budget is met.
     pub fn cancel(&self) -> &CancellationToken {
-        &self.1
+        &self.cancel
+    }
+
+    /// That the budget is met, if it is.
+    pub fn met(&self) -> Option<Refusal> {
+        self.quota.clone().filter(|_| self.cancel.is_cancelled())
     }
 
     /// The budget that the run's calls are reserved in.
     pub fn shared(&self) -> Option<Arc<SharedBudget>> {
-        self.0.as_ref().map(|spending| spending.shared.clone())
+        self.spending.as_ref().map(|spending| spending.shared.clone())
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if let Some(spending) = &self.0
+        if let Some(spending) = &self.spending
             && spending.runs.fetch_sub(1, Ordering::AcqRel) == 1
         {
             // Nothing is in flight: the record can say exactly what was spent. Where that fails, it stays ahead of the truth,

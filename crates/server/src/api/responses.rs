@@ -1,0 +1,223 @@
+//! `POST /v1/responses`: text in, text out.
+
+use super::follow::{Follow, Outcome, Piece, outcome};
+use super::question::Format;
+use super::serve::{self, Asked};
+use super::types::{ErrorBody, ResponseBody, ResponsesRequest};
+use super::wish::{Wish, not_asked, speaker, text_of};
+use crate::guard::Caller;
+use crate::refusal::Refusal;
+use crate::state::AppState;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use lemon_exec::worker::ChatMessage;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const ROUTE: &str = "/v1/responses";
+
+/// Answers a text or the last message of a conversation with a team.
+#[utoipa::path(
+    post, path = "/v1/responses", tag = "openai", request_body = ResponsesRequest,
+    responses(
+        (status = 200, description = "The answer; with `stream`, server-sent events with pieces of it", content(
+            (ResponseBody = "application/json"), (String = "text/event-stream"))),
+        (status = 400, description = "The request cannot be honoured", body = ErrorBody),
+        (status = 401, description = "A key is needed, or not known", body = ErrorBody),
+        (status = 404, description = "There is no such model", body = ErrorBody),
+        (status = 413, description = "The request is too long", body = ErrorBody),
+        (status = 429, description = "A rate or the budget of a key is used up", body = ErrorBody),
+        (status = 500, description = "The answer is not in the format that was asked for", body = ErrorBody),
+        (status = 502, description = "No agent answered", body = ErrorBody),
+        (status = 503, description = "The server is closing, or the run was cancelled", body = ErrorBody),
+        (status = 504, description = "The time of the run was up", body = ErrorBody),
+    )
+)]
+pub async fn respond(
+    State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let response = match answer(&app, caller, &headers, &body).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    };
+    app.metrics.request(ROUTE, response.status().as_u16());
+    response
+}
+
+async fn answer(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: &[u8]) -> Result<Response, Refusal> {
+    let request: ResponsesRequest = serve::read(body)?;
+    let wish = Arc::new(wish(&request)?);
+    let run = app.start(wish.order(app, caller)?).await?;
+    let asked = Asked::new(headers, &request.model);
+    let is_stream = request.stream == Some(true);
+    let frame = Frame { asked: asked.clone(), request: Box::new(request), number: 0 };
+    if is_stream {
+        return Ok(serve::stream(Follow::new(app.clone(), &run, wish), asked, frame));
+    }
+    serve::until_gone(&run).await;
+    let outcome = outcome(app, &run, &wish)?;
+    let body = frame.body(run.id(), Some(&outcome));
+    Ok(serve::whole(&outcome, &asked, &body))
+}
+
+fn wish(request: &ResponsesRequest) -> Result<Wish, Refusal> {
+    let ResponsesRequest { tools, previous_response_id, conversation, background, .. } = request;
+    let others = [
+        ("tools", tools),
+        ("previous_response_id", previous_response_id),
+        ("conversation", conversation),
+        ("background", background),
+    ];
+    for (param, value) in others {
+        not_asked(param, value.as_ref())?;
+    }
+    let mut messages: Vec<ChatMessage> = request.instructions.iter().map(ChatMessage::system).collect();
+    match &request.input {
+        Value::String(text) => messages.push(ChatMessage::user(text)),
+        Value::Array(items) => {
+            for (number, item) in items.iter().enumerate() {
+                if !matches!(item["type"].as_str(), None | Some("message")) {
+                    let fact = "expected messages, found an item of another type";
+                    return Err(Refusal::field(format!("input[{number}].type"), fact).code("unsupported_value"));
+                }
+                let role = speaker(item["role"].as_str().unwrap_or_default(), &format!("input[{number}].role"))?;
+                let content = text_of(&item["content"], &format!("input[{number}].content"))?;
+                messages.push(ChatMessage { role, content });
+            }
+        }
+        _ => return Err(Refusal::field("input", "expected a text or a list of messages")),
+    }
+    if request.max_output_tokens == Some(0) {
+        return Err(Refusal::field("max_output_tokens", "expected a number of at least 1, found 0"));
+    }
+    Ok(Wish {
+        model: request.model.clone(),
+        messages,
+        max_tokens: request.max_output_tokens,
+        temperature: request.temperature,
+        seed: request.seed,
+        stop: Vec::new(),
+        user: request.user.clone(),
+        metadata: request.metadata.clone(),
+        format: Format::read(request.text.as_ref().and_then(|text| text.get("format")), "text.format")?,
+        lemon: request.lemon.clone().unwrap_or_default(),
+    })
+}
+
+/// Words a response and the events of one.
+struct Frame {
+    asked: Asked,
+    request: Box<ResponsesRequest>,
+    /// The number of the next event.
+    number: u64,
+}
+
+impl Frame {
+    fn body(&self, run_id: &str, outcome: Option<&Outcome>) -> ResponseBody {
+        let truncated = outcome.is_some_and(|outcome| outcome.truncated);
+        let status = match outcome {
+            None => "in_progress",
+            Some(_) if truncated => "incomplete",
+            Some(_) => "completed",
+        };
+        let usage = |outcome: &Outcome| {
+            let (input, output) = outcome.usage;
+            json!({
+                "input_tokens": input,
+                "input_tokens_details": { "cached_tokens": 0 },
+                "output_tokens": output,
+                "output_tokens_details": { "reasoning_tokens": 0 },
+                "total_tokens": input + output,
+            })
+        };
+        ResponseBody {
+            id: format!("resp_{run_id}"),
+            object: "response".to_owned(),
+            created_at: self.asked.created,
+            status: status.to_owned(),
+            model: self.asked.model.clone(),
+            output: outcome.map_or(json!([]), |outcome| json!([message(run_id, status, Some(&outcome.content))])),
+            usage: outcome.map_or(Value::Null, usage),
+            error: Value::Null,
+            incomplete_details: if truncated { json!({ "reason": "max_output_tokens" }) } else { Value::Null },
+            instructions: self.request.instructions.clone(),
+            metadata: self.request.metadata.clone().unwrap_or_else(|| json!({})),
+            parallel_tool_calls: false,
+            tool_choice: "none".to_owned(),
+            tools: json!([]),
+            temperature: self.request.temperature,
+            lemon: outcome.map_or(Value::Null, |outcome| outcome.lemon(&self.asked.base)),
+        }
+    }
+
+    /// A named event with its number.
+    fn event(&mut self, name: &str, mut value: Value) -> String {
+        value["type"] = json!(name);
+        value["sequence_number"] = json!(self.number);
+        self.number += 1;
+        format!("event: {name}\ndata: {value}\n\n")
+    }
+
+    fn of_part(&mut self, name: &str, run_id: &str, key: &str, value: Value) -> String {
+        let mut event = json!({ "item_id": item(run_id), "output_index": 0, "content_index": 0 });
+        event[key] = value;
+        if name.starts_with("response.output_text") {
+            event["logprobs"] = json!([]);
+        }
+        self.event(name, event)
+    }
+}
+
+impl serve::Words for Frame {
+    fn first(&mut self, run_id: &str) -> String {
+        let body = json!(self.body(run_id, None));
+        let mut text = self.event("response.created", json!({ "response": body }));
+        text += &self.event("response.in_progress", json!({ "response": body }));
+        let item = message(run_id, "in_progress", None);
+        text += &self.event("response.output_item.added", json!({ "output_index": 0, "item": item }));
+        text + &self.of_part("response.content_part.added", run_id, "part", part(""))
+    }
+
+    fn of(&mut self, run_id: &str, piece: &Piece) -> String {
+        match piece {
+            // The protocol has no event for it that clients without tools would take.
+            Piece::Progress(line) => format!(": {}\n\n", line.replace(['\n', '\r'], " ")),
+            Piece::Text(text) => self.of_part("response.output_text.delta", run_id, "delta", json!(text)),
+            Piece::Done(outcome) => {
+                let body = self.body(run_id, Some(outcome));
+                let whole = message(run_id, &body.status, Some(&outcome.content));
+                let mut text = self.of_part("response.output_text.done", run_id, "text", json!(outcome.content));
+                text += &self.of_part("response.content_part.done", run_id, "part", part(&outcome.content));
+                text += &self.event("response.output_item.done", json!({ "output_index": 0, "item": whole }));
+                let name = if outcome.truncated { "response.incomplete" } else { "response.completed" };
+                text + &self.event(name, json!({ "response": body }))
+            }
+            Piece::Failed(refusal) => {
+                let mut body = json!(self.body(run_id, None));
+                body["status"] = json!("failed");
+                let code = refusal.code.unwrap_or("server_error");
+                body["error"] = json!({ "code": code, "message": refusal.body()["error"]["message"] });
+                self.event("response.failed", json!({ "response": body }))
+            }
+        }
+    }
+}
+
+fn item(run_id: &str) -> String {
+    format!("msg_{run_id}")
+}
+
+fn part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+fn message(run_id: &str, status: &str, text: Option<&str>) -> Value {
+    let content: Vec<Value> = text.map(part).into_iter().collect();
+    json!({ "id": item(run_id), "type": "message", "status": status, "role": "assistant", "content": content })
+}

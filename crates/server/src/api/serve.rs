@@ -1,0 +1,134 @@
+//! What the protocols share: reading requests, following a run until its client goes, server-sent events.
+
+use super::follow::{Follow, Outcome, Piece};
+use crate::refusal::Refusal;
+use crate::runs::LiveRun;
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often a stream says that it lives, where there is nothing else to say.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Events that wait for a slow client.
+const MOST_WAITING: usize = 32;
+
+/// What a response says of its request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The address of the server, as the client calls it.
+    pub base: String,
+    /// When it came, in seconds of Unix time.
+    pub created: u64,
+    /// The model, as the request names it.
+    pub model: String,
+}
+
+/// Words what is told of a run as events of a protocol.
+pub trait Words: Send + 'static {
+    /// The events for a piece.
+    fn of(&mut self, run_id: &str, piece: &Piece) -> String;
+
+    /// The events before the first piece.
+    fn first(&mut self, _run_id: &str) -> String {
+        String::new()
+    }
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// It is no JSON, or none that the protocol knows.
+pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("the body is no JSON: {error}")))?;
+    serde_json::from_value(value).map_err(|error| Refusal::bad(format!("the request cannot be understood: {error}")))
+}
+
+/// Waits for the end of a run. If the client goes first, this is dropped, and the run is cancelled.
+pub async fn until_gone(run: &Arc<LiveRun>) {
+    struct Client<'a>(&'a LiveRun);
+    impl Drop for Client<'_> {
+        fn drop(&mut self) {
+            // A run that has ended is past cancelling.
+            self.0.cancel();
+        }
+    }
+    let client = Client(run);
+    // How it ended is read by the caller.
+    drop(run.finished().await);
+    drop(client);
+}
+
+/// Streams what is told of a run. If the client goes first, the run is cancelled.
+pub fn stream(mut follow: Follow, asked: Asked, mut words: impl Words) -> Response {
+    let (sender, receiver) = mpsc::channel::<Bytes>(MOST_WAITING);
+    let run = follow.run().clone();
+    let run_id = run.id().to_owned();
+    let told = run_id.clone();
+    tokio::spawn(async move {
+        let first = words.first(&run_id);
+        let mut text = if first.is_empty() { ": started\n\n".to_owned() } else { first };
+        loop {
+            if sender.send(text.into()).await.is_err() {
+                break;
+            }
+            text = tokio::select! {
+                () = sender.closed() => break,
+                piece = tokio::time::timeout(HEARTBEAT, follow.next()) => match piece {
+                    Ok(Some(piece)) => words.of(&run_id, &piece),
+                    Ok(None) => return,
+                    Err(_) => ": still working\n\n".to_owned(),
+                },
+            };
+        }
+        run.cancel();
+    });
+    let pieces = futures::stream::unfold(receiver, |mut receiver| async move {
+        Some((Ok::<_, Infallible>(receiver.recv().await?), receiver))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A proxy that collects would undo it.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let url = format!("{}/runs/{told}", asked.base);
+    add(headers, [("x-lemon-run-id", told), ("x-lemon-url", url)]);
+    response
+}
+
+/// A response that comes whole.
+pub fn whole(outcome: &Outcome, asked: &Asked, body: &impl Serialize) -> Response {
+    let mut response = Json(body).into_response();
+    add(response.headers_mut(), outcome.headers(&asked.base));
+    response
+}
+
+fn add(headers: &mut HeaderMap, pairs: impl IntoIterator<Item = (&'static str, String)>) {
+    for (name, value) in pairs {
+        // Names of runs and numbers fit in headers; what does not is in the body as well.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}
+
+/// An event without a name.
+pub fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+/// The address of the server, as the client calls it. A proxy before it may say that it was called securely.
+pub fn base(headers: &HeaderMap) -> String {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
+    text("host").map(|host| format!("{scheme}://{host}")).unwrap_or_default()
+}
