@@ -2,6 +2,7 @@
 //!
 //! The steps run cheapest first and stop at the first failure.
 
+mod clients;
 mod deps;
 mod mcp;
 mod real;
@@ -20,6 +21,7 @@ Usage: cargo xtask COMMAND
 
   test     all of the steps below, cheapest first, up to the first failure
   mcp      MCP against published servers and clients, where they are installed
+  clients  published clients against `lemon serve`, where they are installed
   real     published models against llama.cpp, where LEMON_REAL_MODELS names a folder with them
 ";
 
@@ -55,11 +57,16 @@ const REAL: Step =
 /// Not a part of `test` either: it needs published programs.
 const MCP: Step = Step { name: "mcp", what: "published MCP servers and clients work with ours", run: mcp::check };
 
+/// Likewise.
+const CLIENTS: Step =
+    Step { name: "clients", what: "published clients of OpenAI's protocol work with our server", run: clients::check };
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let steps: Vec<&Step> = match arguments.as_slice() {
         [command] if command == REAL.name => vec![&REAL],
         [command] if command == MCP.name => vec![&MCP],
+        [command] if command == CLIENTS.name => vec![&CLIENTS],
         [command] if command == "test" => STEPS.iter().collect(),
         [command] => STEPS.iter().filter(|step| step.name == command).collect(),
         _ => Vec::new(),

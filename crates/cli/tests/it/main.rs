@@ -36,6 +36,7 @@ mod recorded;
 mod results;
 mod send;
 mod serve;
+mod serve_clients;
 mod serve_keys;
 mod served;
 mod specs;
