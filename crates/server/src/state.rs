@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use lemon_exec::store::{RunMeta, ServedRequest, Store};
 use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
 use lemon_trace::{Event, Header, Trace};
-use lemon_workers::{Config, WorkersError};
+use lemon_workers::Config;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
