@@ -13,7 +13,7 @@ mod serve;
 mod tools;
 pub mod train;
 
-pub use bench::{AnswersArgs, BenchCommand, Rival, ServeArgs};
+pub use bench::{AnswersArgs, ApiArgs, BenchCommand, Rival, ServeArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};
 pub use inspect::{EditsArgs, Format, SchemaArgs, TraceCommand, ValidateArgs};

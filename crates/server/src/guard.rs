@@ -1,6 +1,6 @@
 //! What every request passes first: is it meant for this server, is it from where it may be, whose is it?
 
-use crate::keys::{Key, PREFIX};
+use crate::keys::{ServerKey, PREFIX};
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::extract::{Request, State};
@@ -19,20 +19,20 @@ const ASSETS: &str = "/app/";
 
 /// Who asks.
 #[derive(Debug, Clone, Default)]
-pub struct Caller(Option<Arc<Key>>);
+pub struct Caller(Option<Arc<ServerKey>>);
 
 impl Caller {
-    /// Whoever asks without a key.
+    /// A client without a key.
     pub fn anonymous() -> Self {
         Caller(None)
     }
 
-    pub(crate) fn with_key(key: Key) -> Self {
+    pub(crate) fn with_key(key: ServerKey) -> Self {
         Caller(Some(Arc::new(key)))
     }
 
     /// The key, if there is one.
-    pub fn key(&self) -> Option<&Key> {
+    pub fn key(&self) -> Option<&ServerKey> {
         self.0.as_deref()
     }
 
@@ -68,7 +68,7 @@ fn admit(app: &AppState, request: &mut Request) -> Result<Option<HeaderValue>, R
     let is_open = OPEN.contains(&path) || path.starts_with(ASSETS) || request.method() == Method::OPTIONS;
     let caller = match caller(app, headers) {
         Ok(caller) => caller,
-        // A cookie that has gone stale keeps nobody from the page where a new one is given.
+        // A cookie that has gone stale keeps no one from the page where a new one is given.
         Err(_) if is_open => Caller::anonymous(),
         Err(refusal) => return Err(refusal),
     };
@@ -96,7 +96,8 @@ fn host(headers: &HeaderMap, uri: &Uri) -> Result<String, Refusal> {
 /// An address is ours: a page of another site reaches this server only by a name of that site, which it points here.
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = without_port(host);
-    let is_v6 = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
+    let is_v6 =
+        name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
     is_v6
         || name.parse::<IpAddr>().is_ok()
         || name == "localhost"
@@ -119,7 +120,11 @@ fn foreign_origin(
     method: &Method,
 ) -> Result<Option<HeaderValue>, Refusal> {
     let forbidden = |what: &str| {
-        let refusal = Refusal::new(StatusCode::FORBIDDEN, "invalid_request_error", format!("pages of {what} may not ask this server"));
+        let refusal = Refusal::new(
+            StatusCode::FORBIDDEN,
+            "invalid_request_error",
+            format!("pages of {what} may not ask this server"),
+        );
         Err(refusal.hint("start it with --origin URL to let the pages of that site ask"))
     };
     let Some(origin) = headers.get(header::ORIGIN) else {
@@ -158,7 +163,8 @@ fn caller(app: &AppState, headers: &HeaderMap) -> Result<Caller, Refusal> {
 /// The key of a request: of its header, or of a browser's cookie.
 fn presented(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer = bearer.and_then(|text| text.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let bearer =
+        bearer.and_then(|text| text.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let cookie = || {
         let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = all.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));

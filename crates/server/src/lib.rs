@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`AppState`] has what every handler needs: the workers, the store, the keys, the runs under way. A run is started with
-//! [`AppState::start`], watched with [`LiveRun::subscribe`] and ended early with [`LiveRun::cancel`]; [`Runs::get`] finds
+//! [`AppState::start`], watched with [`LiveRun::subscribe`] and ended early with [`LiveRun::cancel`]; [`LiveRuns::get`] finds
 //! one by its name. [`api`] speaks OpenAI's protocol, [`app`] has the pages and what they ask.
 
 pub mod api;
@@ -21,8 +21,8 @@ mod state;
 mod workers;
 
 pub use guard::Caller;
-pub use listen::{Server, ServerError};
+pub use listen::{HttpServer, ServerError};
 pub use refusal::Refusal;
-pub use runs::{LiveEvent, LiveRun, Runs, Subscription};
+pub use runs::{LiveEvent, LiveRun, LiveRuns, Subscription};
 pub use state::{AppState, Origin, RunOrder, ServerConfig};
 pub use workers::{ServedModel, TeamChoice};

@@ -2,10 +2,10 @@
 
 use crate::guard;
 use crate::keys::{KeyError, Keys};
-use crate::metrics::Metrics;
+use crate::metrics::ServerCounters;
 use crate::otlp::Exporter;
 use crate::refusal::Refusal;
-use crate::runs::Runs;
+use crate::runs::LiveRuns;
 use crate::state::{AppState, ServerConfig};
 use crate::workers::Workers;
 use crate::{api, app};
@@ -37,7 +37,7 @@ const BACKLOG: u32 = 4096;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A server that listens.
-pub struct Server {
+pub struct HttpServer {
     app: Arc<AppState>,
     listener: TcpListener,
     tell: Tell,
@@ -83,8 +83,8 @@ impl ServerError {
     }
 }
 
-impl Server {
-    /// Listens at the address, and answers nobody yet.
+impl HttpServer {
+    /// Listens at the address, and answers no request yet.
     ///
     /// # Errors
     /// The address or the keys cannot be used, or strangers could ask without a key.
@@ -100,6 +100,7 @@ impl Server {
             return Err(ServerError::KeysInUse(path));
         }
         let address = config.address;
+        allow_files();
         let listener = listen(address).map_err(|reason| ServerError::Listen { address, reason })?;
         config.address = listener.local_addr().map_err(|reason| ServerError::Listen { address, reason })?;
         let exporter = match &config.otlp {
@@ -111,13 +112,13 @@ impl Server {
             config,
             workers,
             store,
-            runs: Runs::default(),
+            runs: LiveRuns::default(),
             keys,
-            metrics: Metrics::default(),
+            metrics: ServerCounters::default(),
             exporter,
             closing: CancellationToken::new(),
         };
-        Ok(Server { app: Arc::new(app), listener, tell })
+        Ok(HttpServer { app: Arc::new(app), listener, tell })
     }
 
     /// Where it listens.
@@ -133,7 +134,7 @@ impl Server {
     /// Answers until `end` comes; then lets runs end for a while, cancels those that do not, and waits until that is on
     /// record.
     pub async fn serve(self, end: impl Future<Output = ()>) {
-        let Server { app, listener, tell } = self;
+        let HttpServer { app, listener, tell } = self;
         match app.take_up().await {
             Ok(0) => {}
             Ok(taken) => tell(&format!("{taken} interrupted runs are taken up")),
@@ -197,6 +198,17 @@ async fn close(app: &AppState, tell: Tell) {
     if tokio::time::timeout(app.config.grace, app.runs.none_left()).await.is_err() {
         app.runs.all().iter().for_each(|run| run.cancel());
         app.runs.none_left().await;
+    }
+}
+
+/// Lets this process have as many connections as the system lets it: the usual limit is a quarter of what one server needs.
+fn allow_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        // Where it is refused, connections wait until others end.
+        let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     }
 }
 

@@ -10,7 +10,7 @@ const BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10
 
 /// Counters of this process.
 #[derive(Debug, Default)]
-pub struct Metrics(Mutex<Counts>);
+pub struct ServerCounters(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -25,7 +25,7 @@ struct Counts {
     requests: BTreeMap<(&'static str, u16), u64>,
 }
 
-impl Metrics {
+impl ServerCounters {
     /// Counts a response.
     pub fn request(&self, route: &'static str, status: u16) {
         *self.counts().requests.entry((route, status)).or_default() += 1;
@@ -82,7 +82,12 @@ impl Metrics {
             bounds.zip(counts.buckets).map(|(le, n)| (format!("_bucket{{le=\"{le}\"}}"), n.to_string())).collect();
         let all = counts.buckets[BUCKETS.len()]; // the last bucket
         let ends = [("_sum".to_owned(), counts.seconds.to_string()), ("_count".to_owned(), all.to_string())];
-        family("lemon_run_seconds", "histogram", "Seconds that ended runs took.", &[buckets.as_slice(), &ends].concat());
+        family(
+            "lemon_run_seconds",
+            "histogram",
+            "Seconds that ended runs took.",
+            &[buckets.as_slice(), &ends].concat(),
+        );
         text
     }
 

@@ -84,8 +84,9 @@ fn headers() -> Result<Vec<(String, String)>, String> {
     };
     let pair = |pair: &str| {
         // The value may be a key: it is not told.
-        let (name, value) =
-            pair.split_once('=').ok_or_else(|| format!("{HEADERS}: expected NAME=VALUE, found an entry without `=`"))?;
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("{HEADERS}: expected NAME=VALUE, found an entry without `=`"))?;
         Ok((name.trim().to_owned(), value.trim().to_owned()))
     };
     text.split(',').filter(|entry| !entry.trim().is_empty()).map(pair).collect()

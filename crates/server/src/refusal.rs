@@ -8,7 +8,7 @@ use lemon_workers::WorkersError;
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// A request that is not served. As a response it is an error object of OpenAI's protocol.
+/// A request that is not served. Texts are boxed, so that results stay small. As a response it is an error object of OpenAI's protocol.
 #[derive(Debug, Clone)]
 pub struct Refusal {
     /// The HTTP status.
@@ -18,15 +18,15 @@ pub struct Refusal {
     /// A name for programs: `insufficient_quota`.
     pub code: Option<&'static str>,
     /// The field of the request that is at fault.
-    pub param: Option<String>,
+    pub param: Option<Box<str>>,
     /// What was expected, what was found.
     pub fact: String,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// Seconds after which to ask again.
-    pub retry_after: Option<u64>,
+    pub retry_after: Option<u32>,
     /// The run that was made all the same.
-    pub run_id: Option<String>,
+    pub run_id: Option<Box<str>>,
 }
 
 impl Refusal {
@@ -42,7 +42,7 @@ impl Refusal {
     }
 
     /// A field of the request is at fault.
-    pub fn field(param: impl Into<String>, fact: impl Display) -> Self {
+    pub fn field(param: impl Into<Box<str>>, fact: impl Display) -> Self {
         Refusal { param: Some(param.into()), ..Refusal::bad(fact) }
     }
 
@@ -65,19 +65,19 @@ impl Refusal {
     /// Adds what to do about it.
     #[must_use]
     pub fn hint(self, hint: impl Display) -> Self {
-        Refusal { hint: Some(hint.to_string()), ..self }
+        Refusal { hint: Some(hint.to_string().into()), ..self }
     }
 
     /// Says when to ask again.
     #[must_use]
-    pub fn retry_after(self, seconds: u64) -> Self {
+    pub fn retry_after(self, seconds: u32) -> Self {
         Refusal { retry_after: Some(seconds), ..self }
     }
 
     /// Names the run that was made all the same.
     #[must_use]
     pub fn of_run(self, run_id: &str) -> Self {
-        Refusal { run_id: Some(run_id.to_owned()), ..self }
+        Refusal { run_id: Some(run_id.into()), ..self }
     }
 
     /// The error object.

@@ -40,7 +40,16 @@ pub struct LiveRun {
 impl LiveRun {
     pub(crate) fn new(id: String, question: String, model: String, cancel: CancellationToken) -> Self {
         let changes = watch::Sender::new(0);
-        LiveRun { id, question, model, log: Mutex::default(), changes, end: OnceLock::new(), cancel, quota: OnceLock::new() }
+        LiveRun {
+            id,
+            question,
+            model,
+            log: Mutex::default(),
+            changes,
+            end: OnceLock::new(),
+            cancel,
+            quota: OnceLock::new(),
+        }
     }
 
     /// The name of the run, as in the store.
@@ -154,13 +163,13 @@ impl Subscription {
 
 /// The runs under way, by name.
 #[derive(Default)]
-pub struct Runs {
+pub struct LiveRuns {
     live: Mutex<HashMap<String, Arc<LiveRun>>>,
     /// How many there are, for those who wait until there are none.
     count: watch::Sender<usize>,
 }
 
-impl Runs {
+impl LiveRuns {
     /// The run of this name, if it is under way.
     pub fn get(&self, id: &str) -> Option<Arc<LiveRun>> {
         self.live().get(id).cloned()

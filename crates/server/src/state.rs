@@ -2,10 +2,10 @@
 
 use crate::guard::Caller;
 use crate::keys::Keys;
-use crate::metrics::Metrics;
+use crate::metrics::ServerCounters;
 use crate::otlp::Exporter;
 use crate::refusal::Refusal;
-use crate::runs::{LiveEvent, LiveRun, Runs};
+use crate::runs::{LiveEvent, LiveRun, LiveRuns};
 use crate::workers::{TeamChoice, Workers};
 use axum::http::StatusCode;
 use lemon_exec::store::{RunMeta, ServedRequest, Store};
@@ -29,7 +29,7 @@ pub struct ServerConfig {
     pub origins: Vec<String>,
     /// Whether every caller needs a key. On other addresses than those of this machine it always does.
     pub require_key: bool,
-    /// Runs at a time.
+    /// LiveRuns at a time.
     pub most_runs: usize,
     /// Connections at a time.
     pub most_connections: usize,
@@ -56,7 +56,7 @@ pub struct ServerConfig {
 pub enum Origin {
     /// A client of the API that waits for it: it is cancelled when the client goes.
     Api,
-    /// The application: it goes on whoever watches.
+    /// The application: it goes on whether or not a page watches it.
     App,
 }
 
@@ -118,11 +118,11 @@ pub struct AppState {
     /// Where everything is kept.
     pub store: Arc<Store>,
     /// The runs under way.
-    pub runs: Runs,
+    pub runs: LiveRuns,
     /// Who may ask, and what they may spend.
     pub keys: Keys,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: ServerCounters,
     /// Sends finished runs to a collector.
     pub(crate) exporter: Option<Exporter>,
     /// Cancelled when the server was told to end: nothing new begins.
@@ -155,7 +155,13 @@ impl AppState {
         let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
         let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
         let begin = Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None };
-        let job = Job { run_id: run_id.clone(), task_id: run_id, question: order.question.clone(), seed, meta: begin.meta.clone() };
+        let job = Job {
+            run_id: run_id.clone(),
+            task_id: run_id,
+            question: order.question.clone(),
+            seed,
+            meta: begin.meta.clone(),
+        };
         self.launch(begin, job)
     }
 
@@ -171,7 +177,8 @@ impl AppState {
         }
         let grant = self.keys.admit(&order.caller, self.workers.resolved.capacities())?;
         let cancel = grant.cancel().child_token();
-        let live = Arc::new(LiveRun::new(job.run_id.clone(), job.question.clone(), order.model.clone(), cancel.clone()));
+        let live =
+            Arc::new(LiveRun::new(job.run_id.clone(), job.question.clone(), order.model.clone(), cancel.clone()));
         if !self.runs.enter(&live, self.config.most_runs) {
             let fact = format!("{} runs are under way, and no more are taken", self.config.most_runs);
             let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", fact);
@@ -307,4 +314,3 @@ fn lower(a: Budget, b: Budget) -> Budget {
         seconds: least(a.seconds, b.seconds),
     }
 }
-

@@ -100,7 +100,7 @@ impl Workers {
         let unknown = || {
             let fact = format!("the model `{model}` does not exist");
             let hint = "GET /v1/models lists the models: `lemon`, and `lemon/NAME` for each file NAME.yaml of the teams folder";
-            let refusal = Refusal { param: Some("model".to_owned()), ..Refusal::not_found(fact) };
+            let refusal = Refusal { param: Some("model".into()), ..Refusal::not_found(fact) };
             refusal.code("model_not_found").hint(hint)
         };
         if model == DEFAULT {
@@ -174,7 +174,11 @@ impl Workers {
 /// Whether a name can be that of a team file: letters, digits, `-`, `_` and inner dots.
 fn is_team_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !name.is_empty() && name.len() <= 100 && name.chars().all(is_plain) && !name.starts_with('.') && !name.contains("..")
+    !name.is_empty()
+        && name.len() <= 100
+        && name.chars().all(is_plain)
+        && !name.starts_with('.')
+        && !name.contains("..")
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub enum BenchCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Measure what `lemon serve` adds to what the model takes
+    Api(ApiArgs),
     /// Compare answers with one plain call to the same model, question by question
     Answers(Box<AnswersArgs>),
     /// Measure how fast a model of this machine is served, beside llama.cpp if asked for
@@ -83,6 +85,42 @@ pub enum BenchCommand {
         #[arg(long)]
         warm: usize,
     },
+}
+
+/// `lemon bench api`.
+#[derive(Debug, clap::Args)]
+pub struct ApiArgs {
+    /// Milliseconds the fake endpoint takes for each call
+    #[arg(long, default_value_t = 50, value_name = "MS")]
+    pub latency_ms: u64,
+    /// Requests
+    #[arg(long, default_value_t = 4_000, value_name = "N", value_parser = at_least_one)]
+    pub requests: usize,
+    /// Requests at a time
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = at_least_one)]
+    pub width: usize,
+    /// Streams that wait for a model that does not answer; 0 leaves them out
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    pub connections: usize,
+    /// The address of another proxy with an endpoint of the same latency, up to /v1
+    #[arg(long, value_name = "URL")]
+    pub against: Option<String>,
+    /// The model there
+    #[arg(long, default_value = "fake", value_name = "NAME")]
+    pub against_model: String,
+    /// Its process, for its processor time
+    #[arg(long, value_name = "PID")]
+    pub against_pid: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("expected a whole number of at least 1".to_owned()),
+    }
 }
 
 /// `lemon bench serve`.

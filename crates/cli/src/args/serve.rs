@@ -18,7 +18,7 @@ pub struct ServerArgs {
     /// A site whose pages may ask the server, for instance https://chat.example.org
     #[arg(long, value_name = "URL")]
     pub origin: Vec<String>,
-    /// Refuse whoever has no key, on this machine too
+    /// Refuse clients without a key, on this machine too
     #[arg(long, env = "LEMON_REQUIRE_KEY")]
     pub require_key: bool,
     /// Tokens one run may spend at most

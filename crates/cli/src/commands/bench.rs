@@ -4,6 +4,7 @@
 //! are those of running teams and of nothing else. The store is on, as it is for users.
 
 mod answers;
+mod api;
 mod policy;
 mod questions;
 mod serve;
@@ -62,6 +63,7 @@ struct Row {
 
 pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
     match command {
+        BenchCommand::Api(args) => api::bench(args),
         BenchCommand::Answers(args) => answers::answers(cli, args),
         BenchCommand::Policy { shapes, device, steps, fused_only, check, json } => {
             policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
@@ -277,7 +279,12 @@ fn this_program() -> Result<Command, Fault> {
 
 /// Processor time of this process so far. `None` where the system does not tell it this way.
 fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    cpu_seconds_of(std::process::id())
+}
+
+/// The same of another process.
+fn cpu_seconds_of(process: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is a name in parentheses that may hold spaces; user and system time are fields 14 and 15.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;

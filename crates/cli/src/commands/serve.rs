@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::tell;
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
-use lemon_server::{Server, ServerConfig, ServerError};
+use lemon_server::{HttpServer, ServerConfig, ServerError};
 use lemon_workers::{Before, ReadyRun, RunRequest, WorkerFiles};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
             otlp: args.otlp.clone(),
             config,
         };
-        let server = Server::bind(settings, ready, store, tell).map_err(fault)?;
+        let server = HttpServer::bind(settings, ready, store, tell).map_err(fault)?;
         let address = server.address();
         eprintln!("serving at http://{address}/ (OpenAI's protocol at http://{address}/v1)");
         server.serve(end()).await;

@@ -27,6 +27,20 @@ fn one_measurement() {
 }
 
 #[test]
+fn the_server_beside_its_endpoint() {
+    let folder = Folder::new();
+    let args = ["bench", "api", "--requests", "8", "--width", "4", "--latency-ms", "5", "--connections", "3", "--json"];
+    let found = finish(&args, folder.start(&args)).ok().json();
+    let loads = found["loads"].as_array().unwrap();
+    assert_eq!(
+        loads.iter().map(|load| load["what"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["the endpoint itself", "lemon serve"]
+    );
+    assert!(loads.iter().all(|load| load["p50_ms"].as_f64().unwrap() >= 5.0), "{found}");
+    assert!(found["idle"]["with_them_mib"].as_f64().unwrap() > 0.0, "{found}");
+}
+
+#[test]
 fn the_whole_table() {
     let folder = Folder::new();
     let args = ["bench", "teams", "--teams", "4", "--width", "2", "--latency-ms", "5", "--json"];

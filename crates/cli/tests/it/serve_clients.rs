@@ -58,7 +58,7 @@ fn the_official_python_client_and_langchain_are_answered() {
     assert_eq!((&seen["models"], &seen["header"]), (&json!(["lemon"]), &json!("answered")));
     assert!(seen["pieces"].as_u64().unwrap() > 3, "{seen}");
     let total = seen["total"].as_u64().unwrap();
-    assert!(total > 20 && seen["stream_total"] == total && seen["langchain_total"] == total, "{seen}");
+    assert!(total > 10 && seen["stream_total"] == total && seen["langchain_total"] == total, "{seen}");
     let errors = &seen["errors"];
     assert_eq!(errors["unknown model"], json!(["NotFoundError", "model_not_found"]));
     assert_eq!(errors["bad value"][0], "BadRequestError");
@@ -126,7 +126,11 @@ fn promptfoo_evaluates_it() {
     assert_eq!(code, Some(0), "{printed}");
     let found: Value = serde_json::from_str(&folder.read("out.json")).unwrap();
     let stats = &found["results"]["stats"];
-    assert_eq!((&stats["successes"], &stats["failures"], &stats["errors"]), (&json!(2), &json!(0), &json!(0)), "{stats}");
+    assert_eq!(
+        (&stats["successes"], &stats["failures"], &stats["errors"]),
+        (&json!(2), &json!(0), &json!(0)),
+        "{stats}"
+    );
 }
 
 #[test]

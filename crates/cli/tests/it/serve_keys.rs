@@ -1,6 +1,6 @@
-//! `lemon keys`, and what a server makes of them: whoever has no key is kept out, and no budget is overrun, whatever crashes.
+//! `lemon keys`, and what a server makes of them: strangers are kept out, and no budget is overrun, whatever crashes.
 
-use crate::common::{Draws, Folder, wait_until};
+use crate::common::{Draws, Folder, PATIENCE, wait_until};
 use crate::served::{Served, chat, read};
 use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply, fault_rounds};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn keys_are_made_listed_and_removed() {
 fn strangers_are_kept_out_where_they_could_come_from() {
     let endpoint = FakeEndpoint::start(Behaviour::text("Hello.")).unwrap();
     let folder = Folder::with_endpoint(&endpoint, "");
-    let refused = folder.lemon(&["serve", "--addr", "0.0.0.0:0"]).code(2);
+    let refused = folder.lemon(&["serve", "--addr", "0.0.0.0:0", "-q"]).code(2);
     refused.complains(&["no address of this machine alone", "lemon keys add"]);
     let key = add(&folder, "ann", &[]);
     let served = Served::start(&folder, &["--require-key"]);
@@ -65,6 +65,14 @@ fn strangers_are_kept_out_where_they_could_come_from() {
         assert_eq!(ask(&[(name, &value)], path), 200, "{path}");
         assert_eq!(ask(&[("cookie", &format!("lemon_key={key}"))], path), 200, "{path}");
     }
+    let form = |key: &str| served.send("POST", "/login", &[], &format!("key={key}"));
+    let cookie = form(&key).header("set-cookie").unwrap().to_owned();
+    assert!(
+        cookie.starts_with(&format!("lemon_key={key}; ")) && cookie.contains("HttpOnly; SameSite=Strict"),
+        "{cookie}"
+    );
+    let refused = form("lemon-sk-none");
+    assert_eq!((refused.header("location"), refused.header("set-cookie")), (Some("/login?refused"), None));
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         assert_eq!(ask(&[], path), 200, "{path}");
     }
@@ -126,9 +134,10 @@ fn a_run_that_a_crash_interrupted_ends_on_record() {
     let spent = listed(&folder)[0]["spent_tokens"].as_u64().unwrap();
     assert!(spent > 1000, "the call in flight counts as all that was reserved for it: {spent}");
     let served = Served::start(&folder, &[]);
+    assert_eq!(served.said.recv_timeout(PATIENCE).unwrap(), "1 interrupted runs are taken up");
     wait_until("the run is over", || served.counter("lemon_runs_under_way") == 0.0);
     assert_eq!(folder.runs()[0]["stop_reason"], "cancelled");
-    assert_eq!(endpoint.calls(), 1, "nobody waits for it: nothing more is spent");
+    assert_eq!(endpoint.calls(), 1, "no client waits for it: nothing more is spent");
 }
 
 /// However often the server is killed while many clients ask at the same time, the endpoint is never made to use more tokens

@@ -99,8 +99,13 @@ impl Served {
     }
 
     /// Tells it to end, and waits until it has. Gives the exit code.
-    pub fn end(mut self) -> Option<i32> {
+    pub fn end(self) -> Option<i32> {
         self.tell_to_end();
+        self.wait()
+    }
+
+    /// Waits until it has ended. Gives the exit code.
+    pub fn wait(mut self) -> Option<i32> {
         finish(&["serve"], self.child.take().unwrap()).code
     }
 }
@@ -129,7 +134,8 @@ pub fn read(mut stream: TcpStream) -> Response {
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let mut lines = head.lines();
     let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())).unwrap();
+    let header =
+        |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())).unwrap();
     let headers: Vec<(String, String)> = lines.map(header).collect();
     let body = &bytes[end + 4..];
     let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");

@@ -1,9 +1,9 @@
 //! `POST /v1/chat/completions`.
 
-use super::follow::{Follow, Outcome, Piece, outcome};
-use super::question::Format;
+use super::follow::{Follow, Answered, Piece, outcome};
+use super::question::AnswerFormat;
 use super::serve::{self, Asked};
-use super::types::{ChatCompletion, ChatRequest, Choice, ErrorBody, StopWord, Usage};
+use super::types::{ChatCompletion, ChatBody, Choice, ErrorBody, StopWord, UsageBody};
 use super::wish::{Wish, not_asked, speaker, text_of};
 use crate::guard::Caller;
 use crate::refusal::Refusal;
@@ -11,6 +11,7 @@ use crate::state::AppState;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use lemon_exec::unix_ms;
@@ -22,16 +23,17 @@ const ROUTE: &str = "/v1/chat/completions";
 
 /// Answers the last message of a conversation with a team.
 #[utoipa::path(
-    post, path = "/v1/chat/completions", tag = "openai", request_body = ChatRequest,
+    post, path = "/v1/chat/completions", tag = "openai", request_body = ChatBody,
     responses(
         (status = 200, description = "The answer; with `stream`, server-sent events with pieces of it", content(
-            (ChatCompletion = "application/json"), (String = "text/event-stream"))),
+            (ChatCompletion = "application/json"), (serde_json::Value = "text/event-stream"))),
         (status = 400, description = "The request cannot be honoured", body = ErrorBody),
         (status = 401, description = "A key is needed, or not known", body = ErrorBody),
         (status = 404, description = "There is no such model", body = ErrorBody),
         (status = 413, description = "The request is too long", body = ErrorBody),
         (status = 429, description = "A rate or the budget of a key is used up", body = ErrorBody),
-        (status = 500, description = "The answer is not in the format that was asked for", body = ErrorBody),
+        (status = 422, description = "The answer is not in the format that was asked for", body = ErrorBody),
+        (status = 500, description = "The store failed", body = ErrorBody),
         (status = 502, description = "No agent answered", body = ErrorBody),
         (status = 503, description = "The server is closing, or the run was cancelled", body = ErrorBody),
         (status = 504, description = "The time of the run was up", body = ErrorBody),
@@ -41,9 +43,9 @@ pub async fn complete(
     State(app): State<Arc<AppState>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let response = match answer(&app, caller, &headers, &body).await {
+    let response = match answer(&app, caller, &headers, body).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     };
@@ -51,8 +53,13 @@ pub async fn complete(
     response
 }
 
-async fn answer(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: &[u8]) -> Result<Response, Refusal> {
-    let request: ChatRequest = serve::read(body)?;
+async fn answer(
+    app: &Arc<AppState>,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: serve::Received,
+) -> Result<Response, Refusal> {
+    let request: ChatBody = serve::read(body)?;
     let wish = Arc::new(wish(&request)?);
     let run = app.start(wish.order(app, caller)?).await?;
     let asked = Asked::new(headers, &request.model);
@@ -69,14 +76,14 @@ async fn answer(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: 
         created: asked.created,
         model: asked.model.clone(),
         choices: vec![Choice::new(outcome.content.clone(), finish_reason(&outcome))],
-        usage: Usage::of(&outcome),
+        usage: UsageBody::of(&outcome),
         lemon: outcome.lemon(&asked.base),
     };
     Ok(serve::whole(&outcome, &asked, &whole))
 }
 
-fn wish(request: &ChatRequest) -> Result<Wish, Refusal> {
-    let ChatRequest { tools, functions, logprobs, top_logprobs, logit_bias, audio, .. } = request;
+fn wish(request: &ChatBody) -> Result<Wish, Refusal> {
+    let ChatBody { tools, functions, logprobs, top_logprobs, logit_bias, audio, .. } = request;
     let others = [
         ("tools", tools),
         ("functions", functions),
@@ -94,7 +101,8 @@ fn wish(request: &ChatRequest) -> Result<Wish, Refusal> {
     let mut messages = Vec::with_capacity(request.messages.len());
     for (number, message) in request.messages.iter().enumerate() {
         let role = speaker(&message.role, &format!("messages[{number}].role"))?;
-        let content = text_of(message.content.as_ref().unwrap_or(&Value::Null), &format!("messages[{number}].content"))?;
+        let content =
+            text_of(message.content.as_ref().unwrap_or(&Value::Null), &format!("messages[{number}].content"))?;
         messages.push(ChatMessage { role, content });
     }
     let max_tokens = request.max_completion_tokens.or(request.max_tokens);
@@ -114,12 +122,12 @@ fn wish(request: &ChatRequest) -> Result<Wish, Refusal> {
         },
         user: request.user.clone(),
         metadata: request.metadata.clone(),
-        format: Format::read(request.response_format.as_ref(), "response_format")?,
+        format: AnswerFormat::read(request.response_format.as_ref(), "response_format")?,
         lemon: request.lemon.clone().unwrap_or_default(),
     })
 }
 
-fn finish_reason(outcome: &Outcome) -> &'static str {
+fn finish_reason(outcome: &Answered) -> &'static str {
     if outcome.truncated { "length" } else { "stop" }
 }
 
@@ -164,7 +172,7 @@ impl serve::Words for Chunks {
                 if self.with_usage {
                     let mut usage = self.chunk(run_id, json!({}), None);
                     usage["choices"] = json!([]);
-                    usage["usage"] = json!(Usage::of(outcome));
+                    usage["usage"] = json!(UsageBody::of(outcome));
                     text.push_str(&serve::data(&usage));
                 }
                 text + "data: [DONE]\n\n"

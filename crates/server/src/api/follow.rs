@@ -22,14 +22,14 @@ pub enum Piece {
     /// A piece of the answer.
     Text(String),
     /// The whole answer; what of it was not told yet comes before.
-    Done(Box<Outcome>),
+    Done(Box<Answered>),
     /// There is none.
     Failed(Refusal),
 }
 
 /// How a run ended that answered.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Answered {
     /// The answer, as the request wanted it.
     pub content: String,
     /// Whether it was cut off at `max_tokens`.
@@ -198,7 +198,7 @@ fn is_labelled(line: &str) -> bool {
 ///
 /// # Errors
 /// It has no answer, or none in the format that was asked for.
-pub fn outcome(app: &AppState, run: &LiveRun, wish: &Wish) -> Result<Outcome, Refusal> {
+pub fn outcome(app: &AppState, run: &LiveRun, wish: &Wish) -> Result<Answered, Refusal> {
     let trace = match run.end() {
         Some(Ok(trace)) => trace,
         Some(Err(reason)) => return Err(Refusal::internal(reason).of_run(run.id())),
@@ -209,11 +209,12 @@ pub fn outcome(app: &AppState, run: &LiveRun, wish: &Wish) -> Result<Outcome, Re
     let Some(response) = &result.response else { return Err(unanswered(run, trace)) };
     let content = wish.format.take(wish.cut(response)).map_err(|why| {
         let fact = format!("the answer is not in the format that was asked for: {why}");
-        Refusal::internal(fact).code("response_format_unmet").of_run(run.id())
+        let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "server_error", fact);
+        refusal.code("response_format_unmet").of_run(run.id())
     })?;
     let completion: u64 = trace.events.iter().map(|event| event.spend.tokens_out).sum();
     let usage = (result.tokens.total.saturating_sub(completion), completion);
-    Ok(Outcome { content, truncated: result.truncated, usage, result })
+    Ok(Answered { content, truncated: result.truncated, usage, result })
 }
 
 /// Why there is no answer.
@@ -246,7 +247,7 @@ fn unanswered(run: &LiveRun, trace: &Trace) -> Refusal {
     refusal.of_run(run.id())
 }
 
-impl Outcome {
+impl Answered {
     /// What LEMON adds to a response.
     pub fn lemon(&self, base: &str) -> Value {
         let RunResult { run_id, stop_reason, answer, confidence, cost_usd, wall_s, calls, agents, tokens, .. } =

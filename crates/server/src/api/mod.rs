@@ -1,8 +1,10 @@
 //! OpenAI's protocol, and what operators ask.
 
 mod chat;
+mod described;
 mod follow;
 mod health;
+mod login;
 mod models;
 mod openapi;
 pub mod question;
@@ -23,6 +25,7 @@ pub fn routes() -> Router<Arc<AppState>> {
         .route("/v1/responses", post(responses::respond))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
+        .route("/login", post(login::log_in))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))

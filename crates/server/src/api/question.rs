@@ -5,6 +5,8 @@ use lemon_exec::Form;
 use lemon_exec::worker::{ChatMessage, Speaker};
 use serde_json::Value;
 
+/// What is asked where the last message is one of the model.
+const GO_ON: &str = "Continue your last message.";
 /// Bytes of a JSON Schema.
 const MOST_SCHEMA: usize = 64 * 1024;
 
@@ -20,18 +22,19 @@ pub struct Question {
 /// The task that a conversation ends with. What was said before it is its context.
 ///
 /// # Errors
-/// The conversation does not end with a question of the user.
+/// There is nothing to reply to.
 pub fn compose(messages: &[ChatMessage]) -> Result<Question, Refusal> {
     let Some((last, before)) = messages.split_last() else {
         return Err(Refusal::field("messages", "expected at least one message, found none"));
     };
-    if last.role != Speaker::User {
-        return Err(Refusal::field("messages", "expected the last message to be one of the user"));
-    }
-    let asked = last.content.trim();
-    if asked.is_empty() {
+    if last.content.trim().is_empty() {
         return Err(Refusal::field("messages", "the last message is empty"));
     }
+    // Where the model spoke last, it is asked to go on.
+    let (asked, before) = match last.role {
+        Speaker::Assistant => (GO_ON, messages),
+        Speaker::System | Speaker::User => (last.content.trim(), before),
+    };
     let of = |role: Speaker| before.iter().filter(move |message| message.role == role);
     let instructions: Vec<&str> = of(Speaker::System).map(|message| message.content.trim()).collect();
     let instructions = instructions.join("\n\n").trim().to_owned();
@@ -50,7 +53,7 @@ pub fn compose(messages: &[ChatMessage]) -> Result<Question, Refusal> {
             let who = if turn.role == Speaker::User { "User" } else { "Assistant" };
             text.push_str(&format!("{who}: {}\n\n", turn.content.trim()));
         }
-        text.push_str("Reply to the last message of the user:\n\n");
+        text.push_str("Reply to what comes last:\n\n");
     }
     text.push_str(asked);
     // What stands before the question does not make a number of a text, or a choice of its lists.
@@ -63,7 +66,7 @@ pub fn compose(messages: &[ChatMessage]) -> Result<Question, Refusal> {
 
 /// What the answer must look like.
 #[derive(Debug, Clone, Default)]
-pub enum Format {
+pub enum AnswerFormat {
     /// Any text.
     #[default]
     Text,
@@ -80,19 +83,20 @@ pub struct Schema {
     validator: std::sync::Arc<jsonschema::Validator>,
 }
 
-impl Format {
+impl AnswerFormat {
     /// Reads `response_format`, or `text.format`, which has the same forms but for one level of nesting.
     ///
     /// # Errors
     /// There is no such format, or the schema is none.
     pub fn read(value: Option<&Value>, param: &str) -> Result<Self, Refusal> {
-        let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(Format::Text) };
+        let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(AnswerFormat::Text) };
         match value["type"].as_str() {
-            Some("text") => Ok(Format::Text),
-            Some("json_object") => Ok(Format::Json),
+            Some("text") => Ok(AnswerFormat::Text),
+            Some("json_object") => Ok(AnswerFormat::Json),
             Some("json_schema") => {
-                let schema = if value["json_schema"].is_object() { &value["json_schema"]["schema"] } else { &value["schema"] };
-                Schema::new(schema, param).map(|schema| Format::Schema(Box::new(schema)))
+                let schema =
+                    if value["json_schema"].is_object() { &value["json_schema"]["schema"] } else { &value["schema"] };
+                Schema::new(schema, param).map(|schema| AnswerFormat::Schema(Box::new(schema)))
             }
             _ => Err(Refusal::field(param, "expected the type `text`, `json_object` or `json_schema`")),
         }
@@ -101,9 +105,9 @@ impl Format {
     /// The question with what the answer must look like.
     pub fn ask(&self, question: Question) -> Question {
         let how = match self {
-            Format::Text => return question,
-            Format::Json => "Reply with one JSON object and nothing else.".to_owned(),
-            Format::Schema(schema) => {
+            AnswerFormat::Text => return question,
+            AnswerFormat::Json => "Reply with one JSON object and nothing else.".to_owned(),
+            AnswerFormat::Schema(schema) => {
                 format!("Reply with JSON that obeys this JSON Schema, and nothing else:\n{}", schema.text)
             }
         };
@@ -112,7 +116,7 @@ impl Format {
 
     /// Whether the answer may be any text.
     pub fn is_text(&self) -> bool {
-        matches!(self, Format::Text)
+        matches!(self, AnswerFormat::Text)
     }
 
     /// The answer in the format.
@@ -121,10 +125,10 @@ impl Format {
     /// It is not in the format; the text says why.
     pub fn take(&self, answer: &str) -> Result<String, String> {
         let check = |value: &Value| match self {
-            Format::Text => Ok(()),
-            Format::Json if value.is_object() => Ok(()),
-            Format::Json => Err("it is no JSON object".to_owned()),
-            Format::Schema(schema) => match schema.validator.iter_errors(value).next() {
+            AnswerFormat::Text => Ok(()),
+            AnswerFormat::Json if value.is_object() => Ok(()),
+            AnswerFormat::Json => Err("it is no JSON object".to_owned()),
+            AnswerFormat::Schema(schema) => match schema.validator.iter_errors(value).next() {
                 None => Ok(()),
                 Some(error) => Err(format!("at `{}`: {error}", error.instance_path())),
             },
@@ -145,7 +149,10 @@ impl Schema {
         }
         let text = schema.to_string();
         if text.len() > MOST_SCHEMA {
-            return Err(Refusal::field(param, format!("expected a schema of at most {MOST_SCHEMA} bytes, found {}", text.len())));
+            return Err(Refusal::field(
+                param,
+                format!("expected a schema of at most {MOST_SCHEMA} bytes, found {}", text.len()),
+            ));
         }
         let validator = jsonschema::validator_for(schema)
             .map_err(|error| Refusal::field(param, format!("the schema cannot be used: {error}")))?;
@@ -193,13 +200,17 @@ mod tests {
         ];
         let question = compose(&messages).unwrap();
         let expected = "Be brief.\n\nThe conversation so far:\n\nUser: Ana has 3 pens.\n\nAssistant: Noted.\n\n\
-                        Reply to the last message of the user:\n\nShe buys 4. How many has she?";
+                        Reply to what comes last:\n\nShe buys 4. How many has she?";
         assert_eq!((question.text.as_str(), question.form), (expected, Some(Form::Number)));
     }
 
     #[test]
-    fn a_conversation_ends_with_a_question() {
-        for messages in [&[][..], &[ChatMessage::assistant("Hm.")], &[ChatMessage::user("  ")], &[ChatMessage::system("x")]] {
+    fn a_conversation_ends_with_words() {
+        let question = |message| compose(&[message]).unwrap().text;
+        assert_eq!(question(ChatMessage::system("Say hello.")), "Say hello.");
+        let going_on = question(ChatMessage::assistant("Once upon"));
+        assert!(going_on.contains("Assistant: Once upon") && going_on.ends_with(GO_ON), "{going_on}");
+        for messages in [&[][..], &[ChatMessage::user("  ")]] {
             assert_eq!(compose(messages).unwrap_err().param.as_deref(), Some("messages"), "{messages:?}");
         }
     }
@@ -208,13 +219,13 @@ mod tests {
     fn answers_in_json_are_checked() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let format = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
-        let format = Format::read(Some(&format), "response_format").unwrap();
+        let format = AnswerFormat::read(Some(&format), "response_format").unwrap();
         assert_eq!(format.take("{\"n\": 3}").unwrap(), "{\"n\": 3}");
         assert_eq!(format.take("Here it is:\n```json\n{\"n\": 3}\n```\nDone.").unwrap(), "{\"n\": 3}");
         assert_eq!(format.take("The answer is {\"n\": 3}, I think.").unwrap(), "{\"n\": 3}");
         assert!(format.take("{\"n\": \"three\"}").unwrap_err().contains("/n"));
         assert!(format.take("three").unwrap_err().contains("no JSON"));
-        assert!(Format::read(Some(&json!({"type": "json_object"})), "x").unwrap().take("[1]").is_err());
+        assert!(AnswerFormat::read(Some(&json!({"type": "json_object"})), "x").unwrap().take("[1]").is_err());
     }
 
     #[test]
@@ -227,8 +238,8 @@ mod tests {
             json!({"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}),
             json!({"type": "json_schema", "json_schema": {"schema": {"$ref": "http://127.0.0.1:1/x"}}}),
         ] {
-            assert!(Format::read(Some(&value), "response_format").is_err(), "{value}");
+            assert!(AnswerFormat::read(Some(&value), "response_format").is_err(), "{value}");
         }
-        assert!(Format::read(Some(&Value::Null), "x").unwrap().is_text());
+        assert!(AnswerFormat::read(Some(&Value::Null), "x").unwrap().is_text());
     }
 }

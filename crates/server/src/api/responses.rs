@@ -1,7 +1,7 @@
 //! `POST /v1/responses`: text in, text out.
 
-use super::follow::{Follow, Outcome, Piece, outcome};
-use super::question::Format;
+use super::follow::{Follow, Answered, Piece, outcome};
+use super::question::AnswerFormat;
 use super::serve::{self, Asked};
 use super::types::{ErrorBody, ResponseBody, ResponsesRequest};
 use super::wish::{Wish, not_asked, speaker, text_of};
@@ -11,6 +11,7 @@ use crate::state::AppState;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use lemon_exec::worker::ChatMessage;
@@ -24,13 +25,14 @@ const ROUTE: &str = "/v1/responses";
     post, path = "/v1/responses", tag = "openai", request_body = ResponsesRequest,
     responses(
         (status = 200, description = "The answer; with `stream`, server-sent events with pieces of it", content(
-            (ResponseBody = "application/json"), (String = "text/event-stream"))),
+            (ResponseBody = "application/json"), (serde_json::Value = "text/event-stream"))),
         (status = 400, description = "The request cannot be honoured", body = ErrorBody),
         (status = 401, description = "A key is needed, or not known", body = ErrorBody),
         (status = 404, description = "There is no such model", body = ErrorBody),
         (status = 413, description = "The request is too long", body = ErrorBody),
         (status = 429, description = "A rate or the budget of a key is used up", body = ErrorBody),
-        (status = 500, description = "The answer is not in the format that was asked for", body = ErrorBody),
+        (status = 422, description = "The answer is not in the format that was asked for", body = ErrorBody),
+        (status = 500, description = "The store failed", body = ErrorBody),
         (status = 502, description = "No agent answered", body = ErrorBody),
         (status = 503, description = "The server is closing, or the run was cancelled", body = ErrorBody),
         (status = 504, description = "The time of the run was up", body = ErrorBody),
@@ -40,9 +42,9 @@ pub async fn respond(
     State(app): State<Arc<AppState>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let response = match answer(&app, caller, &headers, &body).await {
+    let response = match answer(&app, caller, &headers, body).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     };
@@ -50,7 +52,12 @@ pub async fn respond(
     response
 }
 
-async fn answer(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: &[u8]) -> Result<Response, Refusal> {
+async fn answer(
+    app: &Arc<AppState>,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: serve::Received,
+) -> Result<Response, Refusal> {
     let request: ResponsesRequest = serve::read(body)?;
     let wish = Arc::new(wish(&request)?);
     let run = app.start(wish.order(app, caller)?).await?;
@@ -105,7 +112,7 @@ fn wish(request: &ResponsesRequest) -> Result<Wish, Refusal> {
         stop: Vec::new(),
         user: request.user.clone(),
         metadata: request.metadata.clone(),
-        format: Format::read(request.text.as_ref().and_then(|text| text.get("format")), "text.format")?,
+        format: AnswerFormat::read(request.text.as_ref().and_then(|text| text.get("format")), "text.format")?,
         lemon: request.lemon.clone().unwrap_or_default(),
     })
 }
@@ -119,14 +126,14 @@ struct Frame {
 }
 
 impl Frame {
-    fn body(&self, run_id: &str, outcome: Option<&Outcome>) -> ResponseBody {
+    fn body(&self, run_id: &str, outcome: Option<&Answered>) -> ResponseBody {
         let truncated = outcome.is_some_and(|outcome| outcome.truncated);
         let status = match outcome {
             None => "in_progress",
             Some(_) if truncated => "incomplete",
             Some(_) => "completed",
         };
-        let usage = |outcome: &Outcome| {
+        let usage = |outcome: &Answered| {
             let (input, output) = outcome.usage;
             json!({
                 "input_tokens": input,

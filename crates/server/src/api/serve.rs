@@ -1,10 +1,11 @@
 //! What the protocols share: reading requests, following a run until its client goes, server-sent events.
 
-use super::follow::{Follow, Outcome, Piece};
+use super::follow::{Follow, Answered, Piece};
 use crate::refusal::Refusal;
 use crate::runs::LiveRun;
 use axum::Json;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -31,6 +32,9 @@ pub struct Asked {
     pub model: String,
 }
 
+/// A body, unless it is too long or breaks off.
+pub type Received = Result<Bytes, BytesRejection>;
+
 /// Words what is told of a run as events of a protocol.
 pub trait Words: Send + 'static {
     /// The events for a piece.
@@ -46,9 +50,10 @@ pub trait Words: Send + 'static {
 ///
 /// # Errors
 /// It is no JSON, or none that the protocol knows.
-pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+pub fn read<T: DeserializeOwned>(body: Received) -> Result<T, Refusal> {
+    let body = body.map_err(|error| Refusal::new(error.status(), "invalid_request_error", error.body_text()))?;
     let value: Value =
-        serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("the body is no JSON: {error}")))?;
+        serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body is no JSON: {error}")))?;
     serde_json::from_value(value).map_err(|error| Refusal::bad(format!("the request cannot be understood: {error}")))
 }
 
@@ -106,7 +111,7 @@ pub fn stream(mut follow: Follow, asked: Asked, mut words: impl Words) -> Respon
 }
 
 /// A response that comes whole.
-pub fn whole(outcome: &Outcome, asked: &Asked, body: &impl Serialize) -> Response {
+pub fn whole(outcome: &Answered, asked: &Asked, body: &impl Serialize) -> Response {
     let mut response = Json(body).into_response();
     add(response.headers_mut(), outcome.headers(&asked.base));
     response

@@ -1,6 +1,7 @@
 //! Requests and responses of OpenAI's protocol, as far as they are read and written. Unknown fields are ignored.
 
-use super::follow::Outcome;
+use super::described::{FormatWish, TextWish};
+use super::follow::Answered;
 use super::wish::LemonWish;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,13 +9,13 @@ use utoipa::ToSchema;
 
 /// A request for a chat completion.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
-pub struct ChatRequest {
+pub struct ChatBody {
     /// `lemon`, `lemon/NAME` or `lemon/policy:PATH`.
     #[schema(example = "lemon")]
     pub model: String,
     /// The conversation. It ends with a message of the user.
     #[schema(min_items = 1)]
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatTurn>,
     /// Whether the answer comes in pieces, as server-sent events.
     pub stream: Option<bool>,
     /// What a stream has beside the answer.
@@ -38,7 +39,7 @@ pub struct ChatRequest {
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
     /// `{"type": "text"}`, `{"type": "json_object"}` or `{"type": "json_schema", "json_schema": {"schema": …}}`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<FormatWish>)]
     pub response_format: Option<Value>,
     /// Only 1: a team gives one answer.
     #[schema(minimum = 1, maximum = 1)]
@@ -67,12 +68,15 @@ pub struct ChatRequest {
 
 /// A message of a conversation.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
-pub struct Message {
+pub struct ChatTurn {
     /// `system`, `developer`, `user` or `assistant`.
-    #[schema(example = "user")]
+    #[schema(example = "user", pattern = "^(system|developer|user|assistant)$")]
     pub role: String,
     /// A text, or a list of parts `{"type": "text", "text": …}`.
-    #[schema(value_type = String, example = "Ana has 3 pens and buys 4 more. How many pens does she have?")]
+    #[schema(
+        value_type = String, pattern = "[A-Za-z0-9]",
+        example = "Ana has 3 pens and buys 4 more. How many pens does she have?"
+    )]
     pub content: Option<Value>,
 }
 
@@ -107,7 +111,7 @@ pub struct ChatCompletion {
     /// The one answer.
     pub choices: Vec<Choice>,
     /// Tokens of orchestrator and all agents.
-    pub usage: Usage,
+    pub usage: UsageBody,
     /// The run: its name, address, stop reason, answer, confidence, cost, agents and tokens.
     #[schema(value_type = Object)]
     pub lemon: Value,
@@ -141,17 +145,17 @@ impl Choice {
 
 /// Tokens.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Usage {
+pub struct UsageBody {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
 }
 
-impl Usage {
+impl UsageBody {
     /// Those of a run.
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn of(outcome: &Answered) -> Self {
         let (prompt_tokens, completion_tokens) = outcome.usage;
-        Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+        UsageBody { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
     }
 }
 
@@ -204,7 +208,10 @@ pub struct ResponsesRequest {
     #[schema(example = "lemon")]
     pub model: String,
     /// A text, or a list of messages. It ends with one of the user.
-    #[schema(value_type = String, example = "Ana has 3 pens and buys 4 more. How many pens does she have?")]
+    #[schema(
+        value_type = String, pattern = "[A-Za-z0-9]",
+        example = "Ana has 3 pens and buys 4 more. How many pens does she have?"
+    )]
     pub input: Value,
     /// Standing instructions.
     pub instructions: Option<String>,
@@ -224,7 +231,7 @@ pub struct ResponsesRequest {
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
     /// `{"format": {"type": "text"}}`, or a format with `json_object` or `json_schema`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<TextWish>)]
     pub text: Option<Value>,
     /// What only LEMON understands.
     pub lemon: Option<LemonWish>,

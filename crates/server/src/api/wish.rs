@@ -1,6 +1,6 @@
 //! What a request wants of its answer, and of the run that makes it.
 
-use super::question::{Format, compose};
+use super::question::{AnswerFormat, compose};
 use crate::guard::Caller;
 use crate::refusal::Refusal;
 use crate::state::{AppState, Origin, RunOrder};
@@ -44,7 +44,7 @@ pub struct Wish {
     pub stop: Vec<String>,
     pub user: Option<String>,
     pub metadata: Option<Value>,
-    pub format: Format,
+    pub format: AnswerFormat,
     pub lemon: LemonWish,
 }
 
@@ -83,7 +83,7 @@ impl Wish {
         let question = self.format.ask(compose(&self.messages)?);
         let seed = match (self.seed, self.temperature) {
             (Some(seed), _) => Some(seed as u64),
-            // Whoever wants to sample wants another sample each time.
+            // A client that wants to sample wants another sample each time.
             (None, Some(temperature)) if temperature > 0.0 => Some(random_seed()),
             // As `lemon run`: the same question has the same answer, and costs nothing again.
             (None, _) => None,
@@ -144,7 +144,9 @@ pub fn speaker(role: &str, param: &str) -> Result<Speaker, Refusal> {
         "system" | "developer" => Ok(Speaker::System),
         "user" => Ok(Speaker::User),
         "assistant" => Ok(Speaker::Assistant),
-        "tool" | "function" => Err(Refusal::field(param, "messages of tools are not supported").code("unsupported_value")),
+        "tool" | "function" => {
+            Err(Refusal::field(param, "messages of tools are not supported").code("unsupported_value"))
+        }
         other => {
             let fact = format!("expected the role system, developer, user or assistant, found `{other}`");
             Err(Refusal::field(param, fact))

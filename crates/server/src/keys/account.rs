@@ -1,6 +1,6 @@
 //! The account of one key in one period.
 
-use super::Key;
+use super::ServerKey;
 use crate::refusal::Refusal;
 use axum::http::StatusCode;
 use lemon_exec::{CommitSpend, SharedBudget};
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a key has spent in a period, and which runs spend more of it.
-pub struct Account {
+pub struct KeyAccount {
     period: String,
     spending: Arc<Spending>,
     /// When it asked during the last minute.
@@ -37,10 +37,16 @@ pub struct Grant {
     quota: Option<Refusal>,
 }
 
-impl Account {
-    pub fn new(key: &Key, period: String, spent: (u64, f64), calls: VecDeque<Instant>, database: Arc<Mutex<Connection>>) -> Self {
+impl KeyAccount {
+    pub fn new(
+        key: &ServerKey,
+        period: String,
+        spent: (u64, f64),
+        calls: VecDeque<Instant>,
+        database: Arc<Mutex<Connection>>,
+    ) -> Self {
         let spending = Spending::new(key, &period, spent, database.clone());
-        Account { period, spending, calls, database }
+        KeyAccount { period, spending, calls, database }
     }
 
     pub fn period(&self) -> &str {
@@ -51,7 +57,7 @@ impl Account {
         self.calls
     }
 
-    pub fn admit(&mut self, key: &Key) -> Result<Grant, Refusal> {
+    pub fn admit(&mut self, key: &ServerKey) -> Result<Grant, Refusal> {
         let now = Instant::now();
         while self.calls.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {
             self.calls.pop_front();
@@ -59,7 +65,7 @@ impl Account {
         if let (Some(rpm), Some(first)) = (key.limits.rpm, self.calls.front())
             && self.calls.len() as u64 >= rpm
         {
-            let wait = MINUTE.saturating_sub(now.duration_since(*first)).as_secs() + 1;
+            let wait = MINUTE.saturating_sub(now.duration_since(*first)).as_secs() as u32 + 1; // at most 60
             let fact = format!("the key `{}` may make {rpm} requests a minute", key.name);
             let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", fact);
             return Err(refusal.code("rate_limit_exceeded").retry_after(wait));
@@ -83,7 +89,7 @@ impl Account {
 }
 
 /// That the budget of a key is used up.
-fn quota(key: &Key) -> Refusal {
+fn quota(key: &ServerKey) -> Refusal {
     let limits = &key.limits;
     let tokens = limits.budget_tokens.map(|limit| format!("{limit} tokens"));
     let usd = limits.budget_usd.map(|limit| format!("{limit} USD"));
@@ -97,7 +103,7 @@ fn quota(key: &Key) -> Refusal {
 }
 
 impl Spending {
-    fn new(key: &Key, period: &str, spent: (u64, f64), database: Arc<Mutex<Connection>>) -> Arc<Self> {
+    fn new(key: &ServerKey, period: &str, spent: (u64, f64), database: Arc<Mutex<Connection>>) -> Arc<Self> {
         let cancel = CancellationToken::new();
         let limits = &key.limits;
         let shared = SharedBudget::new(limits.budget_tokens, limits.budget_usd, cancel.clone());
@@ -116,7 +122,7 @@ impl Spending {
 }
 
 impl Grant {
-    /// For whoever asks without a key.
+    /// For a client without a key.
     pub fn unlimited() -> Self {
         Grant { spending: None, cancel: CancellationToken::new(), quota: None }
     }

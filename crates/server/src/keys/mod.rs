@@ -11,7 +11,7 @@ pub use period::Period;
 
 use crate::guard::Caller;
 use crate::refusal::Refusal;
-use account::Account;
+use account::KeyAccount;
 use axum::http::StatusCode;
 use lemon_exec::unix_ms;
 use lemon_workers::Capacity;
@@ -42,7 +42,7 @@ const SCHEMA: &str = "
 
 /// A key, without what opens the door.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Key {
+pub struct ServerKey {
     /// Names it on record.
     pub id: String,
     /// Its name.
@@ -72,7 +72,7 @@ pub struct KeyLimits {
 pub struct KeyUse {
     /// The key.
     #[serde(flatten)]
-    pub key: Key,
+    pub key: ServerKey,
     /// Tokens. While runs are under way, it may be ahead of the truth by what they hold and a thousandth of the budget.
     pub spent_tokens: u64,
     /// US dollars; likewise.
@@ -115,7 +115,7 @@ pub struct Keys {
     path: PathBuf,
     // A std mutex around one connection: reads and writes are of microseconds, and never across an await.
     database: Arc<Mutex<Connection>>,
-    accounts: Mutex<HashMap<String, Account>>,
+    accounts: Mutex<HashMap<String, KeyAccount>>,
     /// Held by the one server that spends the budgets.
     lock: Option<File>,
 }
@@ -212,12 +212,12 @@ impl Keys {
     /// The database says no.
     pub fn list(&self) -> Result<Vec<KeyUse>, KeyError> {
         let database = self.database();
-        let list = || -> rusqlite::Result<Vec<Key>> {
+        let list = || -> rusqlite::Result<Vec<ServerKey>> {
             let mut statement = database.prepare(&format!("SELECT {COLUMNS} FROM keys ORDER BY name"))?;
             statement.query_map([], key)?.collect()
         };
         let keys = list().map_err(|error| self.failed(&error))?;
-        let used = |key: Key| {
+        let used = |key: ServerKey| {
             let (spent_tokens, spent_usd) = spent(&database, &key.id, &key.limits.per.at(unix_ms()))?;
             Ok(KeyUse { key, spent_tokens, spent_usd })
         };
@@ -234,11 +234,11 @@ impl Keys {
     }
 
     /// The key that opens with this text.
-    pub(crate) fn find(&self, secret: &str) -> Result<Option<Key>, KeyError> {
+    pub(crate) fn find(&self, secret: &str) -> Result<Option<ServerKey>, KeyError> {
         self.query(&format!("SELECT {COLUMNS} FROM keys WHERE hash = ?1"), params![hash(secret)])
     }
 
-    /// Who has the key with this id; whoever asked without a key, where there is no id.
+    /// Who has the key with this id; a client without a key, where there is no id.
     pub(crate) fn caller_of(&self, id: Option<&str>) -> Result<Caller, Refusal> {
         let Some(id) = id else { return Ok(Caller::anonymous()) };
         match self.query(&format!("SELECT {COLUMNS} FROM keys WHERE id = ?1"), params![id])? {
@@ -265,8 +265,8 @@ impl Keys {
         let known = accounts.get(&key.id).is_some_and(|account| account.period() == period);
         if !known {
             let spent = spent(&self.database(), &key.id, &period).map_err(|error| self.failed(&error))?;
-            let calls = accounts.remove(&key.id).map(Account::into_calls).unwrap_or_default();
-            accounts.insert(key.id.clone(), Account::new(key, period, spent, calls, self.database.clone()));
+            let calls = accounts.remove(&key.id).map(KeyAccount::into_calls).unwrap_or_default();
+            accounts.insert(key.id.clone(), KeyAccount::new(key, period, spent, calls, self.database.clone()));
         }
         match accounts.get_mut(&key.id) {
             Some(account) => account.admit(key),
@@ -274,7 +274,7 @@ impl Keys {
         }
     }
 
-    fn query(&self, sql: &str, params: impl rusqlite::Params) -> Result<Option<Key>, KeyError> {
+    fn query(&self, sql: &str, params: impl rusqlite::Params) -> Result<Option<ServerKey>, KeyError> {
         let database = self.database();
         let mut statement = database.prepare_cached(sql).map_err(|error| self.failed(&error))?;
         statement.query_row(params, key).optional().map_err(|error| self.failed(&error))
@@ -291,10 +291,10 @@ impl Keys {
 
 const COLUMNS: &str = "id, name, created_at_ms, tokens, usd, period, rpm";
 
-fn key(row: &Row<'_>) -> rusqlite::Result<Key> {
+fn key(row: &Row<'_>) -> rusqlite::Result<ServerKey> {
     let whole = |number: Option<i64>| number.map(|number| number.max(0) as u64);
     let per: String = row.get(5)?;
-    Ok(Key {
+    Ok(ServerKey {
         id: row.get(0)?,
         name: row.get(1)?,
         created_at_ms: row.get::<_, i64>(2)?.max(0) as u64,
