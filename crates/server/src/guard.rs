@@ -1,6 +1,6 @@
 //! What every request passes first: is it meant for this server, is it from where it may be, whose is it?
 
-use crate::keys::{ServerKey, PREFIX};
+use crate::keys::{PREFIX, ServerKey};
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::extract::{Request, State};

@@ -20,7 +20,11 @@ fn installed(variable: &str) -> Option<PathBuf> {
 }
 
 fn endpoint() -> FakeEndpoint {
-    let reply = |text: &str| if text.contains(SLOW) { FakeReply::Hang } else { FakeReply::Text(REPLY.to_owned()) };
+    let reply = |text: &str| match text {
+        slow if slow.contains(SLOW) => FakeReply::Hang,
+        json if json.contains("Reply with") && json.contains("JSON") => FakeReply::Text("{}".to_owned()),
+        _ => FakeReply::Text(REPLY.to_owned()),
+    };
     FakeEndpoint::start(Behaviour::function(move |request| reply(&request.text()))).unwrap()
 }
 

@@ -1,9 +1,9 @@
 //! `POST /v1/chat/completions`.
 
-use super::follow::{Follow, Answered, Piece, outcome};
+use super::follow::{Answered, Follow, Piece, outcome};
 use super::question::AnswerFormat;
 use super::serve::{self, Asked};
-use super::types::{ChatCompletion, ChatBody, Choice, ErrorBody, StopWord, UsageBody};
+use super::types::{ChatBody, ChatCompletion, Choice, ErrorBody, StopWord, UsageBody};
 use super::wish::{Wish, not_asked, speaker, text_of};
 use crate::guard::Caller;
 use crate::refusal::Refusal;

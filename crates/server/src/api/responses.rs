@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: text in, text out.
 
-use super::follow::{Follow, Answered, Piece, outcome};
+use super::follow::{Answered, Follow, Piece, outcome};
 use super::question::AnswerFormat;
 use super::serve::{self, Asked};
 use super::types::{ErrorBody, ResponseBody, ResponsesRequest};

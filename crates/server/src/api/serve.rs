@@ -1,6 +1,6 @@
 //! What the protocols share: reading requests, following a run until its client goes, server-sent events.
 
-use super::follow::{Follow, Answered, Piece};
+use super::follow::{Answered, Follow, Piece};
 use crate::refusal::Refusal;
 use crate::runs::LiveRun;
 use axum::Json;
@@ -54,7 +54,24 @@ pub fn read<T: DeserializeOwned>(body: Received) -> Result<T, Refusal> {
     let body = body.map_err(|error| Refusal::new(error.status(), "invalid_request_error", error.body_text()))?;
     let value: Value =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body is no JSON: {error}")))?;
-    serde_json::from_value(value).map_err(|error| Refusal::bad(format!("the request cannot be understood: {error}")))
+    serde_json::from_value(whole_numbers(value))
+        .map_err(|error| Refusal::bad(format!("the request cannot be understood: {error}")))
+}
+
+/// Writes numbers like `7.0` as `7`: to some languages they are the same, and they send either.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            // Up to here every whole number has a form of its own.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Object(map) => Value::Object(map.into_iter().map(|(key, value)| (key, whole_numbers(value))).collect()),
+        Value::Array(list) => Value::Array(list.into_iter().map(whole_numbers).collect()),
+        other => other,
+    }
 }
 
 /// Waits for the end of a run. If the client goes first, this is dropped, and the run is cancelled.

@@ -94,7 +94,7 @@ pub enum StopWord {
     /// One.
     One(String),
     /// At most four.
-    Many(Vec<String>),
+    Many(#[schema(max_items = 4)] Vec<String>),
 }
 
 /// A chat completion.

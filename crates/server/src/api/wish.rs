@@ -57,9 +57,11 @@ impl Wish {
         if let Some(temperature) = self.temperature.filter(|it| !(0.0..=2.0).contains(it)) {
             return Err(Refusal::field("temperature", format!("expected a number from 0 to 2, found {temperature}")));
         }
-        if let Some(stop) = self.stop.iter().find(|stop| stop.is_empty() || self.stop.len() > MOST_STOPS) {
-            let found = if stop.is_empty() { "an empty one".to_owned() } else { self.stop.len().to_string() };
-            return Err(Refusal::field("stop", format!("expected at most {MOST_STOPS} texts, found {found}")));
+        if self.stop.len() > MOST_STOPS {
+            return Err(Refusal::field(
+                "stop",
+                format!("expected at most {MOST_STOPS} texts, found {}", self.stop.len()),
+            ));
         }
         if self.metadata.as_ref().is_some_and(|it| !it.is_object() || it.to_string().len() > MOST_METADATA) {
             return Err(Refusal::field("metadata", format!("expected an object of at most {MOST_METADATA} bytes")));
@@ -109,7 +111,8 @@ impl Wish {
 
     /// The answer up to the first stop sequence.
     pub fn cut<'a>(&self, answer: &'a str) -> &'a str {
-        let end = self.stop.iter().filter_map(|stop| answer.find(stop.as_str())).min().unwrap_or(answer.len());
+        let stops = self.stop.iter().filter(|stop| !stop.is_empty());
+        let end = stops.filter_map(|stop| answer.find(stop.as_str())).min().unwrap_or(answer.len());
         answer.get(..end).unwrap_or(answer)
     }
 }
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_first_stop_sequence_ends_the_answer() {
-        let wish = Wish { stop: vec!["END".into(), "\n".into()], ..Wish::default() };
+        let wish = Wish { stop: vec!["END".into(), "\n".into(), String::new()], ..Wish::default() };
         assert_eq!([wish.cut("a END b"), wish.cut("a\nb END"), wish.cut("a"), wish.cut("END")], ["a ", "a", "a", ""]);
     }
 
