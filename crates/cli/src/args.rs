@@ -16,7 +16,7 @@ pub mod train;
 pub use bench::{AnswersArgs, ApiArgs, BenchCommand, Rival, ServeArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};
-pub use inspect::{EditsArgs, Format, SchemaArgs, TraceCommand, ValidateArgs};
+pub use inspect::{EditsArgs, SchemaArgs, TraceCommand, ValidateArgs};
 pub use lemon_workers::{Scope, WorkerKind};
 pub use run::RunArgs;
 pub use serve::{KeysCommand, ServerArgs};

@@ -1,5 +1,8 @@
 //! What goes wrong before or beside a run: a fact, a hint and an exit code, printed in one place.
 
+use lemon_eval::folder::FolderError;
+use lemon_rollout::RolloutError;
+use lemon_sandbox::SandboxError;
 use lemon_trace::visible;
 use lemon_workers::{WorkersError, WorkersErrorKind};
 use serde_json::json;
@@ -73,6 +76,53 @@ impl From<lemon_exec::RunError> for Fault {
         match error {
             lemon_exec::RunError::Store(error) => error.into(),
             lemon_exec::RunError::NoJudge => Fault::new(error),
+        }
+    }
+}
+
+impl From<SandboxError> for Fault {
+    /// Code that cannot be contained is not run.
+    fn from(error: SandboxError) -> Self {
+        let hint = match &error {
+            SandboxError::Unavailable { .. } => {
+                "--unsafe-no-sandbox runs the code all the same, on your own responsibility"
+            }
+            SandboxError::Python { .. } => "grading code needs Python 3",
+            _ => return Fault::new(error),
+        };
+        Fault::new(error).hint(hint)
+    }
+}
+
+impl From<RolloutError> for Fault {
+    fn from(error: RolloutError) -> Self {
+        match error {
+            RolloutError::Sandbox(error) => error.into(),
+            RolloutError::Store(error) => error.into(),
+            RolloutError::Run(error) => error.into(),
+            error @ RolloutError::OtherTask { .. } => {
+                Fault::new(error).hint("go on with the tasks it began with, or begin a new evaluation")
+            }
+            RolloutError::NoTeam(_) | RolloutError::NoPlan | RolloutError::BrokeOff(_) => Fault::new(error),
+        }
+    }
+}
+
+impl From<FolderError> for Fault {
+    fn from(error: FolderError) -> Self {
+        Fault { hint: error.hint().map(str::to_owned), ..Fault::new(error) }
+    }
+}
+
+impl From<lemon::Error> for Fault {
+    fn from(error: lemon::Error) -> Self {
+        match error {
+            lemon::Error::Workers(error) => error.into(),
+            lemon::Error::Store(error) => error.into(),
+            lemon::Error::Run(error) => error.into(),
+            lemon::Error::Rollout(error) => error.into(),
+            lemon::Error::Sandbox(error) => error.into(),
+            error => Fault { hint: error.hint().map(str::to_owned), ..Fault::new(error) },
         }
     }
 }

@@ -13,6 +13,8 @@ mod live;
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use fault::{Fault, USAGE};
+use lemon::jobs::Notices;
+use lemon_trace::text::one_line;
 use lemon_workers::Tell;
 use say::{print, print_data, println};
 use std::process::ExitCode;
@@ -60,6 +62,11 @@ fn tell(quiet: bool) -> Tell {
     if quiet { |_| {} } else { say::talk }
 }
 
+/// Where the notices of jobs go. Warnings are no talk: they are heard always.
+fn notices(quiet: bool) -> Notices {
+    Notices { tell: tell(quiet), warn: say::talk }
+}
+
 fn dispatch(cli: &Cli) -> Result<u8, Fault> {
     match &cli.command {
         Command::Init(args) => commands::init::init(args),
@@ -95,11 +102,6 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
             print_data(&String::from_utf8_lossy(&script))
         }
     }
-}
-
-/// A text on one line, harmless for a terminal: every run of white space becomes a space.
-fn one_line(text: &str) -> String {
-    lemon_trace::visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// A value as JSON, over several lines.

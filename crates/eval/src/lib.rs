@@ -1,10 +1,13 @@
 //! Methods side by side: the same tasks, the same workers, the same executor, with intervals and pictures.
 
 mod baseline;
+mod clusters;
 mod compare;
 mod estimate;
 mod evaluate;
+pub mod folder;
 mod method;
+pub mod questions;
 pub mod report;
 mod row;
 mod search;
@@ -12,6 +15,7 @@ mod summary;
 mod trial;
 
 pub use baseline::learn;
+pub use clusters::mark_clusters;
 pub use compare::{EvalComparison, FlippedItem, Flips, MethodComparison, compare};
 pub use estimate::SpendEstimate;
 pub use evaluate::{Evaluator, MethodRun, Work};

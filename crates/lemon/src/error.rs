@@ -1,6 +1,8 @@
 //! The one error type of this crate.
 
 use lemon_eval::MethodError;
+use lemon_eval::folder::FolderError;
+use lemon_eval::questions::QuestionError;
 use lemon_exec::RunError;
 use lemon_exec::store::StoreError;
 use lemon_rollout::RolloutError;
@@ -11,6 +13,7 @@ use lemon_train::TrainError;
 use lemon_train::build::BuildError;
 use lemon_train::by_recipe::RecipeTrainingError;
 use lemon_workers::WorkersError;
+use std::fmt::Display;
 
 /// What stops a call of this crate. A team that fails at its task is no error: its trace says how it ended.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,14 @@ pub enum Error {
     /// A text is no specification. The message names every fault and its place.
     #[error("the specification is not valid\n{}", explain(&.0.diagnostics, &.0.source, "specification", false).trim_end())]
     Spec(#[from] Rejection),
+    /// A request cannot be carried out as it stands.
+    #[error("{fact}")]
+    Input {
+        /// What was expected, what was found, and where.
+        fact: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// Workers cannot be configured, found or loaded.
     #[error(transparent)]
     Workers(#[from] WorkersError),
@@ -48,6 +59,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A question with a check cannot be read or checked.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    /// The folder of an evaluation cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// A method cannot be used.
     #[error(transparent)]
     Method(#[from] MethodError),
@@ -63,10 +80,27 @@ pub enum Error {
 }
 
 impl Error {
+    /// A request that cannot be carried out as it stands.
+    pub fn input(fact: impl Display) -> Self {
+        Error::Input { fact: fact.to_string(), hint: None }
+    }
+
+    /// Adds a hint to such an error.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Display) -> Self {
+        match self {
+            Error::Input { fact, .. } => Error::Input { fact, hint: Some(hint.to_string()) },
+            other => other,
+        }
+    }
+
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
+            Error::Input { hint, .. } => hint.as_deref(),
             Error::Workers(error) => error.hint.as_deref(),
+            Error::Folder(error) => error.hint(),
+            Error::Question(error) => error.hint(),
             Error::Train(RecipeTrainingError::Train(TrainError::Keep(error))) => error.hint(),
             _ => None,
         }

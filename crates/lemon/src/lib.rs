@@ -14,6 +14,8 @@
 //! | use a worker of your own | [`Builder::worker`] | `302_own_worker` |
 //! | add a reward term of your own | [`Builder::reward_term`] | `303_own_reward_term` |
 //!
+//! The commands of the binary are in [`jobs`].
+//!
 //! `cargo run -p lemon --example 101_validate_a_spec` runs an example from the folder `examples`.
 //!
 //! # Check a specification
@@ -108,6 +110,7 @@
 
 mod builder;
 mod error;
+pub mod jobs;
 mod learn;
 mod result;
 mod run;

@@ -6,9 +6,11 @@ mod counterfactual;
 mod improve;
 mod picture;
 mod profile;
+mod review;
 
 pub use budget::{Cost, SpendingLimits, TokenBudget};
 pub use counterfactual::{Counterfactual, Counterfactuals, Measurement};
 pub use improve::{ImproveStep, Improvement, improve};
 pub use picture::picture;
 pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, estimate, profile};
+pub use review::{Reviewer, trace_entries};

@@ -1,6 +1,6 @@
 //! Grades replies, programs included: those run in a sandbox.
 
-use lemon_sandbox::{Sandbox, SandboxError, SandboxLimits};
+use lemon_sandbox::{Containment, Sandbox, SandboxError, SandboxLimits};
 use lemon_task::{Item, Key, Program, Verdict, grade};
 
 /// Grades replies.
@@ -25,6 +25,18 @@ impl Grader {
     /// A grader; without a sandbox, programs count as wrong.
     pub fn new(sandbox: Option<Sandbox>) -> Self {
         Grader { sandbox }
+    }
+
+    /// A grader for these items, with a sandbox if one of them needs it.
+    ///
+    /// # Errors
+    /// There is no sandbox here that contains programs as far as was asked for.
+    pub fn for_items<'a>(
+        items: impl IntoIterator<Item = &'a Item>,
+        containment: Containment,
+    ) -> Result<Self, SandboxError> {
+        let sandbox = if Self::needs_sandbox(items) { Some(Sandbox::new(containment)?) } else { None };
+        Ok(Grader::new(sandbox))
     }
 
     /// Whether it can run programs.

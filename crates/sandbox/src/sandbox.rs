@@ -13,6 +13,13 @@ pub enum Containment {
     UnsafeNoSandbox,
 }
 
+impl Containment {
+    /// Isolation, unless the user asked for none.
+    pub fn unless(unsafe_no_sandbox: bool) -> Self {
+        if unsafe_no_sandbox { Containment::UnsafeNoSandbox } else { Containment::Isolated }
+    }
+}
+
 /// Runs programs. Cheap to share between threads; runs are independent of each other.
 #[derive(Debug)]
 pub struct Sandbox {

@@ -3,9 +3,11 @@
 //! `tasks → a teacher writes a team for each → pairs of task and specification → a model learns them`. There are four
 //! teachers ([`teach`]); [`mod@sft`] fine-tunes an orchestrator on their pairs; [`mod@pretrain`] trains small workers.
 
+mod lessons;
 pub mod pretrain;
 mod probe;
 pub mod sft;
 pub mod teach;
 
-pub use probe::{ProbeError, probe};
+pub use lessons::{is_for_validation, tokenize};
+pub use probe::{ProbeError, Prober, probe};

@@ -17,6 +17,11 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// A text on one line, harmless for a terminal: every run of white space becomes a space.
+pub fn one_line(text: &str) -> String {
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned()
+}
+
 /// A number of things: `1 agent`, `2 agents`.
 pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })

@@ -4,16 +4,17 @@ use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
 use lemon_num::Random;
+use lemon_policy::LanguagePromptEncoder;
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
 use lemon_policy::pair::{Pair, canonical_ids};
 use lemon_policy::small_model;
-use lemon_policy::{LanguagePromptEncoder, write_context};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_problems::{DataError, Generator, Problem, ProblemPart, SourceWeights};
 use lemon_rollout::{Case, Grader, RolloutEnv, RolloutError};
 use lemon_sft::pretrain::Sources;
-use lemon_sft::sft::{SftError, SftMetrics, SftSettings, TokenizedPair, sft};
+use lemon_sft::sft::{SftError, SftMetrics, SftSettings, sft};
 use lemon_sft::teach::{TeachContext, broad, draw};
+use lemon_sft::tokenize;
 use lemon_spec::{Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
 use lemon_world::{AgentNoise, Choices, World};
@@ -288,18 +289,8 @@ async fn warm(
     let shape = Shape { agents: recipe.rollouts.agents, ..Shape::default() };
     let encoder =
         LanguagePromptEncoder::new(policy.tokenizer().clone(), language.clone(), shape, policy.config().positions);
-    let mut examples = Vec::new();
-    for pair in &pairs {
-        let context = write_context(pair, language);
-        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
-        let tokens = match encoder.grammar(&earlier)?.encode(&pair.spec) {
-            Ok(tokens) => tokens,
-            // A team that is larger than the recipe allows.
-            Err(PolicyError::NotInGrammar { .. }) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        examples.push(TokenizedPair { prompt: encoder.prompt(&context)?, tokens });
-    }
+    // A team that is larger than the recipe allows is left out.
+    let mut examples = tokenize(&encoder, &pairs)?;
     let validation = examples.split_off(examples.len() - (examples.len() / 20).max(1).min(examples.len()));
     let settings = SftSettings {
         seed: recipe.seed,

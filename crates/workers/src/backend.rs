@@ -14,6 +14,7 @@ use lemon_exec::worker::{
     ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
 };
 use lemon_exec::{Backend, Clock, CodeRunner, Level};
+use lemon_sandbox::Containment;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl Resolved {
 
     /// What runs the programs of agents.
     pub fn code(&self) -> Arc<dyn CodeRunner> {
-        Arc::new(SandboxRunner::new(self.config.run.unsafe_no_sandbox.unwrap_or(false)))
+        Arc::new(SandboxRunner::new(Containment::unless(self.config.run.unsafe_no_sandbox.unwrap_or(false))))
     }
 }
 

@@ -29,11 +29,11 @@ pub struct SandboxRunner {
 }
 
 impl SandboxRunner {
-    /// A runner; without isolation only where that was asked for.
-    pub fn new(unsafe_no_sandbox: bool) -> Self {
+    /// A runner that contains programs like this.
+    pub fn new(containment: Containment) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         SandboxRunner {
-            containment: if unsafe_no_sandbox { Containment::UnsafeNoSandbox } else { Containment::Isolated },
+            containment,
             sandbox: Arc::default(),
             gate: Arc::new(Semaphore::new(cores.max(2))),
             known: Mutex::default(),

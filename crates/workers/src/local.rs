@@ -3,11 +3,13 @@
 //! `Request → prompt of the model's own form → engine → Reply`. The engine computes; this module turns a conversation into
 //! tokens, finds the model of a capacity, loads it when it is first asked, and turns failures into those the executor knows.
 
+mod calibrate;
 mod calibration;
 mod lazy;
 mod model;
 mod short;
 
+pub use calibrate::{CalibrateError, Calibrated, calibrate};
 pub use calibration::Calibration;
 pub use lazy::LazyModel;
 pub use model::{CARD, Card, LocalError, LocalModel, PromptForm};

@@ -2,7 +2,7 @@
 
 use super::{Endpoints, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
-use lemon_world::SamplePool;
+use lemon_world::{Preset, SamplePool};
 use std::path::PathBuf;
 
 /// `lemon eval`
@@ -95,6 +95,16 @@ pub enum WorldName {
     /// A tiny model, and a model of 1.5 billion parameters asked in three ways, as recorded
     #[value(name = "real-1.5b")]
     Real,
+}
+
+impl From<WorldName> for Preset {
+    fn from(name: WorldName) -> Self {
+        match name {
+            WorldName::Calibrated => Preset::Calibrated,
+            WorldName::Teams => Preset::Teams,
+            WorldName::Real => Preset::Real,
+        }
+    }
 }
 
 /// Which recorded replies `--workers replay` serves.

@@ -1,7 +1,7 @@
 //! The arguments of `lemon validate`, `lemon schema`, `lemon edits` and `lemon trace`.
 
 use super::Endpoints;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// `lemon validate`
@@ -66,7 +66,7 @@ pub enum TraceCommand {
         run: String,
         /// The form
         #[arg(long, short, value_enum)]
-        format: Format,
+        format: crate::commands::trace::Format,
         /// The file [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -87,19 +87,4 @@ pub enum TraceCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// The forms of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// The published orchestration-trace schema, JSON
-    Schema,
-    /// One event a line
-    Jsonl,
-    /// OpenTelemetry GenAI spans, OTLP JSON
-    Otlp,
-    /// A picture of the team
-    Svg,
-    /// One self-contained page
-    Html,
 }

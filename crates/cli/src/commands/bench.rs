@@ -6,7 +6,6 @@
 mod answers;
 mod api;
 mod policy;
-mod questions;
 mod serve;
 mod serve_worker;
 

@@ -1,15 +1,19 @@
 //! `lemon compare`: two evaluations, on the items they share.
 
-use super::eval::{find, read};
 use crate::args::{Cli, CompareArgs, Endpoints};
-use crate::fault::Fault;
+use crate::fault::{Fault, read_file};
 use crate::{print, println, to_json};
-use lemon_eval::{EvalComparison, Flips, MethodComparison};
+use lemon_eval::folder::{find, parse};
+use lemon_eval::{EvalComparison, Evaluation, Flips, MethodComparison};
 
 pub fn compare(cli: &Cli, args: &CompareArgs) -> Result<u8, Fault> {
     let config = cli.config(&Endpoints::default())?;
     let store = config.store_path(cli.store.as_deref());
-    let (a, b) = (read(&find(&store, &args.a)?)?, read(&find(&store, &args.b)?)?);
+    let read = |name: &str| -> Result<Evaluation, Fault> {
+        let path = find(&store, name)?;
+        Ok(parse(&path, &read_file(&path)?)?)
+    };
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
     let comparison = lemon_eval::compare(&a, &b);
     for warning in &comparison.warnings {
         eprintln!("warning: {warning}");

@@ -4,7 +4,7 @@ use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
 use crate::{one_line, print, println, to_json};
 use lemon_rollout::Grader;
-use lemon_sandbox::{Containment, Sandbox, SandboxError};
+use lemon_sandbox::Containment;
 use lemon_task::{SetName, Source, TaskSet, load};
 use serde::{Deserialize, Serialize};
 
@@ -45,11 +45,7 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
     let set: SetName = args.set.parse().map_err(Fault::new)?;
     let source = args.data.clone().map_or(Source::Sample, Source::Folder);
     let tasks = load(&source, set, &args.split).map_err(Fault::new)?;
-    let sandbox = match Grader::needs_sandbox(&tasks.items) {
-        true => Some(sandbox(args.unsafe_no_sandbox)?),
-        false => None,
-    };
-    let grader = Grader::new(sandbox);
+    let grader = Grader::for_items(&tasks.items, Containment::unless(args.unsafe_no_sandbox))?;
     let name = args.replies.display();
     let (mut items, mut skipped, mut totals) = (Vec::new(), Vec::new(), Totals::default());
     for (at, line) in read_file(&args.replies)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -90,27 +86,9 @@ fn grade_line(tasks: &TaskSet, line: &str, grader: &Grader) -> Result<Result<Gra
         Err(error) => return Ok(Err(format!("not {{item, reply}}: {error}"))),
     };
     let Some(task) = tasks.at(item) else { return Ok(Err(format!("the split has no item {item}"))) };
-    let graded = grader.grade(task, &reply).map_err(refusal)?;
+    let graded = grader.grade(task, &reply)?;
     let lemon_rollout::Graded { right: correct, legacy, extracted, reason } = graded;
     Ok(Ok(Graded { item, correct, legacy, extracted, reason }))
-}
-
-/// The sandbox that grading code needs.
-pub fn sandbox(unsafe_no_sandbox: bool) -> Result<Sandbox, Fault> {
-    let policy = if unsafe_no_sandbox { Containment::UnsafeNoSandbox } else { Containment::Isolated };
-    Sandbox::new(policy).map_err(refusal)
-}
-
-/// Code that cannot be contained is not run.
-pub fn refusal(error: SandboxError) -> Fault {
-    let hint = match &error {
-        SandboxError::Unavailable { .. } => {
-            "--unsafe-no-sandbox runs the code all the same, on your own responsibility"
-        }
-        SandboxError::Python { .. } => "grading code needs Python 3",
-        _ => return Fault::new(error),
-    };
-    Fault::new(error).hint(hint)
 }
 
 impl Totals {

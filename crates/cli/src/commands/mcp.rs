@@ -32,7 +32,7 @@ pub fn mcp(cli: &Cli, args: &McpArgs) -> Result<u8, Fault> {
         if let Some(kind) = args.workers {
             builder = builder.workers(kind);
         }
-        let lemon = builder.build().await.map_err(fault)?;
+        let lemon = builder.build().await?;
         let server = LemonServer::new(lemon, TotalBudget::new(args.total_tokens));
         match args.http {
             None => over_stdio(server).await,
@@ -59,13 +59,4 @@ async fn over_http(server: LemonServer, address: SocketAddr) -> Result<u8, Fault
     eprintln!("serving MCP at http://{bound}/mcp");
     axum::serve(listener, axum::Router::new().route_service("/mcp", service)).await.map_err(failed)?;
     Ok(0)
-}
-
-/// An error of the library with its hint.
-fn fault(error: lemon::Error) -> Fault {
-    let fault = Fault::new(&error);
-    match error.hint() {
-        Some(hint) => fault.hint(hint),
-        None => fault,
-    }
 }

@@ -14,7 +14,6 @@ pub mod init;
 pub mod keys;
 pub mod mcp;
 pub mod models;
-mod pages;
 pub mod plan;
 pub mod policy;
 pub mod pretrain;

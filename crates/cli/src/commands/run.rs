@@ -1,11 +1,12 @@
 //! `lemon run`: one task, many tasks, or one that is resumed.
 
-use super::{pages, tasks};
+use super::tasks;
 use crate::args::{Cli, RunArgs};
 use crate::fault::Fault;
 use crate::live::Talk;
-use crate::{cut_off, print_data, println, runtime, tell, to_json};
+use crate::{cut_off, print_data, println, runtime, say, tell, to_json};
 use lemon::RunResult;
+use lemon::jobs::pages;
 use lemon_exec::store::{RunMeta, Store};
 use lemon_exec::{Budget, Job, Runner, fresh_id};
 use lemon_spec::diagnostic;
@@ -173,9 +174,9 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         }
         let sure = result.confidence.map(|it| format!("confidence {:.0} % · ", it * 100.0)).unwrap_or_default();
         // The answer was paid for: it is told whether or not there is room for a page.
-        match pages::write(&prepared.store, trace) {
+        match pages::write(&prepared.store, trace, say::talk) {
             Ok(path) => eprintln!("{sure}page: {}", path.display()),
-            Err(fault) => eprintln!("warning: there is no page: {}", fault.fact),
+            Err(error) => eprintln!("warning: there is no page: {error}"),
         }
         cut_off::warn(trace, &prepared.runner.backend.levels);
     }

@@ -5,26 +5,16 @@ use crate::args::{Cli, Endpoints};
 use crate::fault::{Fault, read_file};
 use crate::live::learning::LearningTalk;
 use crate::{println, runtime, to_json};
-use lemon_exec::Settings;
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
-use lemon_policy::{LanguagePromptEncoder, small_model, write_context};
-use lemon_rollout::{Case, Grader, RolloutEnv};
-use lemon_sft::probe;
-use lemon_sft::sft::{Probe, SftError, SftMetrics, SftSettings, TokenizedPair, sft};
+use lemon_policy::small_model;
+use lemon_sft::sft::{SftError, SftMetrics, SftSettings, sft};
+use lemon_sft::{Prober, is_for_validation, tokenize};
 use lemon_spec::Language;
-use lemon_task::{Item, SetName, compose};
-use lemon_world::{Preset, World};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
-
-/// One question in so many is kept to validate with.
-const VALIDATION: u64 = 20;
-/// The seed of the tasks that a probe tries: not that of any lesson.
-const PROBE_SEED: u64 = 0x0070_726f_6265;
 
 pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let config = cli.config(&Endpoints::default())?;
@@ -35,17 +25,20 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let mut policy = model(args, &pairs, settings.seed)?;
     let encoder = lemon_workers::encoder(&policy, language.clone());
     let (validation, lessons): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(|pair| is_for_validation(pair));
-    let (lessons, unusable) = encode(&encoder, &lessons)?;
-    let (validation, also_unusable) = encode(&encoder, &validation)?;
+    let lessons = tokenize(&encoder, lessons).map_err(Fault::new)?;
+    let validation = tokenize(&encoder, validation).map_err(Fault::new)?;
     let talk = LearningTalk::new(args.quiet, settings.steps, "{pos}/{len}");
-    let left_out = unusable + also_unusable;
+    let left_out = pairs.len() - lessons.len() - validation.len();
     talk.say(&format!("{} lessons, {} to validate with, {left_out} left out", lessons.len(), validation.len()));
     talk.say(&format!("{} parameters on {}", policy.config().parameters(), policy.device()));
 
-    let prober = Prober::new(args.probe, language)?;
+    let (prober, runtime) = (Prober::new(args.probe, language), runtime()?);
     let probe = |policy: &LanguagePolicy| match &prober {
         None => Ok(None),
-        Some(prober) => prober.probe(policy, &encoder).map(Some),
+        Some(prober) => {
+            let probed = runtime.block_on(prober.probe(policy, &encoder));
+            probed.map(Some).map_err(|error| SftError::Probe(error.to_string()))
+        }
     };
     let learned = sft(&mut policy, &lessons, &validation, &settings, &args.out, probe, |metrics| {
         tell(&talk, metrics);
@@ -109,59 +102,6 @@ fn model(args: &SftArgs, pairs: &[Pair], seed: u64) -> Result<LanguagePolicy, Fa
     let specs = pairs.iter().map(|pair| pair.spec.clone()).collect();
     let (config, tokenizer) = small_model(specs, args.vocabulary, args.hidden, args.layers).map_err(Fault::new)?;
     LanguagePolicy::fresh(config, tokenizer, seed, args.device.into(), learning).map_err(Fault::new)
-}
-
-/// Questions, not pairs, are kept apart: two pairs of one question would tell of each other.
-fn is_for_validation(pair: &Pair) -> bool {
-    lemon_num::fnv1a(pair.task.question.bytes()).is_multiple_of(VALIDATION)
-}
-
-/// The pairs as tokens, and how many of them this model cannot write.
-fn encode(encoder: &LanguagePromptEncoder, pairs: &[&Pair]) -> Result<(Vec<TokenizedPair>, usize), Fault> {
-    let mut lessons = Vec::with_capacity(pairs.len());
-    for pair in pairs {
-        let context = write_context(pair, encoder.language());
-        let earlier: Vec<String> = context.results.iter().map(|result| result.agent.to_owned()).collect();
-        // A team that the grammar does not have is not one that the policy could write.
-        let Ok(tokens) = encoder.grammar(&earlier).and_then(|grammar| grammar.encode(&pair.spec)) else { continue };
-        lessons.push(TokenizedPair { prompt: encoder.prompt(&context).map_err(Fault::new)?, tokens });
-    }
-    let unusable = pairs.len() - lessons.len();
-    Ok((lessons, unusable))
-}
-
-/// Tries what the model writes on tasks of our own in the simulated world.
-struct Prober {
-    env: RolloutEnv,
-    cases: Vec<Case>,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl Prober {
-    fn new(count: usize, language: Arc<Language>) -> Result<Option<Self>, Fault> {
-        // Programs would have to be run to be graded: the other sets tell enough.
-        let sets = [SetName::Gsm8k, SetName::Svamp, SetName::MultiArith, SetName::Aqua, SetName::Mmlu];
-        let of_set = |(at, set): (usize, &SetName)| {
-            let share = count / sets.len() + usize::from(at < count % sets.len());
-            let items = compose(*set, share, PROBE_SEED);
-            items.into_iter().map(|item| Case { set: set.as_str().into(), item }).collect::<Vec<_>>()
-        };
-        let cases: Vec<Case> = sets.iter().enumerate().flat_map(of_set).collect();
-        if cases.is_empty() {
-            return Ok(None);
-        }
-        let items: Vec<&Item> = cases.iter().map(|case| &case.item).collect();
-        let backend = World::new(Preset::Calibrated, items).backend();
-        let settings = Settings { reuse: false, ..Settings::default() };
-        let env = RolloutEnv::new(backend, language, settings, Grader::new(None));
-        Ok(Some(Prober { env, cases, runtime: runtime()? }))
-    }
-
-    fn probe(&self, policy: &LanguagePolicy, encoder: &LanguagePromptEncoder) -> Result<Probe, SftError> {
-        let cancel = CancellationToken::new();
-        let probed = probe(policy, encoder, &self.env, &self.cases, 1, &cancel);
-        self.runtime.block_on(probed).map_err(|error| SftError::Probe(error.to_string()))
-    }
 }
 
 /// Says how a step went.

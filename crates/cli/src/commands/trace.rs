@@ -1,8 +1,9 @@
 //! `lemon trace`: list, show, export and compare runs.
 
-use crate::args::{Cli, Endpoints, Format, TraceCommand};
+use crate::args::{Cli, Endpoints, TraceCommand};
 use crate::fault::Fault;
 use crate::{one_line, print, print_data, println, runtime, to_json};
+use clap::ValueEnum;
 use lemon::RunResult;
 use lemon_exec::store::{RunRow, Store};
 use lemon_exec::worker::{http_client, http_error};
@@ -17,6 +18,21 @@ use std::path::Path;
 
 /// Headers for a collector, as every OpenTelemetry exporter reads them.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
+/// The forms of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The published orchestration-trace schema, JSON
+    Schema,
+    /// One event a line
+    Jsonl,
+    /// OpenTelemetry GenAI spans, OTLP JSON
+    Otlp,
+    /// A picture of the team
+    Svg,
+    /// One self-contained page
+    Html,
+}
 
 pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
     let config = cli.config(&Endpoints::default())?;

@@ -2,19 +2,19 @@
 
 mod teams;
 
-use super::eval::request::{figures, preset};
 use crate::args::WorldCommand;
-use crate::fault::Fault;
+use crate::fault::{Fault, read_file};
 use crate::{print, println, to_json};
-use lemon_world::{Check, Figure, Preset, check, check_real, fit_real, fit_to_record};
+use lemon_world::{Check, Figure, Fitted, Preset, check, check_real, fit_real, fit_to_record};
 use std::path::Path;
 
 pub fn world(command: &WorldCommand) -> Result<u8, Fault> {
     match command {
-        WorldCommand::Fit { data, world } => fit(data, preset(*world)),
+        WorldCommand::Fit { data, world } => fit(data, (*world).into()),
         WorldCommand::Check { data, world, figures: file, json } => {
-            let fitted = file.as_deref().map_or_else(|| Ok(preset(*world).fitted().clone()), figures)?;
-            let check = match preset(*world) {
+            let preset = Preset::from(*world);
+            let fitted = file.as_deref().map_or_else(|| Ok(preset.fitted().clone()), figures)?;
+            let check = match preset {
                 Preset::Calibrated | Preset::Teams => check(&fitted, data),
                 Preset::Real => check_real(&fitted, data),
             };
@@ -36,6 +36,11 @@ fn fit(data: &Path, preset: Preset) -> Result<u8, Fault> {
     };
     let fitted = fitted.map_err(no_record)?;
     print(&toml::to_string(&fitted).map_err(Fault::new)?)
+}
+
+/// A file of figures of one's own.
+fn figures(path: &Path) -> Result<Fitted, Fault> {
+    Fitted::parse(&read_file(path)?).map_err(|error| Fault::new(format!("{}: {error}", path.display())))
 }
 
 fn no_record(error: lemon_world::outcomes::OutcomesError) -> Fault {

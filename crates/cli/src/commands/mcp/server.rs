@@ -2,7 +2,8 @@
 
 use super::budget::TotalBudget;
 use super::tools::{self, GetRun, ListRuns, MOST_CASES, MOST_RUNS, ProfileTeam, RunTeam, ValidateTeam};
-use lemon::{Lemon, RunResult};
+use lemon::Lemon;
+use lemon::RunResult;
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
 use lemon_profile::SpendingLimits;

@@ -1,9 +1,10 @@
 //! A plan in words and as JSON.
 
-use super::{Known, Team, usd};
+use super::Known;
 use crate::args::RunArgs;
 use crate::fault::Fault;
 use crate::{one_line, println, to_json};
+use lemon::jobs::plan::{PlannedTeam, usd};
 use lemon_exec::{Budget, BudgetFit, CallForecast};
 use lemon_workers::Capacity;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ const FAULTS: u64 = 2_000;
 const ROLE_CHARS: usize = 40;
 
 /// Shows a team and what it can cost.
-pub fn written(args: &RunArgs, known: &Known<'_>, team: &Team) -> Result<u8, Fault> {
+pub fn written(args: &RunArgs, known: &Known<'_>, team: &PlannedTeam) -> Result<u8, Fault> {
     match args.json {
         true => println(&to_json(&team_json(known, team)))?,
         false => println(team_text(known, team).trim_end())?,
@@ -52,7 +53,7 @@ pub fn unwritten(args: &RunArgs, known: &Known<'_>, capacity: &str, first: &Call
     ))
 }
 
-fn team_json(known: &Known<'_>, team: &Team) -> Value {
+fn team_json(known: &Known<'_>, team: &PlannedTeam) -> Value {
     let agent = |(call, fit): (&CallForecast, &BudgetFit)| {
         let row = row(known, team, call);
         let (fits, reply) = match fit {
@@ -67,7 +68,7 @@ fn team_json(known: &Known<'_>, team: &Team) -> Value {
             "within_budget": fits, "reply_within_budget": reply,
         })
     };
-    let Team { by, model, plan, forecast, fits, more_rounds, spent, run_id } = team;
+    let PlannedTeam { by, model, plan, forecast, fits, more_rounds, spent, run_id } = team;
     json!({
         "question": known.question,
         "written": true,
@@ -86,7 +87,7 @@ fn team_json(known: &Known<'_>, team: &Team) -> Value {
     })
 }
 
-fn team_text(known: &Known<'_>, team: &Team) -> String {
+fn team_text(known: &Known<'_>, team: &PlannedTeam) -> String {
     let writer = team.model.as_ref().map(|model| format!(" ({})", plain(model))).unwrap_or_default();
     let mut text = format!("the team, written by {}{writer}:\n", plain(&team.by));
     text += &table(known, team);
@@ -113,7 +114,7 @@ struct AgentLine {
     usd: Option<f64>,
 }
 
-fn row(known: &Known<'_>, team: &Team, call: &CallForecast) -> AgentLine {
+fn row(known: &Known<'_>, team: &PlannedTeam, call: &CallForecast) -> AgentLine {
     let agent = team.plan.agents().iter().find(|agent| agent.id == call.agent && !call.is_judge);
     let ids = || team.plan.agents().iter().map(|agent| agent.id.clone());
     let (base, role, capacity, reads) = match agent {
@@ -131,7 +132,7 @@ fn row(known: &Known<'_>, team: &Team, call: &CallForecast) -> AgentLine {
     AgentLine { base, role, capacity, model: model(known.levels, call.level), reads, usd }
 }
 
-fn table(known: &Known<'_>, team: &Team) -> String {
+fn table(known: &Known<'_>, team: &PlannedTeam) -> String {
     let heads = ["agent", "role", "model", "reads", "prompt", "reply", "tokens", "USD"].map(str::to_owned);
     let mut rows = vec![heads];
     for call in &team.forecast.calls {
@@ -161,7 +162,7 @@ fn table(known: &Known<'_>, team: &Team) -> String {
 }
 
 /// What the budget of a run leaves of the team.
-fn budget(known: &Known<'_>, team: &Team) -> String {
+fn budget(known: &Known<'_>, team: &PlannedTeam) -> String {
     let Budget { tokens, usd, calls, seconds } = known.settings.budget;
     let limits = [
         tokens.map(|limit| format!("{limit} tokens")),

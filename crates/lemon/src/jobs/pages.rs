@@ -1,9 +1,10 @@
 //! The pages beside the store: one for each run, and the list of the newest.
 
-use crate::fault::Fault;
+use crate::error::Error;
 use lemon_exec::store::{RunRow, Store};
 use lemon_trace::{StopReason, Trace};
 use lemon_view::run::{IndexRow, html_linked, index};
+use lemon_workers::Tell;
 use std::path::{Path, PathBuf};
 
 /// The list of runs, in the folder of their pages.
@@ -13,27 +14,33 @@ const LIST: &str = "index.html";
 const MOST_LISTED: usize = 200;
 
 /// Writes the page of a run, and the list of runs anew. A list that cannot be written costs a warning, not the page.
-pub fn write(store: &Store, trace: &Trace) -> Result<PathBuf, Fault> {
+///
+/// # Errors
+/// The page cannot be written.
+pub fn write(store: &Store, trace: &Trace, warn: Tell) -> Result<PathBuf, Error> {
     let folder = store.path().with_file_name("pages");
     let path = put_page(&folder, &trace.header.run_id, &html_linked(trace, LIST, "All runs"))?;
-    if let Err(fault) = write_list(store, trace, &folder) {
-        eprintln!("warning: the list of runs is not up to date: {}", fault.fact);
+    if let Err(error) = write_list(store, trace, &folder) {
+        warn(&format!("warning: the list of runs is not up to date: {error}"));
     }
     Ok(path)
 }
 
 /// Writes the page of a run into a folder, which is made if need be.
-pub fn put_page(folder: &Path, run_id: &str, page: &str) -> Result<PathBuf, Fault> {
+///
+/// # Errors
+/// It cannot be written, or the run's id can be no file name.
+pub fn put_page(folder: &Path, run_id: &str, page: &str) -> Result<PathBuf, Error> {
     if !is_plain(run_id) {
-        return Err(Fault::new(format!("the run's id {run_id:?} cannot be the name of a file")));
+        return Err(Error::input(format!("the run's id {run_id:?} cannot be the name of a file")));
     }
-    std::fs::create_dir_all(folder).map_err(|error| Fault::new(format!("{}: {error}", folder.display())))?;
+    std::fs::create_dir_all(folder).map_err(|error| Error::input(format!("{}: {error}", folder.display())))?;
     let path = folder.join(page_of(run_id));
     put(&path, page)?;
     Ok(path)
 }
 
-fn write_list(store: &Store, latest: &Trace, folder: &Path) -> Result<(), Fault> {
+fn write_list(store: &Store, latest: &Trace, folder: &Path) -> Result<(), Error> {
     let rows: Vec<IndexRow> = store.single_runs(MOST_LISTED)?.into_iter().map(|run| row(run, latest, folder)).collect();
     put(&folder.join(LIST), &index(&rows))
 }
@@ -83,10 +90,10 @@ fn is_plain(run_id: &str) -> bool {
 }
 
 /// Written beside its place first: a cut-off write leaves the old page, and a link in its place is replaced, not followed.
-fn put(path: &Path, content: &str) -> Result<(), Fault> {
+fn put(path: &Path, content: &str) -> Result<(), Error> {
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let written = std::fs::write(&new, content).and_then(|()| std::fs::rename(&new, path));
-    written.map_err(|error| Fault::new(format!("{}: {error}", path.display())))
+    written.map_err(|error| Error::input(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

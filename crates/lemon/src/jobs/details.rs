@@ -1,11 +1,12 @@
 //! The items that the page of an evaluation shows in full, and the pages of their runs.
 
-use crate::commands::pages;
+use super::pages;
 use lemon_eval::report::items::{ItemDetail, ReplyDetail, chosen, item_detail, reply_detail};
 use lemon_eval::{Evaluation, Row};
 use lemon_exec::store::Store;
 use lemon_rollout::Case;
 use lemon_view::run::html_linked;
+use lemon_workers::Tell;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ const MOST_PAGES: usize = 60;
 
 /// Reads what was replied to the chosen items, and writes the pages of their first runs into `folder`. What cannot be read or
 /// written costs a warning: the report is complete without it.
-pub fn details(evaluation: &Evaluation, cases: &[Case], store: &Store, folder: &Path) -> Vec<ItemDetail> {
+pub fn details(evaluation: &Evaluation, cases: &[Case], store: &Store, folder: &Path, warn: Tell) -> Vec<ItemDetail> {
     let cases: HashMap<(&str, usize), &Case> =
         cases.iter().map(|case| ((&*case.set, case.item.position), case)).collect();
     let mut reader = Reader { store, folder, pages: 0, faults: Vec::new() };
@@ -27,7 +28,8 @@ pub fn details(evaluation: &Evaluation, cases: &[Case], store: &Store, folder: &
         details.push(detail);
     }
     if let Some(first) = reader.faults.first() {
-        eprintln!("warning: {} of the runs on the page are without a reply or a page: {first}", reader.faults.len());
+        let count = reader.faults.len();
+        warn(&format!("warning: {count} of the runs on the page are without a reply or a page: {first}"));
     }
     details
 }
@@ -59,8 +61,8 @@ impl Reader<'_> {
                 let name = path.file_name().map(|name| format!("runs/{}", name.to_string_lossy()));
                 ReplyDetail { page: name, ..reply }
             }
-            Err(fault) => {
-                self.faults.push(fault.fact);
+            Err(error) => {
+                self.faults.push(error.to_string());
                 reply
             }
         }

@@ -1,16 +1,73 @@
 //! Questions whose answers a program can check: a number, a pattern, a least number of words, JSON, the tests of a function,
 //! or the gold answer of a task set.
 
-use crate::commands::grade::refusal;
-use crate::fault::{Fault, read_file};
 use lemon_exec::Form;
 use lemon_rollout::Grader;
-use lemon_sandbox::{Sandbox, SandboxLimits, TestedProgram};
-use lemon_task::{Item, SetName, Source, load};
+use lemon_sandbox::{Sandbox, SandboxError, SandboxLimits, TestedProgram};
+use lemon_task::{Item, SetName, Source, TaskError, load};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Why questions cannot be read or checked.
+#[derive(Debug, thiserror::Error)]
+pub enum QuestionError {
+    /// A line is no question.
+    #[error("{}, line {line}: {source}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Where it fails to be one.
+        source: serde_json::Error,
+    },
+    /// A check is none.
+    #[error("{}, line {line}: {source}", file.display())]
+    Check {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: Box<QuestionError>,
+    },
+    /// A pattern that cannot be read.
+    #[error("`{pattern}` is not a pattern: {source}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// Why.
+        source: regex::Error,
+    },
+    /// A key of an expected object has no pattern.
+    #[error("`{key}` of a check: expected a pattern, found {found}")]
+    Key {
+        /// The key.
+        key: String,
+        /// What it has.
+        found: Value,
+    },
+    /// A task set cannot be read.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// A program could not be run.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+impl QuestionError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            QuestionError::Line { .. } => Some(
+                r#"one JSON object a line: {"id": "q1", "question": "…", "check": {"kind": "number", "value": 42}}"#,
+            ),
+            _ => None,
+        }
+    }
+}
 
 /// A question and how its answer is checked.
 pub struct CheckedQuestion {
@@ -59,23 +116,22 @@ struct Line {
     check: OpenCheck,
 }
 
-/// The questions of a file of JSON lines.
+/// The questions of a file of JSON lines with this text.
 ///
 /// # Errors
-/// The file cannot be read, or a line is no question.
-pub fn of_file(path: &Path) -> Result<Vec<CheckedQuestion>, Fault> {
+/// A line is no question.
+pub fn of_file(path: &Path, text: &str) -> Result<Vec<CheckedQuestion>, QuestionError> {
     let name = path.file_stem().map_or_else(|| "questions".into(), |stem| stem.to_string_lossy().into_owned());
-    let text = read_file(path)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let question = |(at, line): (usize, &str)| {
-        let Line { id, question, check } = serde_json::from_str(line).map_err(|error| {
-            Fault::new(format!("{}, line {}: {error}", path.display(), at + 1)).hint(
-                r#"one JSON object a line: {"id": "q1", "question": "…", "check": {"kind": "number", "value": 42}}"#,
-            )
+        let (file, number) = (path.to_owned(), at + 1);
+        let Line { id, question, check } = serde_json::from_str(line).map_err(|source| QuestionError::Line {
+            file: file.clone(),
+            line: number,
+            source,
         })?;
         if let OpenCheck::Regex { pattern } = &check {
-            compile(pattern)
-                .map_err(|fault| Fault::new(format!("{}, line {}: {}", path.display(), at + 1, fault.fact)))?;
+            compile(pattern).map_err(|source| QuestionError::Check { file, line: number, source: Box::new(source) })?;
         }
         Ok(CheckedQuestion {
             form: Form::of(&question),
@@ -97,10 +153,10 @@ pub fn of_set(
     data: Option<&Path>,
     split: &str,
     limit: Option<usize>,
-) -> Result<Vec<CheckedQuestion>, Fault> {
-    let set: SetName = name.parse().map_err(Fault::new)?;
+) -> Result<Vec<CheckedQuestion>, QuestionError> {
+    let set: SetName = name.parse()?;
     let source = data.map_or(Source::Sample, |folder| Source::Folder(folder.to_owned()));
-    let items = load(&source, set, split).map_err(Fault::new)?.items;
+    let items = load(&source, set, split)?.items;
     let (all, wanted) = (items.len(), limit.unwrap_or(items.len()).max(1));
     let chosen =
         items.into_iter().enumerate().filter(|(at, _)| at * wanted / all != (at + 1) * wanted / all || wanted >= all);
@@ -127,16 +183,16 @@ impl CheckedQuestion {
     ///
     /// # Errors
     /// The sandbox failed.
-    pub fn passes(&self, response: &str, grader: &Grader, sandbox: Option<&Sandbox>) -> Result<bool, Fault> {
+    pub fn passes(&self, response: &str, grader: &Grader, sandbox: Option<&Sandbox>) -> Result<bool, QuestionError> {
         match &self.check {
-            Check::Item(item) => Ok(grader.grade(item, response).map_err(refusal)?.right),
+            Check::Item(item) => Ok(grader.grade(item, response)?.right),
             Check::Open(check) => check.passes(response, sandbox),
         }
     }
 }
 
 impl OpenCheck {
-    fn passes(&self, text: &str, sandbox: Option<&Sandbox>) -> Result<bool, Fault> {
+    fn passes(&self, text: &str, sandbox: Option<&Sandbox>) -> Result<bool, QuestionError> {
         Ok(match self {
             OpenCheck::Number { value } => states_number(text, *value)?,
             OpenCheck::Regex { pattern } => compile(pattern)?.is_match(text),
@@ -158,8 +214,8 @@ impl OpenCheck {
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, Fault> {
-    Regex::new(pattern).map_err(|error| Fault::new(format!("`{pattern}` is not a pattern: {error}")))
+fn compile(pattern: &str) -> Result<Regex, QuestionError> {
+    Regex::new(pattern).map_err(|source| QuestionError::Pattern { pattern: pattern.to_owned(), source })
 }
 
 /// Numbers in running text.
@@ -168,7 +224,7 @@ const NUMBER: &str = r"-?\d[\d,]*\.?\d*";
 const MARKED: &str = r"(?i)(?:answer|total|left|=|is|costs?|are)\D{0,25}?(-?\d[\d,]*\.?\d*)";
 
 /// Whether the last number is this one, or one of the last two that are announced as a result.
-fn states_number(text: &str, value: f64) -> Result<bool, Fault> {
+fn states_number(text: &str, value: f64) -> Result<bool, QuestionError> {
     let is_value = |number: &str| {
         number.replace(',', "").trim_end_matches('.').parse::<f64>().is_ok_and(|it| (it - value).abs() < 1e-6)
     };
@@ -184,16 +240,15 @@ fn json_in(text: &str) -> Option<Value> {
     serde_json::from_str(text.get(start..=end)?).ok()
 }
 
-fn matches_keys(object: &Map<String, Value>, keys: &Map<String, Value>) -> Result<bool, Fault> {
+fn matches_keys(object: &Map<String, Value>, keys: &Map<String, Value>) -> Result<bool, QuestionError> {
     for (key, pattern) in keys {
         let shown = match object.get(key) {
             Some(Value::String(text)) => text.clone(),
             Some(value) => value.to_string(),
             None => String::new(),
         };
-        let pattern = pattern
-            .as_str()
-            .ok_or_else(|| Fault::new(format!("`{key}` of a check: expected a pattern, found {pattern}")))?;
+        let pattern =
+            pattern.as_str().ok_or_else(|| QuestionError::Key { key: key.clone(), found: pattern.clone() })?;
         if !compile(pattern)?.is_match(&shown) {
             return Ok(false);
         }
@@ -202,12 +257,12 @@ fn matches_keys(object: &Map<String, Value>, keys: &Map<String, Value>) -> Resul
 }
 
 /// Whether the expressions hold of the function that a reply defines.
-fn holds(sandbox: &Sandbox, reply: &str, entry: &str, tests: &[String]) -> Result<bool, Fault> {
+fn holds(sandbox: &Sandbox, reply: &str, entry: &str, tests: &[String]) -> Result<bool, QuestionError> {
     let mut test = format!("def check(candidate):\n    {entry} = candidate\n");
     tests.iter().for_each(|expression| test.push_str(&format!("    assert {expression}\n")));
     let program =
         TestedProgram { prompt_and_code: code_in(reply), test, entry_point: entry.to_owned(), prompt: String::new() };
-    Ok(sandbox.run_python(&program, &SandboxLimits::default()).map_err(refusal)?.passed())
+    Ok(sandbox.run_python(&program, &SandboxLimits::default())?.passed())
 }
 
 /// The fenced blocks of Python in a reply, or all of it.
@@ -268,16 +323,11 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_question_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("open.jsonl");
-        std::fs::write(&file, "{\"id\": \"a\", \"question\": \"hi\", \"check\": {\"kind\": \"text\", \"min_words\": 1}}\n{\"id\": \"b\"}\n").unwrap();
-        let fault = of_file(&file).err().unwrap();
-        assert!(fault.fact.contains("line 2"), "{}", fault.fact);
-        std::fs::write(
-            &file,
-            "{\"id\": \"a\", \"question\": \"hi\", \"check\": {\"kind\": \"regex\", \"pattern\": \"(\"}}\n",
-        )
-        .unwrap();
-        assert!(of_file(&file).err().unwrap().fact.contains("is not a pattern"));
+        let error = |text: &str| of_file("open.jsonl".as_ref(), text).err().unwrap().to_string();
+        let good = r#"{"id": "a", "question": "hi", "check": {"kind": "text", "min_words": 1}}"#;
+        let second = error(&format!("{good}\n{{\"id\": \"b\"}}\n"));
+        assert!(second.starts_with("open.jsonl, line 2: "), "{second}");
+        let pattern = error(r#"{"id": "a", "question": "hi", "check": {"kind": "regex", "pattern": "("}}"#);
+        assert!(pattern.contains("is not a pattern"), "{pattern}");
     }
 }

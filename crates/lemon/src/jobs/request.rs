@@ -1,0 +1,339 @@
+//! What an evaluation was asked for: by a command, or by the record of one that is resumed.
+
+use super::Notices;
+use crate::error::Error;
+use lemon_eval::{Method, TeamSource};
+use lemon_exec::store::Store;
+use lemon_rollout::Case;
+use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
+use lemon_workers::{Config, OnMiss, Scope, SharedLimits, Simulation, WorkerKind, WorkerSet, recordings};
+use lemon_world::{Preset, Recordings, SamplePool};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Broken records of a set that are named one by one.
+const MOST_WARNINGS: usize = 10;
+
+/// Task sets, methods, workers and limits of an evaluation. The field names are on record in stores.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EvalRequest {
+    /// The task sets: names of published ones, or files.
+    pub sets: Vec<String>,
+    /// The split of published sets.
+    pub split: String,
+    /// The folder of published sets; `None`: the bundled sample.
+    pub data: Option<PathBuf>,
+    /// The methods by their names.
+    pub methods: Vec<String>,
+    /// The capacity of the methods that do not choose one themselves.
+    pub capacity: Option<String>,
+    /// The kind of workers by its name.
+    pub workers: String,
+    /// The simulated world.
+    pub world: Preset,
+    /// Calls that are not on record are simulated.
+    pub simulate_misses: bool,
+    /// Items that are not on record are left out.
+    #[serde(default)]
+    pub skip_misses: bool,
+    /// The recorded levels that are served; empty: those served by default.
+    #[serde(default)]
+    pub levels: Vec<String>,
+    /// Which of several recorded samples are served.
+    #[serde(default)]
+    pub samples: SamplePool,
+    /// The team of the method `file`.
+    pub spec: Option<String>,
+    /// The folder of the model of the method `policy`.
+    #[serde(default)]
+    pub policy: Option<PathBuf>,
+    /// Items of each set at most.
+    pub limit: Option<usize>,
+    /// The seeds, each once.
+    pub seeds: Vec<u64>,
+    /// Tokens of each run.
+    pub budget_tokens: Option<u64>,
+    /// Of all runs together.
+    #[serde(default)]
+    pub together: SharedLimits,
+    /// When it began, in milliseconds of Unix time.
+    pub started_at_ms: u64,
+    /// Simulated agents keep their noise when their inputs change: for counterfactuals.
+    #[serde(default, rename = "keep_luck", alias = "shared_noise")]
+    pub shared_noise: bool,
+    /// Questions that look alike count as one draw.
+    #[serde(default)]
+    pub clusters: bool,
+}
+
+/// The tasks of a request, and the recorded calls about them where the workers serve those.
+pub struct RequestedCases {
+    /// The tasks.
+    pub cases: Vec<Case>,
+    /// The recorded calls.
+    pub recordings: Option<Arc<Recordings>>,
+}
+
+impl EvalRequest {
+    /// What an evaluation was begun with.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is something else.
+    pub fn on_record(store: &Store, name: &str) -> Result<Self, Error> {
+        let batch = store.batch(name)?.ok_or_else(|| {
+            Error::input(format!("no evaluation is called `{name}`")).with_hint(
+                "each evaluation says its name (e-…) when it begins; another store can be named with --store",
+            )
+        })?;
+        serde_json::from_str(&batch.meta).map_err(|_| {
+            Error::input(format!("`{name}` is no evaluation"))
+                .with_hint(format!("`lemon run --resume {name}` goes on with a batch of tasks"))
+        })
+    }
+
+    /// The request with its seeds in order, if it names sets and names nothing twice.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn checked(mut self) -> Result<Self, Error> {
+        if self.sets.is_empty() {
+            return Err(Error::input("there is no task set").with_hint("name one: lemon eval --set gsm8k"));
+        }
+        if let Some(set) = twice(&self.sets) {
+            return Err(Error::input(format!("set `{set}` is given twice")).with_hint("name it once"));
+        }
+        let given = self.seeds.len();
+        self.seeds.sort_unstable();
+        self.seeds.dedup();
+        if self.seeds.len() < given {
+            return Err(Error::input("a seed is given twice").with_hint("each seed runs every item once; name it once"));
+        }
+        Ok(self)
+    }
+
+    /// The methods.
+    ///
+    /// # Errors
+    /// One is unknown, given twice, or cannot be had with these workers.
+    pub fn methods(&self) -> Result<Vec<Method>, Error> {
+        let mut methods: Vec<Method> = Vec::new();
+        for name in &self.methods {
+            let hint = "`lemon eval --methods help` lists the methods and what each takes";
+            let method: Method = name.parse().map_err(|error| Error::input(error).with_hint(hint))?;
+            if methods.iter().any(|other| other.name() == method.name()) {
+                return Err(Error::input(format!("method `{name}` is given twice")).with_hint("name it once"));
+            }
+            methods.push(method);
+        }
+        let uses = |source: TeamSource| methods.iter().any(|method| method.source() == Some(source));
+        if uses(TeamSource::Prompted) && self.kind()? != WorkerKind::ENDPOINTS {
+            return Err(Error::input("the method `prompted` needs a model that writes teams")
+                .with_hint("use --workers endpoints"));
+        }
+        if (uses(TeamSource::AgentPrune) || uses(TeamSource::AgentDropout)) && self.kind()? != WorkerKind::SIM {
+            return Err(Error::input(
+                "agentprune and agentdropout train on hundreds of runs, in the simulated world only",
+            )
+            .with_hint(
+                "use --workers sim; `--methods file --spec FILE` runs the teams they found with other workers",
+            ));
+        }
+        if uses(TeamSource::File) && self.spec.is_none() {
+            return Err(Error::input("the method `file` needs a team").with_hint("name it with --spec FILE"));
+        }
+        if self.spec.is_some() && !uses(TeamSource::File) {
+            return Err(Error::input("no method runs the team of --spec").with_hint("add `file` to --methods"));
+        }
+        Ok(methods)
+    }
+
+    /// The team of the method `file`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn team(&self) -> Result<&str, Error> {
+        self.spec.as_deref().ok_or_else(|| Error::input("the method `file` needs a team"))
+    }
+
+    /// The sets with their splits.
+    pub fn set_names(&self) -> Vec<String> {
+        self.sets.iter().map(|set| self.set_name(set)).collect()
+    }
+
+    fn set_name(&self, set: &str) -> String {
+        match set.parse::<SetName>() {
+            Ok(set) => format!("{set}/{}", self.split),
+            Err(_) => set.to_owned(),
+        }
+    }
+
+    /// Reads the tasks, and the recorded calls about them.
+    ///
+    /// # Errors
+    /// A set or the record cannot be read, or nothing is left to run.
+    pub fn cases(&self, notices: Notices) -> Result<RequestedCases, Error> {
+        let items = self.sets.iter().map(|set| self.items(set, &self.split, notices));
+        let items = items.collect::<Result<Vec<_>, _>>()?;
+        let recordings = self.recordings(notices)?;
+        let on_record = recordings.as_ref().filter(|_| self.skip_misses);
+        let known = |item: &Item| on_record.is_none_or(|record| record.knows(&item.task.question));
+        let mut cases = Vec::new();
+        for (set, items) in self.sets.iter().zip(items) {
+            let name: Arc<str> = self.set_name(set).into();
+            let limit = self.limit.unwrap_or(usize::MAX);
+            let items = items.into_iter().filter(known).take(limit);
+            cases.extend(items.map(|item| Case { set: name.clone(), item }));
+        }
+        if cases.is_empty() {
+            return Err(Error::input("there is no item to run").with_hint("--limit must be 1 or more"));
+        }
+        Ok(RequestedCases { cases, recordings })
+    }
+
+    /// What a method that learns may learn from: the papers' 40 items of each set.
+    ///
+    /// # Errors
+    /// A set cannot be read.
+    pub fn training_cases(&self, notices: Notices) -> Result<Vec<Case>, Error> {
+        let mut cases = Vec::new();
+        for set in &self.sets {
+            let split = if is(set, SetName::HumanEval) { "test" } else { "paper-train" };
+            let items = self.items(set, split, notices)?;
+            cases.extend(items.into_iter().take(40).map(|item| Case { set: format!("{set}/{split}").into(), item }));
+        }
+        Ok(cases)
+    }
+
+    fn items(&self, set: &str, split: &str, notices: Notices) -> Result<Vec<Item>, Error> {
+        let tasks = match set.parse::<SetName>() {
+            Ok(set) => self.load(set, split)?,
+            Err(unknown) if !Path::new(set).exists() => {
+                return Err(Error::input(unknown).with_hint("or give a JSONL file of {question, answer}"));
+            }
+            Err(_) => load_jsonl(Path::new(set))?,
+        };
+        for fault in tasks.faults.iter().take(MOST_WARNINGS) {
+            (notices.warn)(&format!("warning: {}, line {}: {}; skipped", fault.file, fault.line, fault.reason));
+        }
+        if tasks.faults.len() > MOST_WARNINGS {
+            (notices.warn)(&format!("warning: {} more lines of {set} are skipped", tasks.faults.len() - MOST_WARNINGS));
+        }
+        if tasks.items.is_empty() {
+            return Err(Error::input(format!("{set} has no usable item"))
+                .with_hint(r#"one JSON object a line: {"question": "What is …?", "answer": "…"}"#));
+        }
+        Ok(tasks.items)
+    }
+
+    fn load(&self, set: SetName, split: &str) -> Result<TaskSet, Error> {
+        load(&self.source(), set, split).map_err(|error| match error {
+            TaskError::UnknownSet { .. } | TaskError::UnknownSplit { .. } => error.into(),
+            _ => Error::input(error)
+                .with_hint("`lemon data fetch DIR` downloads the whole sets; give that folder with --data DIR"),
+        })
+    }
+
+    fn source(&self) -> Source {
+        self.data.clone().map_or(Source::Sample, Source::Folder)
+    }
+
+    /// Runs at a time by default.
+    ///
+    /// # Errors
+    /// There is no such kind of workers.
+    pub fn default_width(&self) -> Result<usize, Error> {
+        Ok(if self.kind()?.costs_money() { 8 } else { 64 })
+    }
+
+    /// The kind of workers.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn kind(&self) -> Result<WorkerKind, Error> {
+        Ok(WorkerKind::named(Scope::Tasks, &self.workers)?)
+    }
+
+    /// The workers, and how runs are carried out with them.
+    ///
+    /// # Errors
+    /// They cannot be used, or the tasks cannot be simulated.
+    pub async fn workers(
+        &self,
+        config: &Config,
+        requested: &RequestedCases,
+        notices: Notices,
+    ) -> Result<WorkerSet, Error> {
+        let RequestedCases { cases, recordings } = requested;
+        let kind = self.kind()?;
+        let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
+        let more = if kind.asks_models() { Vec::new() } else { self.more_items(notices)? };
+        if let Some(recordings) = recordings.as_ref().filter(|_| !self.simulate_misses) {
+            warn_of_misses(recordings, &questions, notices);
+        }
+        let simulation = || {
+            Ok(Simulation {
+                preset: self.world,
+                items: cases.iter().map(|case| &case.item).chain(&more).collect(),
+                shared_noise: self.shared_noise,
+                strict: true,
+                recordings: recordings.clone(),
+                pool: self.samples,
+                on_miss: if self.simulate_misses { OnMiss::Simulate } else { OnMiss::Fail },
+            })
+        };
+        let set = WorkerSet::new(config, kind, &questions, self.budget_tokens, simulation, notices.tell).await?;
+        Ok(match recordings {
+            Some(recordings) => set.with_roles_of(recordings),
+            None => set,
+        })
+    }
+
+    /// Items that are no cases, and that a world has to know all the same.
+    fn more_items(&self, notices: Notices) -> Result<Vec<Item>, Error> {
+        let learns =
+            |method: &Method| matches!(method.source(), Some(TeamSource::AgentPrune | TeamSource::AgentDropout));
+        let mut items = Vec::new();
+        if self.methods()?.iter().any(learns) {
+            items.extend(self.training_cases(notices)?.into_iter().map(|case| case.item));
+        }
+        if self.sets.iter().any(|set| is(set, SetName::HumanEvalPy)) {
+            // The variant publishes no solutions; the original does.
+            items.extend(self.load(SetName::HumanEval, "test")?.items);
+        }
+        Ok(items)
+    }
+
+    /// The recorded calls, where the workers serve them.
+    fn recordings(&self, notices: Notices) -> Result<Option<Arc<Recordings>>, Error> {
+        if !WorkerKind::RECORDED.is_called(&self.workers) {
+            return Ok(None);
+        }
+        let sets =
+            self.sets.iter().map(|set| set.parse().map_err(Error::input)).collect::<Result<Vec<SetName>, _>>()?;
+        Ok(Some(recordings(self.data.as_deref(), &sets, &self.levels, notices.tell)?))
+    }
+}
+
+fn warn_of_misses(recordings: &Recordings, questions: &[&str], notices: Notices) {
+    let missing = questions.iter().filter(|question| !recordings.knows(question)).count();
+    if missing > 0 {
+        (notices.warn)(&format!(
+            "warning: {missing} of {} items are not on record and will fail; --on-miss sim simulates them, --on-miss skip leaves them out",
+            questions.len()
+        ));
+    }
+}
+
+/// The first name that has been before.
+fn twice(names: &[String]) -> Option<&String> {
+    names
+        .iter()
+        .enumerate()
+        .find(|(at, name)| names.iter().take(*at).any(|before| before == *name))
+        .map(|(_, name)| name)
+}
+
+fn is(name: &str, set: SetName) -> bool {
+    name == set.as_str()
+}
