@@ -1,4 +1,4 @@
-//! Unpacks weights that the build script packed: the upper bytes of 16-bit floats deflated, the lower ones as they are.
+//! Unpacks weights that the build script packed: the exponents of 16-bit floats deflated, the other bits as they are.
 
 use flate2::read::ZlibDecoder;
 use std::io::Read;
@@ -20,18 +20,22 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
     let length = unpacked_len(packed)?;
     let (head, rest) = packed.get(8..).and_then(|rest| rest.split_first_chunk::<8>()).ok_or("a length is missing")?;
     let deflated = usize::try_from(u64::from_le_bytes(*head)).map_err(|error| error.to_string())?;
-    let (upper, lower) = rest.split_at_checked(deflated).ok_or("the upper bytes are cut off")?;
-    if lower.len() != length.div_ceil(2) {
-        return Err(format!("expected {} lower bytes, found {}", length.div_ceil(2), lower.len()));
+    let (exponents, others) = rest.split_at_checked(deflated).ok_or("the exponents are cut off")?;
+    if others.len() != length.div_ceil(2) {
+        return Err(format!("expected {} bytes of other bits, found {}", length.div_ceil(2), others.len()));
     }
-    let mut bytes = vec![0; length];
-    bytes.iter_mut().step_by(2).zip(lower).for_each(|(byte, lower)| *byte = *lower);
     let mut inflated = Vec::with_capacity(length / 2);
-    ZlibDecoder::new(upper).take(length as u64).read_to_end(&mut inflated).map_err(|error| error.to_string())?;
+    ZlibDecoder::new(exponents).take(length as u64).read_to_end(&mut inflated).map_err(|error| error.to_string())?;
     if inflated.len() != length / 2 {
-        return Err(format!("expected {} upper bytes, found {}", length / 2, inflated.len()));
+        return Err(format!("expected {} exponents, found {}", length / 2, inflated.len()));
     }
-    bytes.iter_mut().skip(1).step_by(2).zip(inflated).for_each(|(byte, upper)| *byte = upper);
+    let word = |(exponent, other): (&u8, &u8)| {
+        let (exponent, other) = (u16::from(*exponent), u16::from(*other));
+        ((other & 0x80) << 8 | exponent << 7 | other & 0x7f).to_le_bytes()
+    };
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend(inflated.iter().zip(others).flat_map(word));
+    bytes.extend(others.get(length / 2..).into_iter().flatten());
     Ok(bytes)
 }
 
