@@ -109,9 +109,9 @@ impl Evaluator {
                 }
             }
         };
+        // A team that is none costs nothing.
         let plan = text.and_then(|text| validate(&text, &self.env.language).ok());
         let judge = self.env.language.roles.get("judge");
-        // A team that is none costs nothing.
         let (Some(plan), Some(judge)) = (plan, judge) else {
             sum.add(&Forecast { calls: Vec::new() });
             return Ok(());

@@ -164,6 +164,7 @@ impl PromptEncoder for LanguagePromptEncoder {
     }
 
     fn encode(&self, request: &SampleRequest, text: &str, like: &[u32]) -> Option<Encoded> {
+        // A text that the grammar does not have has no tokens of it: `None`, as documented.
         let tokens = request.grammar.as_ref()?.encode_like(text, like).ok()?;
         let end = self.tokenizer().end();
         let length = |token: &u32| if *token == end { 0 } else { self.tokenizer().bytes(*token).len() };

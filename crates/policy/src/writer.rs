@@ -148,6 +148,7 @@ impl Writer {
         let team = |base: &str| {
             let capacity = self.encoder.language().capacities.last()?;
             let text = format!("agents:\n  - {{id: a1, base: {base}, capacity: {capacity}}}\n");
+            // It is valid but for a base role that the language lacks.
             let plan = validate_round(&text, self.encoder.language(), &[]).ok()?;
             Some(render(plan.spec()).text)
         };

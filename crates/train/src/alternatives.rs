@@ -60,6 +60,7 @@ fn further_levels(edit: &Edit, neighbour: &Edited, language: &Language) -> Vec<A
 /// How a prefix team ends does not depend on what was written later. So its reward is a function of the prefix alone.
 fn prefix_teams(plan: &Plan, language: &Language) -> Vec<Alternative> {
     let truncated = prefix_truncations(plan, language).into_iter().filter_map(|edit| {
+        // More answers than a list may have: there is no such prefix team.
         let edited = apply(plan, &edit, language).ok()?;
         Some((edit, edited))
     });
@@ -76,7 +77,7 @@ fn prefix_teams(plan: &Plan, language: &Language) -> Vec<Alternative> {
 /// The team of all agents of the plan, as the prefix team before the end.
 fn whole(plan: &Plan) -> Option<(Edit, Edited)> {
     let field = lemon_spec::Field::AnswerFrom;
-    let change = Change::EndBefore { agent: String::new() };
+    let change = Change::PrefixTruncation { agent: String::new() };
     let edit = Edit { family: Family::Agent, decision: Decision::Spawn, forward: true, change };
     let canonical = plan.spans().get(field)?;
     let edited = Edited {

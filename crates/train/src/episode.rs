@@ -149,6 +149,7 @@ impl EpisodeRunner<'_> {
         let settings = SampleSettings { temperature, top_p: 1.0, most_tokens: lemon_policy::MOST_TOKENS };
         let samples = policy.resume(&begun, &settings)?;
         for (((_, mut episode), (request, _)), sample) in forks.into_iter().zip(begun).zip(samples) {
+            // As below: a text that is not valid is data.
             let plan = validate_round(&sample.text, self.language(), &[]).ok();
             episode.rounds.push(Round { request, sample, plan });
             episodes.push(episode);

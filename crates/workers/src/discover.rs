@@ -97,6 +97,7 @@ async fn wait_for(client: &Client, port: u16, patience: Duration, tell: Tell) ->
     let begun = Instant::now();
     let mut told = false;
     loop {
+        // One that does not answer in time is not there.
         match tokio::time::timeout(patience, ask(client, port)).await.ok()?? {
             Asked::Ready(found) => return Some(found),
             Asked::Loading if begun.elapsed() > LOADING_PATIENCE => return None,
@@ -125,6 +126,7 @@ fn client() -> reqwest::Result<Client> {
     Client::builder().no_proxy().redirect(Policy::none()).tls_certs_only([]).build()
 }
 
+/// What is on this port. `None`: nothing that serves models; whatever else it sends is no list of them.
 async fn ask(client: &Client, port: u16) -> Option<Asked> {
     let base_url = format!("http://127.0.0.1:{port}/v1");
     let mut reply = client.get(format!("{base_url}/models")).send().await.ok()?;

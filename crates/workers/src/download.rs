@@ -134,6 +134,7 @@ impl Failure {
 
 fn redirect(response: &Response) -> Option<Url> {
     let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
+    // An address that cannot be read leads nowhere: the reply itself is judged.
     response.url().join(location.to_str().ok()?).ok()
 }
 

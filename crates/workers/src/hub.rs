@@ -234,6 +234,7 @@ impl Hub {
     fn discard(&self, file: &Known<'_>) -> io::Result<()> {
         let ours =
             |path: &PathBuf| fs::canonicalize(self.repository.blobs()).is_ok_and(|blobs| path.starts_with(blobs));
+        // A place that leads nowhere has no content to remove.
         let target = fs::canonicalize(&file.place).ok().filter(ours);
         let all = [target.as_deref(), Some(file.blob.as_path()), Some(file.place.as_path())];
         all.into_iter().flatten().try_for_each(remove_if_there)

@@ -179,6 +179,7 @@ fn inspect(name: &str, revision: &str, folder: PathBuf) -> Vec<FoundModel> {
 }
 
 fn inspect_folder(name: String, folder: PathBuf) -> FoundModel {
+    // A link that leads nowhere has no size; what is missing is said below.
     let bytes = entries(&folder).iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum();
     let missing = missing(&folder);
     let config = read_config(&folder);

@@ -268,6 +268,7 @@ impl Parser {
         if matches!(self.characters.get(self.at), Some('-' | '+')) {
             self.at += 1;
         }
+        // Without digits it is no exponent: the letter is read again as what it is.
         let exponent: Option<BigInt> = self.digits().parse().ok();
         if exponent.is_none() {
             self.at = here;
