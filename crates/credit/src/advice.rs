@@ -105,7 +105,7 @@ fn decide(edit: &Edit, finding: &Finding, settings: &AdviceSettings) -> Recommen
 fn apply(edit: &Edit) -> Recommendation {
     match edit.change {
         Change::RemoveAgent { .. }
-        | Change::EndBefore { .. }
+        | Change::PrefixTruncation { .. }
         | Change::DeleteReference { .. }
         | Change::WithholdMessage { .. }
         | Change::ResetRole { .. }
@@ -168,7 +168,7 @@ fn act(change: &Change) -> String {
         Change::LowerCapacity { agent } => format!("running `{agent}` one level lower"),
         Change::RaiseCapacity { agent } => format!("running `{agent}` one level higher"),
         Change::RemoveAgent { agent } => format!("removing `{agent}`"),
-        Change::EndBefore { agent } => format!("ending the team before `{agent}`"),
+        Change::PrefixTruncation { agent } => format!("ending the team before `{agent}`"),
         Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
         Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
         Change::AnswerBy { rule } => format!("making the answer by {rule}"),

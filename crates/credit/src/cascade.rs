@@ -90,7 +90,7 @@ fn edited_agent(edit: &Edit) -> Option<&str> {
         | Change::LowerCapacity { agent }
         | Change::RaiseCapacity { agent }
         | Change::RemoveAgent { agent }
-        | Change::EndBefore { agent }
+        | Change::PrefixTruncation { agent }
         | Change::ShareAnswer { agent }
         | Change::ShareReply { agent } => Some(agent),
         Change::WithholdMessage { to, .. } => Some(to),

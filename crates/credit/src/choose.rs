@@ -37,7 +37,8 @@ pub enum ChoiceRule {
         floor: f64,
     },
     /// As the paper has it: a family is drawn by its mean |Δ| so far, and in it any edit.
-    Contrast {
+    #[serde(alias = "contrast")]
+    Effect {
         /// The probability that every family has at least; at most an equal one.
         floor: f64,
     },
@@ -116,7 +117,7 @@ impl Chooser {
         let affordable = self.affordable();
         let place = match self.policy {
             ChoiceRule::Information { floor } => self.most_informative(&affordable, floor),
-            ChoiceRule::Contrast { floor } => self.drawn_by_contrast(&affordable, floor),
+            ChoiceRule::Effect { floor } => self.drawn_by_effect(&affordable, floor),
         }?;
         let pool = self.pools.get_mut(place)?;
         let candidate = pool.waiting.pop()?;
@@ -192,13 +193,13 @@ impl Chooser {
         variance / (n * (n + 1.0)) / (cost as f64 + OVERHEAD)
     }
 
-    fn drawn_by_contrast(&mut self, affordable: &[usize], floor: f64) -> Option<usize> {
+    fn drawn_by_effect(&mut self, affordable: &[usize], floor: f64) -> Option<usize> {
         let mut families: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
         for place in affordable {
             families.entry(self.pools.get(*place)?.family).or_default().push(*place);
         }
-        let contrast = |family| self.accounts.get(family).copied().unwrap_or_default().contrast();
-        let weights: Vec<f64> = families.keys().map(contrast).collect();
+        let mean = |family| self.accounts.get(family).copied().unwrap_or_default().mean_absolute();
+        let weights: Vec<f64> = families.keys().map(mean).collect();
         let drawn = draw_with_floor(&weights, floor, self.random.uniform());
         let pools = families.into_values().nth(drawn)?;
         pools.get(self.random.below(pools.len())).copied()

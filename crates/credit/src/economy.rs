@@ -55,8 +55,8 @@ pub enum Paid {
     Uniform,
     /// As the paper has it: a family is drawn by its mean |Δ| so far, with a floor for every family, and then one of its edits, up
     /// to the cap.
-    #[serde(alias = "effect")]
-    Contrast,
+    #[serde(alias = "contrast")]
+    Effect,
 }
 
 impl Default for EconomySettings {
@@ -122,8 +122,8 @@ pub struct FamilyReport {
     /// Counterfactuals that cost nothing.
     pub free: u64,
     /// Those that were purchased.
-    #[serde(rename = "purchased", alias = "bought")]
-    pub bought: u64,
+    #[serde(alias = "bought")]
+    pub purchased: u64,
     /// Those that were offered and told too little.
     pub declined: u64,
     /// Those that the cap did not allow.
@@ -134,9 +134,9 @@ pub struct FamilyReport {
     pub worth: Option<f64>,
     /// The mean difference.
     pub mean: Option<f64>,
-    /// The mean absolute difference: the paper's contrast.
-    #[serde(rename = "absolute", alias = "contrast")]
-    pub contrast: Option<f64>,
+    /// The mean absolute difference.
+    #[serde(alias = "contrast")]
+    pub absolute: Option<f64>,
     /// The variance of the differences.
     pub variance: Option<f64>,
     /// The share of differences that are exactly zero.
@@ -228,7 +228,7 @@ impl Economy {
                 Paid::Never => OfferVerdict::Declined(worth),
                 Paid::Worth if worth >= settings.least_worth => budget.buy(offer.cost, OfferVerdict::Worth(worth)),
                 Paid::Worth => budget.draw(offer.cost, worth),
-                Paid::Uniform | Paid::Contrast => budget.buy(offer.cost, OfferVerdict::Drawn(worth)),
+                Paid::Uniform | Paid::Effect => budget.buy(offer.cost, OfferVerdict::Drawn(worth)),
             };
             // Places are those of `offers`.
             verdicts[place] = verdict;
@@ -251,7 +251,7 @@ impl Economy {
                 random.shuffle(&mut draws);
                 places.extend(in_turns(&draws, offers, random));
             }
-            Paid::Contrast => {
+            Paid::Effect => {
                 // Without replacement: the largest of u^(1/w) (P. S. Efraimidis and P. G. Spirakis, 2006).
                 let chances = self.family_chances(offers, &places, settings.family_floor);
                 let weight = |at: &usize| offers.get(*at).and_then(|it| chances.get(&it.family)).map_or(1e-9, |it| *it);
@@ -274,11 +274,11 @@ impl Economy {
             .iter()
             .filter_map(|at| offers.get(*at))
             .for_each(|offer| *counts.entry(offer.family).or_default() += 1.0);
-        let contrast = |family: &Family| self.paid.get(family).copied().unwrap_or_default().contrast();
-        let sum: f64 = counts.keys().map(contrast).sum();
+        let mean = |family: &Family| self.paid.get(family).copied().unwrap_or_default().mean_absolute();
+        let sum: f64 = counts.keys().map(mean).sum();
         let families = counts.len() as f64;
         let floor = floor.clamp(0.0, 1.0 / families.max(1.0));
-        let share = |family: &Family| if sum > 0.0 { contrast(family) / sum } else { 1.0 / families };
+        let share = |family: &Family| if sum > 0.0 { mean(family) / sum } else { 1.0 / families };
         let chance = |family: &Family| floor + (1.0 - families * floor) * share(family);
         counts.iter().map(|(family, count)| (*family, (chance(family) / count).max(1e-9))).collect()
     }
@@ -361,7 +361,7 @@ impl FamilyLedger {
         report.tokens += tokens;
         match verdict {
             OfferVerdict::Free => report.free += 1,
-            OfferVerdict::Worth(_) | OfferVerdict::Drawn(_) => report.bought += 1,
+            OfferVerdict::Worth(_) | OfferVerdict::Drawn(_) => report.purchased += 1,
             OfferVerdict::Declined(_) => report.declined += 1,
             OfferVerdict::Capped(_) => report.capped += 1,
         }
@@ -383,7 +383,7 @@ impl FamilyLedger {
         let report = |entry: &Entry| FamilyReport {
             worth: entry.worth.mean(),
             mean: entry.deltas.mean(),
-            contrast: (entry.deltas.n() > 0).then(|| entry.absolute / entry.deltas.n() as f64),
+            absolute: (entry.deltas.n() > 0).then(|| entry.absolute / entry.deltas.n() as f64),
             variance: entry.deltas.variance(),
             zeros: entry.deltas.zeros(),
             ..entry.report

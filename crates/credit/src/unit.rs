@@ -53,7 +53,7 @@ pub struct CreditEntry {
 pub fn unit_of(edit: &Edit) -> Unit {
     match edit.decision {
         // The team that ends before its second agent: what the whole team is worth beyond its first agent.
-        Decision::Spawn if matches!(edit.change, Change::EndBefore { .. }) => Unit::Team,
+        Decision::Spawn if matches!(edit.change, Change::PrefixTruncation { .. }) => Unit::Team,
         Decision::Spawn => Unit::Agent,
         Decision::Delegate => Unit::Role,
         Decision::Communicate => Unit::Message,
@@ -64,7 +64,7 @@ pub fn unit_of(edit: &Edit) -> Unit {
 /// The unit's name among those of its kind. All messages of an agent are `a → *`: what it shares, it shares with all.
 pub fn target_of(edit: &Edit) -> String {
     match (edit.change.edited_message(), edit.change.edited_agent()) {
-        _ if matches!(edit.change, Change::EndBefore { .. }) => TEAM.to_owned(),
+        _ if matches!(edit.change, Change::PrefixTruncation { .. }) => TEAM.to_owned(),
         (Some((from, to)), _) => message(from, to),
         (None, Some(agent)) => agent.to_owned(),
         (None, None) if edit.decision == Decision::Aggregate => ANSWER.to_owned(),

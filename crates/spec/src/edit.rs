@@ -105,8 +105,8 @@ pub enum Change {
     },
     /// Prefix truncation: the team ends before `agent`, and neither it nor any agent after it exists. Agents that no other reads
     /// then answer, and those of earlier rounds that had a part in the answer.
-    #[serde(alias = "prefix_truncation")]
-    EndBefore {
+    #[serde(alias = "end_before")]
+    PrefixTruncation {
         /// The first that there is not.
         agent: String,
     },
@@ -181,7 +181,7 @@ impl Edit {
             Change::ResetDuty { .. } => (Family::Duty, Decision::Delegate, true),
             Change::LowerCapacity { .. } => (Family::Capacity, Decision::Delegate, true),
             Change::RaiseCapacity { .. } => (Family::Capacity, Decision::Delegate, false),
-            Change::RemoveAgent { .. } | Change::EndBefore { .. } => (Family::Agent, Decision::Spawn, true),
+            Change::RemoveAgent { .. } | Change::PrefixTruncation { .. } => (Family::Agent, Decision::Spawn, true),
             Change::ShareAnswer { .. } => (Family::Share, Decision::Communicate, true),
             Change::ShareReply { .. } => (Family::Share, Decision::Communicate, false),
             // `last` needs nothing, `vote` compares, `judge` makes one more call.
@@ -204,7 +204,7 @@ impl Edit {
             Change::ResetRole { agent } => position(agent).map(Field::Role),
             Change::ResetDuty { agent } => position(agent).map(Field::Duty),
             Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
-            Change::RemoveAgent { agent } | Change::EndBefore { agent } => position(agent).map(Field::Agent),
+            Change::RemoveAgent { agent } | Change::PrefixTruncation { agent } => position(agent).map(Field::Agent),
             Change::ShareAnswer { agent } | Change::ShareReply { agent } => position(agent).map(Field::Share),
             Change::AnswerBy { .. } => Some(Field::AnswerBy),
             Change::Stop | Change::Review => Some(Field::Next),
@@ -232,7 +232,7 @@ impl Edit {
             Change::ResetRole { .. }
             | Change::ResetDuty { .. }
             | Change::RemoveAgent { .. }
-            | Change::EndBefore { .. }
+            | Change::PrefixTruncation { .. }
             | Change::WithholdMessage { .. } => return None,
         };
         Some(Edit { forward: !self.forward, change, ..self.clone() })
@@ -256,7 +256,7 @@ impl Change {
             | Change::RaiseCapacity { agent }
             | Change::WithholdMessage { to: agent, .. }
             | Change::RemoveAgent { agent }
-            | Change::EndBefore { agent }
+            | Change::PrefixTruncation { agent }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => Some(agent),
             Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
@@ -279,7 +279,7 @@ impl Change {
         let others_only = matches!(
             self,
             Change::RemoveAgent { .. }
-                | Change::EndBefore { .. }
+                | Change::PrefixTruncation { .. }
                 | Change::ShareAnswer { .. }
                 | Change::ShareReply { .. }
         );
@@ -297,7 +297,7 @@ impl fmt::Display for Change {
             Change::LowerCapacity { agent } => write!(formatter, "{agent} runs one capacity level lower"),
             Change::RaiseCapacity { agent } => write!(formatter, "{agent} runs one capacity level higher"),
             Change::RemoveAgent { agent } => write!(formatter, "{agent} is removed"),
-            Change::EndBefore { agent } => write!(formatter, "the team ends before {agent}"),
+            Change::PrefixTruncation { agent } => write!(formatter, "the team ends before {agent}"),
             Change::ShareAnswer { agent } => write!(formatter, "{agent} shares only its {}", Share::Answer),
             Change::ShareReply { agent } => write!(formatter, "{agent} shares its whole {}", Share::Reply),
             Change::AnswerBy { rule } => write!(formatter, "the answer is made by {rule}"),

@@ -181,7 +181,7 @@ fn prefix_truncations_are_beginnings() {
     assert!(longest > 5);
     let plan = valid(&render(&generate::spec(1, &language)).text, &language, &[]);
     for agent in [plan.agents()[0].id.clone(), "absent".into()] {
-        assert!(apply(&plan, &Edit::new(Change::EndBefore { agent }, &plan), &language).is_err());
+        assert!(apply(&plan, &Edit::new(Change::PrefixTruncation { agent }, &plan), &language).is_err());
     }
 }
 

@@ -35,8 +35,13 @@ impl Arm {
         recipe
     }
 
-    /// The arm of this name.
+    /// The arm of this name, or of the name that it had in older studies.
     pub fn named(name: &str) -> Option<Arm> {
+        let name = match name {
+            "bought" => "purchased",
+            "by-contrast" => "by-effect",
+            name => name,
+        };
         ARMS.iter().find(|arm| arm.name == name).copied()
     }
 }
@@ -108,19 +113,15 @@ pub const ARMS: &[Arm] = &[
     arm("entropy-floor", "entropy rewarded below half a nat a choice", |recipe| {
         recipe.credit.guard.entropy_floor = 0.5;
     }),
-    arm("bought", "and paid counterfactuals that should tell more than rollouts for their tokens", |recipe| {
+    arm("purchased", "and paid counterfactuals that should tell more than rollouts for their tokens", |recipe| {
         recipe.credit.economy.paid = Paid::Worth;
     }),
     arm("uniform", "paid counterfactuals by chance up to the cap: without adaptive sampling", |recipe| {
         recipe.credit.economy.paid = Paid::Uniform;
     }),
-    arm(
-        "by-contrast",
-        "paid counterfactuals by their mean |Δ| up to the cap: the paper's adaptive sampling",
-        |recipe| {
-            recipe.credit.economy.paid = Paid::Contrast;
-        },
-    ),
+    arm("by-effect", "paid counterfactuals by their mean |Δ| up to the cap: the paper's adaptive sampling", |recipe| {
+        recipe.credit.economy.paid = Paid::Effect;
+    }),
     arm("simplify", "only edits that simplify", |recipe| recipe.credit.simplify_only = true),
     arm("no-common", "edited teams run with their own noise seed, by chance up to the cap", |recipe| {
         recipe.credit.common_noise = false;
@@ -168,7 +169,7 @@ fn paper(recipe: &mut Recipe) {
     recipe.credit.form = CreditForm::Preference;
     recipe.credit.simplify_only = true;
     recipe.credit.families = vec![Family::Dependency, Family::Duty, Family::Capacity];
-    recipe.credit.economy.paid = Paid::Contrast;
+    recipe.credit.economy.paid = Paid::Effect;
 }
 
 fn unshared(recipe: &mut Recipe, change: fn(&mut Recipe)) {

@@ -160,7 +160,7 @@ pub struct FamilySummary {
     /// Counterfactuals that cost nothing, in all runs.
     pub free: u64,
     /// Those that were purchased.
-    pub bought: u64,
+    pub purchased: u64,
     /// Those that told too little.
     pub declined: u64,
     /// Those that the cap did not allow.
@@ -249,7 +249,7 @@ impl FamilySummary {
         };
         FamilySummary {
             free: sum(|report| report.free),
-            bought: sum(|report| report.bought),
+            purchased: sum(|report| report.purchased),
             declined: sum(|report| report.declined),
             capped: sum(|report| report.capped),
             tokens: over(|report| Some(report.tokens as f64)),

@@ -39,7 +39,7 @@ pub fn forest(comparison: &Comparison, reference: &str) -> String {
 pub fn economy(comparison: &Comparison, arm: &str) -> String {
     let bar = |(family, summary): (&lemon_spec::edit::Family, &FamilySummary)| FamilyBar {
         family: family.as_str(),
-        measured: summary.free.saturating_add(summary.bought),
+        measured: summary.free.saturating_add(summary.purchased),
         variance: summary.variance.mean,
         zeros: summary.zeros.mean,
         worth: summary.worth.mean,

@@ -53,7 +53,7 @@ const LANGUAGE_ARMS: [&str; 12] = [
     "plain",
     "plain-shared",
     "global",
-    "bought",
+    "purchased",
     "uniform",
     "paper",
     "simplify",

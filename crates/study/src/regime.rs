@@ -18,7 +18,7 @@ const ARMS: [&str; 15] = [
     "one-agent",
     "fixed-team",
     "preference",
-    "bought",
+    "purchased",
     "never",
     "random",
     "always",

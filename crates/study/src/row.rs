@@ -1,10 +1,11 @@
 //! What a study records of each training run: one JSON line.
 
+use crate::arms::Arm;
 use lemon_credit::economy::FamilyReport;
 use lemon_spec::edit::Family;
 use lemon_train::HeldOutResult;
 use lemon_train::metrics::Means;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -18,6 +19,7 @@ pub struct StudyRow {
     /// The regime, as `name=value` pairs in a fixed order; empty where there is only one.
     pub regime: String,
     /// What was trained: `full`, `plain`, `no-agent`, …
+    #[serde(deserialize_with = "arm_name")]
     pub arm: String,
     /// The seed. Runs of different arms with the same regime and seed are pairs: the same tasks in the same order.
     pub seed: u64,
@@ -39,8 +41,14 @@ pub struct StudyRow {
     /// The held-out tasks after training, with the likeliest teams and with teams drawn at the temperature of the rollouts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evaluations: Vec<HeldOutResult>,
-    /// What credit bought over the whole run, by family: counts and tokens are sums, the rest means over steps.
+    /// What credit purchased over the whole run, by family: counts and tokens are sums, the rest means over steps.
     pub families: BTreeMap<Family, FamilyReport>,
+}
+
+/// The name of an arm; older rows have the name of then.
+fn arm_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    Ok(Arm::named(&name).map_or(name, |arm| arm.name.to_owned()))
 }
 
 /// What a run was made with: rows of different builds or devices are not pooled unasked.

@@ -453,11 +453,11 @@ impl Sums {
         for (family, report) in &metrics.families {
             let (sum, values, counts) = self.families.entry(*family).or_default();
             sum.free += report.free;
-            sum.bought += report.bought;
+            sum.purchased += report.purchased;
             sum.declined += report.declined;
             sum.capped += report.capped;
             sum.tokens += report.tokens;
-            let means = [report.worth, report.mean, report.contrast, report.variance, report.zeros];
+            let means = [report.worth, report.mean, report.absolute, report.variance, report.zeros];
             for ((value, count), mean) in values.iter_mut().zip(counts.iter_mut()).zip(means) {
                 if let Some(mean) = mean {
                     *value += mean;
@@ -470,7 +470,7 @@ impl Sums {
     fn families(&self) -> BTreeMap<Family, FamilyReport> {
         let report = |(sum, values, counts): &(FamilyReport, [f64; 5], [f64; 5])| {
             let mean = |at: usize| (counts[at] > 0.0).then(|| values[at] / counts[at]);
-            FamilyReport { worth: mean(0), mean: mean(1), contrast: mean(2), variance: mean(3), zeros: mean(4), ..*sum }
+            FamilyReport { worth: mean(0), mean: mean(1), absolute: mean(2), variance: mean(3), zeros: mean(4), ..*sum }
         };
         self.families.iter().map(|(family, sums)| (*family, report(sums))).collect()
     }

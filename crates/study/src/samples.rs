@@ -60,13 +60,13 @@ fn report(at: u64, noise: f64) -> FamilyReport {
     let cheap = at > 4;
     FamilyReport {
         free: if cheap { 4_000 + 300 * at } else { 200 * at },
-        bought: if cheap { 20 } else { 700 / at },
+        purchased: if cheap { 20 } else { 700 / at },
         declined: 90 * at,
         capped: 10,
         tokens: if cheap { 1_200 } else { 900_000 / at },
         worth: (at != 6).then_some(if cheap { 30.0 * at as f64 } else { 0.2 * at as f64 } + noise),
         mean: Some(0.02 + noise),
-        contrast: Some(0.2),
+        absolute: Some(0.2),
         variance: Some(if cheap { 0.05 } else { 0.3 } + noise),
         zeros: Some(if cheap { 0.8 } else { 0.3 } + noise),
     }

@@ -78,10 +78,10 @@ fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
     for (family, report) in &metrics.families {
         let group = format!("credit/{family}");
         put(&group, "free", report.free as f64);
-        put(&group, "purchased", report.bought as f64);
+        put(&group, "purchased", report.purchased as f64);
         let measured = [
             ("worth", report.worth),
-            ("absolute", report.contrast),
+            ("absolute", report.absolute),
             ("variance", report.variance),
             ("zeros", report.zeros),
         ];

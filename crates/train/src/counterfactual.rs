@@ -192,6 +192,7 @@ fn changed(
     let mut earlier = episode.earlier(round);
     earlier.extend(alternative.edited.plan.spec().agents.iter().map(|agent| agent.id.clone()));
     for later in texts.iter().skip(round + 1) {
+        // A later text that names what the edit took away is no team, so that there is no such counterfactual.
         let plan = validate_round(later, runner.language(), &earlier).ok()?;
         earlier.extend(plan.spec().agents.iter().map(|agent| agent.id.clone()));
     }
@@ -247,7 +248,7 @@ fn expected(
     // Agents whose call is new, and all that read them, in this round and in those after it.
     let mut new: HashSet<String> = HashSet::new();
     // Prefix teams and rounds that are to be written anew have none of the later rounds.
-    let has_later = !is_open && !matches!(edit.change, Change::EndBefore { .. } | Change::Stop);
+    let has_later = !is_open && !matches!(edit.change, Change::PrefixTruncation { .. } | Change::Stop);
     let later = episode.rounds.iter().skip(round + 1).filter(|_| has_later).filter_map(|round| round.plan.as_ref());
     for (at, plan) in std::iter::once(&edited.plan).chain(later).enumerate() {
         for ask in asks(round + at, plan) {

@@ -182,19 +182,9 @@ async fn step(
     let learning_rate = recipe.rate(number, state.worker_tokens());
     let report = update(policy, &signal.examples, recipe, learning_rate)?;
     let policy_tokens = policy_tokens(&episodes, &signal, recipe);
-    let update_time = began.elapsed();
+    let times = [credit_time, began.elapsed()];
 
-    let record = StepRecord {
-        recipe,
-        number,
-        learning_rate,
-        played,
-        counterfactuals,
-        policy_tokens,
-        report,
-        credit_time,
-        update_time,
-    };
+    let record = StepRecord { recipe, number, learning_rate, played, counterfactuals, policy_tokens, report, times };
     state.advance(&record, &signal.values);
     Ok(Some((record.metrics(&episodes, state.worker_tokens()), record.timing())))
 }

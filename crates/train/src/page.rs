@@ -51,13 +51,13 @@ fn means(means: &Means) -> RunMeans {
 fn point(report: &FamilyReport) -> FamilyPoint {
     FamilyPoint {
         free: report.free,
-        purchased: report.bought,
+        purchased: report.purchased,
         declined: report.declined,
         capped: report.capped,
         tokens: report.tokens,
         worth: report.worth,
         mean: report.mean,
-        absolute: report.contrast,
+        absolute: report.absolute,
         variance: report.variance,
         zeros: report.zeros,
     }

@@ -19,8 +19,8 @@ pub(crate) struct StepRecord<'a> {
     pub counterfactuals: Counterfactuals,
     pub policy_tokens: u64,
     pub report: StepReport,
-    pub credit_time: Duration,
-    pub update_time: Duration,
+    /// The time that credit and update took.
+    pub times: [Duration; 2],
 }
 
 impl StepRecord<'_> {
@@ -57,12 +57,13 @@ impl StepRecord<'_> {
 
     /// The line of `timing.jsonl`, without the time of evaluations and checkpoints.
     pub fn timing(&self) -> Timing {
+        let [credit, update] = self.times.map(|time| time.as_secs_f64());
         Timing {
             step: self.number,
             sampling: self.played.sampling.as_secs_f64(),
             running: self.played.running.as_secs_f64(),
-            credit: self.credit_time.as_secs_f64(),
-            update: self.update_time.as_secs_f64(),
+            credit,
+            update,
             other: 0.0,
         }
     }

@@ -159,7 +159,7 @@ async fn without_edits_it_is_plain_grpo_to_the_bit() {
     };
     check("no families", |credit| credit.families.clear()).await;
     check("no weight", |credit| credit.lambda = Weight::fixed(0.0)).await;
-    check("nothing is free and nothing is bought", |credit| {
+    check("nothing is free and nothing is purchased", |credit| {
         credit.common_noise = false;
         credit.economy.paid = Paid::Never;
     })
@@ -211,8 +211,8 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
 }
 
 #[tokio::test]
-async fn credit_costs_no_more_than_its_cap_and_says_what_it_bought() {
-    for (seed, paid) in [(1, Paid::Worth), (2, Paid::Uniform), (3, Paid::Contrast)] {
+async fn credit_costs_no_more_than_its_cap_and_says_what_it_purchased() {
+    for (seed, paid) in [(1, Paid::Worth), (2, Paid::Uniform), (3, Paid::Effect)] {
         let mut recipe = Recipe { seed, steps: 20, ..small() };
         recipe.credit.economy.paid = paid;
         let left = learn(&recipe).await;
@@ -223,7 +223,7 @@ async fn credit_costs_no_more_than_its_cap_and_says_what_it_bought() {
         let sum = |of: fn(&lemon_credit::economy::FamilyReport) -> u64| -> u64 {
             metrics.iter().flat_map(|metrics| metrics.families.values()).map(of).sum()
         };
-        assert!(sum(|it| it.free) > 0 && sum(|it| it.bought) > 0 && sum(|it| it.declined + it.capped) > 0);
+        assert!(sum(|it| it.free) > 0 && sum(|it| it.purchased) > 0 && sum(|it| it.declined + it.capped) > 0);
         assert_eq!(sum(|it| it.tokens), left.trained.credit_tokens);
     }
     let mut recipe = small();

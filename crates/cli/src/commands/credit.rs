@@ -94,7 +94,7 @@ fn announce(args: &CreditArgs, job: &CreditJob) {
 async fn measure(args: &CreditArgs, job: &mut CreditJob, cancel: &CancellationToken) -> Result<u8, Fault> {
     let policy = match args.choose {
         ChoosePolicy::Information => ChoiceRule::Information { floor: 0.02 },
-        ChoosePolicy::Effect => ChoiceRule::Contrast { floor: 0.05 },
+        ChoosePolicy::Effect => ChoiceRule::Effect { floor: 0.05 },
     };
     if args.workers.costs_money() && !args.quiet {
         eprintln!("{}", job.together.estimate(&job.estimate(policy), &job.levels));

@@ -197,9 +197,9 @@ fn family_line(family: Family, report: &FamilyReport) -> String {
     format!(
         "  {:<10}  mean |Δ| {:>6} · {:>4} free · {:>4} purchased · worth {}",
         family.as_str(),
-        measured(report.contrast),
+        measured(report.absolute),
         number(report.free as f64),
-        number(report.bought as f64),
+        number(report.purchased as f64),
         measured(report.worth)
     )
 }

@@ -35,7 +35,7 @@ impl Account {
     }
 
     /// The mean |Δ|, with one made-up pair, so that a family without pairs is drawn too.
-    pub fn contrast(&self) -> f64 {
+    pub fn mean_absolute(&self) -> f64 {
         let prior = PRIOR_NONZERO * PRIOR_SQUARE.sqrt();
         (self.absolute + prior) / (self.deltas.n() as f64 + 1.0)
     }

@@ -116,9 +116,9 @@ fn draws_obey_weights_and_floor() {
 }
 
 #[test]
-fn contrast_prefers_the_family_with_the_larger_differences() {
+fn effect_prefers_the_family_with_the_larger_differences() {
     let offered = candidates(&[(Family::Share, &[1; 2000]), (Family::Agent, &[1; 2000])]);
-    let mut chooser = Chooser::new(ChoiceRule::Contrast { floor: 0.1 }, 1_000, offered, 5);
+    let mut chooser = Chooser::new(ChoiceRule::Effect { floor: 0.1 }, 1_000, offered, 5);
     run(&mut chooser, |candidate| Some(if candidate.family == Family::Agent { 0.9 } else { 0.0 }));
     // By chance around 90 and 10 in a hundred: 0.1 for the floor, and nearly all of the rest.
     let share = chooser.picks()[&Family::Share];
@@ -149,7 +149,7 @@ fn offers() -> impl Strategy<Value = Vec<CounterfactualOption>> {
 fn policies() -> impl Strategy<Value = ChoiceRule> {
     prop_oneof![
         (0.0..0.3).prop_map(|floor| ChoiceRule::Information { floor }),
-        (0.0..0.3).prop_map(|floor| ChoiceRule::Contrast { floor }),
+        (0.0..0.3).prop_map(|floor| ChoiceRule::Effect { floor }),
     ]
 }
 

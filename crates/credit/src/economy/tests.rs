@@ -92,7 +92,7 @@ fn every_policy_decides_as_it_says() {
         [OfferVerdict::Drawn(_), OfferVerdict::Drawn(_), OfferVerdict::Free]
     ));
     // By |Δ|, the family that never showed any is rarely first.
-    let settings = EconomySettings { paid: Paid::Contrast, ..EconomySettings::default() };
+    let settings = EconomySettings { paid: Paid::Effect, ..EconomySettings::default() };
     let first = |seed| economy.decide(&offers, 100, &settings, seed)[0].is_taken();
     assert!((0..200).filter(|seed| first(*seed)).count() > 150);
 }
@@ -116,19 +116,19 @@ fn the_ledger_adds_up() {
     ledger.add(Family::Stop, OfferVerdict::Declined(0.5), None, 0);
     ledger.add(Family::Stop, OfferVerdict::Capped(0.5), None, 0);
     let report = ledger.reports()[&Family::Stop];
-    assert_eq!((report.free, report.bought, report.declined, report.capped, report.tokens), (2, 1, 1, 1, 70));
+    assert_eq!((report.free, report.purchased, report.declined, report.capped, report.tokens), (2, 1, 1, 1, 70));
     assert_eq!((report.worth, report.zeros), (Some(1.0), Some(1.0 / 3.0)));
-    assert!((report.mean.unwrap() - 1.0 / 3.0).abs() < 1e-12 && (report.contrast.unwrap() - 2.0 / 3.0).abs() < 1e-12);
+    assert!((report.mean.unwrap() - 1.0 / 3.0).abs() < 1e-12 && (report.absolute.unwrap() - 2.0 / 3.0).abs() < 1e-12);
 }
 
 #[test]
 fn older_names_are_read() {
-    let report = FamilyReport { bought: 3, contrast: Some(0.5), ..FamilyReport::default() };
+    let report = FamilyReport { purchased: 3, absolute: Some(0.5), ..FamilyReport::default() };
     let new = serde_json::to_string(&report).unwrap();
     assert!(new.contains("\"purchased\":3") && new.contains("\"absolute\":0.5"), "{new}");
     let old = new.replace("purchased", "bought").replace("absolute", "contrast");
     assert_eq!(serde_json::from_str::<FamilyReport>(&old).unwrap(), report);
-    assert_eq!(serde_json::from_str::<Paid>("\"effect\"").unwrap(), Paid::Contrast);
+    assert_eq!(serde_json::from_str::<Paid>("\"contrast\"").unwrap(), Paid::Effect);
 }
 
 proptest! {
@@ -136,7 +136,7 @@ proptest! {
     fn what_is_taken_never_costs_more_than_the_allowance(
         costs in prop::collection::vec((0usize..8, 0u64..500), 0..40),
         allowance in 0u64..3_000,
-        paid in prop::sample::select(vec![Paid::Never, Paid::Worth, Paid::Uniform, Paid::Contrast]),
+        paid in prop::sample::select(vec![Paid::Never, Paid::Worth, Paid::Uniform, Paid::Effect]),
         floor in 0.0f64..1.0,
         seed: u64,
     ) {
@@ -177,8 +177,8 @@ fn a_family_with_many_offers_is_not_drawn_more_often_and_none_is_left_out() {
         };
         (0..2_000).filter(|seed| taken(*seed) == family).count() as f64 / 2_000.0
     };
-    let contrast = EconomySettings { paid: Paid::Contrast, family_floor: 0.1, ..EconomySettings::default() };
-    let [duty, capacity, share] = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&contrast, it));
+    let effect = EconomySettings { paid: Paid::Effect, family_floor: 0.1, ..EconomySettings::default() };
+    let [duty, capacity, share] = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&effect, it));
     assert!((duty - capacity).abs() < 0.05 && (share - 0.1).abs() < 0.03, "{duty} {capacity} {share}");
     // Exploratory draws of what is not worth it go round the families too.
     let worth = EconomySettings { paid: Paid::Worth, least_worth: 1e9, floor: 1.0, ..EconomySettings::default() };

@@ -28,7 +28,7 @@ fn spending(env: &RolloutEnv, budget: Option<u64>, width: usize, policy: ChoiceR
     profile_of(&counterfactuals(env), &work)
 }
 
-const POLICIES: [ChoiceRule; 2] = [ChoiceRule::Information { floor: 0.05 }, ChoiceRule::Contrast { floor: 0.05 }];
+const POLICIES: [ChoiceRule; 2] = [ChoiceRule::Information { floor: 0.05 }, ChoiceRule::Effect { floor: 0.05 }];
 
 /// What everything costs in tokens, and what the last run needs on top to be allowed to begin.
 const EVERYTHING: u64 = 1_000_000;

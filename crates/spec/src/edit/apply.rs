@@ -98,7 +98,7 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String])
             *spec = without;
             return Ok(changed);
         }
-        Change::EndBefore { agent } => {
+        Change::PrefixTruncation { agent } => {
             find(spec, agent)?;
             let Some((ended, changed)) = ended(spec, agent, earlier) else {
                 return refuse("no agent would be left");
@@ -226,7 +226,7 @@ pub fn prefix_truncations(plan: &Plan, language: &Language) -> Vec<Edit> {
         ended(plan.spec(), id, plan.earlier_ids())
             .is_some_and(|(spec, _)| spec.answer.from.len() <= language.limits.parents)
     };
-    let ends = agents.filter(|agent| fits(&agent.id)).map(|agent| Change::EndBefore { agent: agent.id.clone() });
+    let ends = agents.filter(|agent| fits(&agent.id)).map(|agent| Change::PrefixTruncation { agent: agent.id.clone() });
     ends.map(|change| Edit::new(change, plan)).collect()
 }
 

@@ -25,6 +25,7 @@ pub fn tables(comparisons: &[Comparison], figures: &Figures, rows: usize, comman
     let mut out = "# Tables of the study\n\nGenerated; edits are lost. The command that makes it:\n\n".to_owned();
     // Indented, which no text can end.
     for line in command.lines() {
+        // Writing to a string cannot fail, here and below.
         let _ = writeln!(out, "    {line}");
     }
     if comparisons.is_empty() {
@@ -186,17 +187,17 @@ fn write_against(out: &mut String, reference: &str, arm_differences: &[ArmDiffer
 fn write_families(out: &mut String, arm: &ArmSummary) {
     let _ = write!(out, "\nWhat counterfactuals told and cost in **{}**:\n\n", markdown(&arm.arm));
     out.push_str(
-        "| family | free | bought | declined | capped | mean Δ | Var(Δ) | exact zeros, % | worth | worker tokens a run |\n\
+        "| family | free | purchased | declined | capped | mean Δ | Var(Δ) | exact zeros, % | worth | worker tokens a run |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (family, summary) in &arm.families {
-        let FamilySummary { free, bought, declined, capped, tokens, worth, mean, variance, zeros } = summary;
+        let FamilySummary { free, purchased, declined, capped, tokens, worth, mean, variance, zeros } = summary;
         let count = |count: &u64| number(*count as f64);
         let _ = writeln!(
             out,
             "| {family} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             count(free),
-            count(bought),
+            count(purchased),
             count(declined),
             count(capped),
             estimate(mean, |x| signed(x, 3)),

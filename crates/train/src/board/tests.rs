@@ -129,7 +129,7 @@ fn first_look() -> StepMetrics {
 }
 
 fn step(step: u64) -> StepMetrics {
-    let duty = FamilyReport { bought: 3, contrast: Some(0.125), ..FamilyReport::default() };
+    let duty = FamilyReport { purchased: 3, absolute: Some(0.125), ..FamilyReport::default() };
     StepMetrics {
         step,
         rollouts: Means { runs: 8, reward: 0.5, tokens: 900.0, ..Means::default() },

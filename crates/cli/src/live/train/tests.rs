@@ -78,9 +78,9 @@ fn families() {
     let check = |family, report, expected: &str| assert_eq!(family_line(family, &report), expected);
     let nothing = FamilyReport::default();
     check(Family::Stop, nothing, "  stop        mean |Δ|      – ·    0 free ·    0 purchased · worth –");
-    let bought =
-        FamilyReport { free: 12, bought: 3, contrast: Some(0.048), worth: Some(2.456), ..FamilyReport::default() };
-    check(Family::Dependency, bought, "  dependency  mean |Δ|  0.048 ·   12 free ·    3 purchased · worth 2.456");
+    let purchased =
+        FamilyReport { free: 12, purchased: 3, absolute: Some(0.048), worth: Some(2.456), ..FamilyReport::default() };
+    check(Family::Dependency, purchased, "  dependency  mean |Δ|  0.048 ·   12 free ·    3 purchased · worth 2.456");
 }
 
 #[test]
