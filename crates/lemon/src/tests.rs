@@ -1,14 +1,19 @@
+use crate::exec::store::{Store, Sync};
 use crate::exec::worker::{AskError, Reply, Request, Usage};
 use crate::exec::{Budget, Worker};
+use crate::jobs::evaluation::EvalJob;
+use crate::jobs::{EvalRequest, Notices};
 use crate::rollout::UnknownReason;
 use crate::task::{SetName, Source};
 use crate::trace::StopReason;
-use crate::workers::Capacity;
+use crate::workers::{Capacity, Config};
 use crate::world::Preset;
 use crate::{Builder, Error, Lemon, async_trait, cases, cases_of_file};
 use futures::StreamExt;
+use lemon_sandbox::Containment;
 use std::future::pending;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 const TEAM: &str =
     "agents: [{id: a, base: solver, capacity: small}, {id: b, base: critic, capacity: small, after: [a]}]";
@@ -132,4 +137,53 @@ async fn of_two_budgets_the_lower_one_counts() {
     assert_eq!((wide.budget().tokens, wide.budget().calls), (Some(50), Some(3)));
     assert_eq!(lemon.budget().tokens, Some(100), "the first one stays as it is");
     assert!(lemon.with_budget(Budget { usd: Some(1.0), ..Budget::default() }).is_err(), "no capacity has a price");
+}
+
+fn eval_request() -> EvalRequest {
+    EvalRequest {
+        sets: vec!["gsm8k".to_owned()],
+        split: "test".to_owned(),
+        methods: vec!["cot".to_owned(), "sc-cot:3".to_owned()],
+        workers: "sim".to_owned(),
+        limit: Some(3),
+        seeds: vec![2, 1],
+        ..EvalRequest::default()
+    }
+}
+
+#[test]
+fn requests_name_nothing_twice() {
+    let error = |request: EvalRequest| request.checked().unwrap_err().to_string();
+    assert_eq!(eval_request().checked().unwrap().seeds, [1, 2]);
+    assert_eq!(error(EvalRequest { seeds: vec![1, 1], ..eval_request() }), "a seed is given twice");
+    let sets = vec!["gsm8k".to_owned(), "svamp".to_owned(), "gsm8k".to_owned()];
+    assert_eq!(error(EvalRequest { sets, ..eval_request() }), "set `gsm8k` is given twice");
+    assert_eq!(error(EvalRequest { sets: Vec::new(), ..eval_request() }), "there is no task set");
+    let methods = vec!["cot".to_owned(), "cot".to_owned()];
+    let twice = EvalRequest { methods, ..eval_request() }.methods().unwrap_err();
+    assert_eq!((twice.to_string().as_str(), twice.hint()), ("method `cot` is given twice", Some("name it once")));
+}
+
+#[tokio::test]
+async fn an_evaluation_on_record_comes_to_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lemon.db");
+    let cancel = CancellationToken::new();
+    let run = async |request: EvalRequest, begin: bool| {
+        let store = || Ok(Arc::new(Store::open(&path, Sync::Normal)?));
+        let (config, name) = (Config::default(), "e-1".to_owned());
+        let job = EvalJob::prepare(&config, request, name, Containment::Isolated, Notices::NONE, &cancel, store).await;
+        let job = job.unwrap();
+        if begin {
+            job.begin().await.unwrap();
+        }
+        let (work, training) = job.work(None, &cancel).await.unwrap();
+        let rows = job.run(&work, &cancel, |_| {}).await.unwrap();
+        job.evaluation(training, rows)
+    };
+    let first = run(eval_request().checked().unwrap(), true).await;
+    assert_eq!((first.rows.len(), first.set_up.items), (12, 3));
+    let request = EvalRequest::on_record(&Store::open_existing(&path).unwrap(), "e-1").unwrap();
+    assert_eq!(run(request, false).await, first);
+    assert!(EvalRequest::on_record(&Store::open_existing(&path).unwrap(), "e-2").is_err());
 }
