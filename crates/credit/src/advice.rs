@@ -107,10 +107,11 @@ fn apply(edit: &Edit) -> Recommendation {
         Change::RemoveAgent { .. }
         | Change::EndBefore { .. }
         | Change::DeleteReference { .. }
+        | Change::RemoveTool { .. }
         | Change::WithholdMessage { .. }
         | Change::ResetRole { .. }
         | Change::ResetDuty { .. } => Recommendation::Remove,
-        Change::AddReference { .. } => Recommendation::Add,
+        Change::AddReference { .. } | Change::AddTool { .. } => Recommendation::Add,
         Change::LowerCapacity { .. } => Recommendation::Lower,
         Change::RaiseCapacity { .. } => Recommendation::Raise,
         Change::ShareAnswer { .. }
@@ -171,6 +172,8 @@ fn act(change: &Change) -> String {
         Change::EndBefore { agent } => format!("ending the team before `{agent}`"),
         Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
         Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
+        Change::RemoveTool { agent, tool } => format!("taking `{tool}` from `{agent}`"),
+        Change::AddTool { agent, tool, .. } => format!("giving `{agent}` `{tool}` too"),
         Change::AnswerBy { rule } => format!("making the answer by {rule}"),
         Change::Stop => "stopping after this round".to_owned(),
         Change::Review => "reviewing this round".to_owned(),
