@@ -131,14 +131,22 @@ fn facts(edit: &Edit, finding: &Finding) -> String {
         (change, _) => (String::new(), act(change)),
     };
     let Some(effect) = finding.effect else { return format!("{cost}the effect of {act}") };
+    // An interval with bounds may be lopsided: the longer side is what is not known.
+    let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
+    let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
+    if let Change::RemoveTool { agent, tool } = &edit.change {
+        let tokens = match finding.token_change {
+            Some(change) if change < 0.0 => format!(" and costs {} of the tokens", percent(-change)),
+            Some(change) if change > 0.0 => format!(" and saves {} of the tokens", percent(change)),
+            _ => String::new(),
+        };
+        return format!("`{tool}` for `{agent}` is worth {}{error} points{tokens}", points(effect));
+    }
     let tokens = match finding.token_change {
         Some(change) if cost.is_empty() && change < 0.0 => format!(" saves {} of the tokens and", percent(-change)),
         Some(change) if cost.is_empty() && change > 0.0 => format!(" costs {} more tokens and", percent(change)),
         _ => String::new(),
     };
-    // An interval with bounds may be lopsided: the longer side is what is not known.
-    let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
-    let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
     format!("{cost}{act}{tokens} changes success by {}{error} points", points(-effect))
 }
 
