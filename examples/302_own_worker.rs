@@ -43,6 +43,7 @@ impl Worker for Calculator {
             simulated_s: None,
             confidence: None,
             truncated: false,
+            tool_calls: Vec::new(),
         })
     }
 }

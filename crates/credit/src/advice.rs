@@ -107,10 +107,11 @@ fn apply(edit: &Edit) -> Recommendation {
         Change::RemoveAgent { .. }
         | Change::PrefixTruncation { .. }
         | Change::DeleteReference { .. }
+        | Change::RemoveTool { .. }
         | Change::WithholdMessage { .. }
         | Change::ResetRole { .. }
         | Change::ResetDuty { .. } => Recommendation::Remove,
-        Change::AddReference { .. } => Recommendation::Add,
+        Change::AddReference { .. } | Change::AddTool { .. } => Recommendation::Add,
         Change::LowerCapacity { .. } => Recommendation::Lower,
         Change::RaiseCapacity { .. } => Recommendation::Raise,
         Change::ShareAnswer { .. }
@@ -130,14 +131,22 @@ fn facts(edit: &Edit, finding: &Finding) -> String {
         (change, _) => (String::new(), act(change)),
     };
     let Some(effect) = finding.effect else { return format!("{cost}the effect of {act}") };
+    // An interval with bounds may be lopsided: the longer side is what is not known.
+    let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
+    let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
+    if let Change::RemoveTool { agent, tool } = &edit.change {
+        let tokens = match finding.token_change {
+            Some(change) if change < 0.0 => format!(" and costs {} of the tokens", percent(-change)),
+            Some(change) if change > 0.0 => format!(" and saves {} of the tokens", percent(change)),
+            _ => String::new(),
+        };
+        return format!("`{tool}` for `{agent}` is worth {}{error} points{tokens}", points(effect));
+    }
     let tokens = match finding.token_change {
         Some(change) if cost.is_empty() && change < 0.0 => format!(" saves {} of the tokens and", percent(-change)),
         Some(change) if cost.is_empty() && change > 0.0 => format!(" costs {} more tokens and", percent(change)),
         _ => String::new(),
     };
-    // An interval with bounds may be lopsided: the longer side is what is not known.
-    let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
-    let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
     format!("{cost}{act}{tokens} changes success by {}{error} points", points(-effect))
 }
 
@@ -171,6 +180,8 @@ fn act(change: &Change) -> String {
         Change::PrefixTruncation { agent } => format!("ending the team before `{agent}`"),
         Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
         Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
+        Change::RemoveTool { agent, tool } => format!("taking `{tool}` from `{agent}`"),
+        Change::AddTool { agent, tool, .. } => format!("giving `{agent}` `{tool}` too"),
         Change::AnswerBy { rule } => format!("making the answer by {rule}"),
         Change::Stop => "stopping after this round".to_owned(),
         Change::Review => "reviewing this round".to_owned(),

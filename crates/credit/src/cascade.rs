@@ -91,6 +91,8 @@ fn edited_agent(edit: &Edit) -> Option<&str> {
         | Change::RaiseCapacity { agent }
         | Change::RemoveAgent { agent }
         | Change::PrefixTruncation { agent }
+        | Change::RemoveTool { agent, .. }
+        | Change::AddTool { agent, .. }
         | Change::ShareAnswer { agent }
         | Change::ShareReply { agent } => Some(agent),
         Change::WithholdMessage { to, .. } => Some(to),

@@ -106,6 +106,7 @@ impl CriticOrchestrator {
                 capacity: capacity.clone(),
                 after: Vec::new(),
                 share: Share::Answer,
+                tools: Vec::new(),
             }));
         }
         agents

@@ -49,5 +49,6 @@ pub(crate) fn fixed(text: String) -> Arc<dyn Orchestrator> {
 /// An agent that reads no other and does what its base role says.
 pub(crate) fn agent(id: String, base: &str, capacity: &str) -> Agent {
     let (base, capacity) = (base.to_owned(), capacity.to_owned());
-    Agent { id, base, role: None, duty: None, capacity, after: Vec::new(), share: Share::Reply }
+    let (after, tools) = (Vec::new(), Vec::new());
+    Agent { id, base, role: None, duty: None, capacity, after, share: Share::Reply, tools }
 }

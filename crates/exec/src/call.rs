@@ -5,6 +5,7 @@ use crate::ledger::{LedgerVerdict, Reservation, Want};
 use crate::reply_cache::Known;
 use crate::store::{Store, StoreError};
 use crate::tokens;
+use crate::tool;
 use crate::worker::{AskError, Clock, FailedCost, Level, Reply, Request};
 use lemon_num::hashed_seed;
 use lemon_trace::{EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend};
@@ -67,7 +68,7 @@ impl Run<'_> {
                 drop(self.announce(&request, duty, reservation.tokens()));
             }
             let asked = Instant::now();
-            let result = self.runner.backend.worker.ask(&request).await;
+            let result = tool::ask(&*self.runner.backend.worker, &request).await;
             let mut spend = self.settle(&request.agent, level, reservation, &result);
             match result {
                 Ok(reply) if reply.truncated && request.agent == ORCHESTRATOR => {
@@ -124,7 +125,7 @@ impl Run<'_> {
     }
 
     /// Seconds by our clock; none by a simulated one, on which only replies take time.
-    fn seconds_since(&self, began: Instant) -> f64 {
+    pub(crate) fn seconds_since(&self, began: Instant) -> f64 {
         match self.runner.backend.clock {
             Clock::Real => began.elapsed().as_secs_f64(),
             Clock::Simulated => 0.0,
@@ -144,25 +145,30 @@ impl Run<'_> {
         counted: bool,
     ) -> Result<Reservation, (LimitKind, f64, f64)> {
         let want = Want {
-            tokens_in: tokens::at_most(&request.messages),
+            tokens_in: tokens::at_most(&tool::written_out(request)),
             // After the first attempt what that one was granted: its announcement says what the call may cost at most.
             tokens_out: request.max_tokens,
             // A brief reply is worth as little as it is.
             least_out: self.runner.settings.least_reply_tokens.min(level.max_tokens),
             price: level.price,
+            fixed_usd: 0.0,
             counted,
         };
+        let reservation = self.room_for(&want).await?;
+        self.in_flight().insert(request.agent.clone(), reservation);
+        Ok(reservation)
+    }
+
+    /// Waits until there is room for a call.
+    pub(crate) async fn room_for(&self, want: &Want) -> Result<Reservation, (LimitKind, f64, f64)> {
         loop {
             let changed = self.ledger_changed.notified();
             tokio::pin!(changed);
             // Enabled before the look, so that a settlement in between is not missed.
             changed.as_mut().enable();
-            let verdict = self.ledger().reserve(&want);
+            let verdict = self.ledger().reserve(want);
             match verdict {
-                LedgerVerdict::Granted(reservation) => {
-                    self.in_flight().insert(request.agent.clone(), reservation);
-                    return Ok(reservation);
-                }
+                LedgerVerdict::Granted(reservation) => return Ok(reservation),
                 LedgerVerdict::Exhausted { limit, needed, left } => return Err((limit, needed, left)),
                 LedgerVerdict::Wait => changed.await,
             }
@@ -244,7 +250,10 @@ impl Run<'_> {
     /// The key of a call in the reply cache: the worker's own where it supplies one. The store uses full requests only, or
     /// the cost of a run would depend on the runs before it.
     fn cache_key(&self, request: &Request, level: &Level, key: Option<&[u8; 32]>) -> Option<[u8; 32]> {
-        match self.runner.backend.worker.cache_key(request) {
+        let worker = &self.runner.backend.worker;
+        let plain = (request.speaks_of_tools() && !worker.calls_tools(request.level))
+            .then(|| Request { messages: tool::written_out(request).into_owned(), ..request.clone() });
+        match worker.cache_key(plain.as_ref().unwrap_or(request)) {
             Some(narrow) => hash(&(&level.identity, narrow)),
             None => key.copied(),
         }
@@ -267,7 +276,10 @@ impl Run<'_> {
             request.seed,
             &request.schema,
         );
-        hash(&parts)
+        match &request.tools {
+            None => hash(&parts),
+            Some(tools) => hash(&(parts, tools)),
+        }
     }
 }
 

@@ -50,7 +50,7 @@ impl Run<'_> {
             return Err(no_answer(fact));
         };
         self.unrecorded().insert(agent.to_owned(), spend);
-        let call = EventKind::ToolCall { tool: PROGRAM.to_owned(), input: json!({ "code": code }) };
+        let call = EventKind::ToolCall { tool: PROGRAM.to_owned(), input: json!({ "code": code }), call: None };
         self.recorder.note(agent, call, Spend::default());
         let ran = self.run_code(&CodeJob::Script { code }).await;
         self.unrecorded().remove(agent);
@@ -58,7 +58,8 @@ impl Run<'_> {
             Ok(run) => (run.ok, json!({ "printed": run.printed, "error": run.error })),
             Err(error) => (false, json!({ "error": error.message })),
         };
-        self.recorder.note(agent, EventKind::ToolResult { tool: PROGRAM.to_owned(), output, ok }, Spend::default());
+        let result = EventKind::ToolResult { tool: PROGRAM.to_owned(), output, ok, call: None };
+        self.recorder.note(agent, result, Spend::default());
         let run = match ran {
             Ok(run) => run,
             Err(CodeError { kind, message }) => return Err(Failure { kind, message }),
@@ -82,7 +83,7 @@ impl Run<'_> {
             if state.compares_programs() {
                 let output =
                     json!({ "error": "the question has no examples: the plain or the first program is taken" });
-                let result = EventKind::ToolResult { tool: TEST.to_owned(), output, ok: false };
+                let result = EventKind::ToolResult { tool: TEST.to_owned(), output, ok: false, call: None };
                 self.recorder.note(ORCHESTRATOR, result, Spend::default());
             }
             return halt;
@@ -90,7 +91,7 @@ impl Run<'_> {
         for (index, job) in jobs {
             let (Some(examples), Some(agent)) = (state.examples(), state.members().get(index)) else { continue };
             let (agent, of) = (agent.agent.id.clone(), examples.count());
-            let call = EventKind::ToolCall { tool: TEST.to_owned(), input: json!({ "examples": of }) };
+            let call = EventKind::ToolCall { tool: TEST.to_owned(), input: json!({ "examples": of }), call: None };
             self.recorder.note(&agent, call, Spend::default());
             let ran = match self.interruptible(cancel, self.run_code(&job)).await {
                 Ok(ran) => ran,
@@ -104,7 +105,8 @@ impl Run<'_> {
                 }
                 Err(error) => (false, json!({ "error": error.message })),
             };
-            self.recorder.note(&agent, EventKind::ToolResult { tool: TEST.to_owned(), output, ok }, Spend::default());
+            let result = EventKind::ToolResult { tool: TEST.to_owned(), output, ok, call: None };
+            self.recorder.note(&agent, result, Spend::default());
         }
         halt
     }

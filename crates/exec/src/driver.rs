@@ -8,6 +8,7 @@ use crate::runner::Runner;
 use crate::state::{AgentOutcome, RunState, Standing, Step};
 use crate::store::StoreError;
 use crate::tokens;
+use crate::tool_loop::{PastCalls, Talked};
 use crate::worker::{AgentPrompt, ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -35,6 +36,8 @@ pub(crate) struct Run<'a> {
     recorded: Mutex<HashMap<usize, AgentOutcome>>,
     /// What calls cost whose programs are running: the end of such a call is not on record yet.
     unrecorded: Mutex<HashMap<String, Spend>>,
+    /// The calls of tools that are on record, of agents that have not gone on yet.
+    past_calls: Mutex<PastCalls>,
 }
 
 /// Why no more agents start.
@@ -51,6 +54,7 @@ impl<'a> Run<'a> {
             in_flight: Mutex::default(),
             recorded: Mutex::default(),
             unrecorded: Mutex::default(),
+            past_calls: Mutex::default(),
         }
     }
 }
@@ -107,8 +111,8 @@ impl Run<'_> {
                 Ok(Some(ended)) => {
                     let Ended { index, outcome, met } = ended?;
                     state.end(index, outcome);
-                    if let Some(limit) = met {
-                        halt = halt.or(Some(stop_reason(limit)));
+                    if met.is_some() {
+                        halt = halt.or(met);
                         state.halt();
                     }
                 }
@@ -140,6 +144,7 @@ impl Run<'_> {
         let (id, duty, level) =
             agent.map(|agent| (agent.id.clone(), agent.duty.clone(), agent.level)).unwrap_or_default();
         let round = state.members().get(index).map_or(0, |member| member.round);
+        let tools = agent.map(|agent| agent.tools.clone()).unwrap_or_default();
         for delivery in &deliveries {
             let Some(from) = state.members().get(delivery.from).map(|member| &member.agent.id) else { continue };
             if let Some(content) = &delivery.content
@@ -166,20 +171,22 @@ impl Run<'_> {
             let team = || Arc::new(state.team(|agent, round| self.call_seed(agent, &round.to_string())));
             Arc::new(AgentPrompt { team: wanted.then(team), ..prompt })
         });
-        self.ask(index, request, duty, state.fence(&deliveries), Computation::of(state, index))
+        let asked = Asked { index, request, duty, tools };
+        self.ask(asked, state.fence(&deliveries), Computation::of(state, index))
     }
 
     /// Asks an agent; its end is durable before another agent acts on it.
     async fn ask(
         &self,
-        index: usize,
-        request: Request,
-        duty: String,
+        Asked { index, request, duty, tools }: Asked,
         fence: Option<String>,
         computation: Option<Computation>,
     ) -> Result<Ended, StoreError> {
         let id = request.agent.clone();
-        let mut end = self.call(request, &duty).await?;
+        let (mut end, saved) = match self.converse(request, &duty, &tools).await? {
+            Talked::Ended { end, saved } => (end, saved),
+            Talked::Paused { call } => return self.pause(index, &id, &call).await,
+        };
         if let (CallEnd::Replied { reply, .. }, Some(code)) = (&mut end, fence)
             && reply.text.contains(&code)
         {
@@ -196,14 +203,24 @@ impl Run<'_> {
             CallEnd::Refused { limit, needed, left, .. } => {
                 let kind = EventKind::Budget { limit: *limit, needed: *needed, left: *left };
                 self.recorder.note(&id, kind, Spend::default());
-                Some(*limit)
+                Some(stop_reason(*limit))
             }
             _ => None,
         };
-        let (kind, outcome, spend) = ended(end, failure);
+        let (kind, outcome, spend) = ended(end, failure, saved);
         self.recorded().insert(index, outcome.clone());
         self.recorder.record(&id, kind, spend).wait().await?;
         Ok(Ended { index, outcome, met })
+    }
+
+    /// Ends an agent whose call waits for a person. It goes on where it stands when the run is resumed with the decision.
+    async fn pause(&self, index: usize, id: &str, call: &str) -> Result<Ended, StoreError> {
+        let message = format!("its call {id}/{call} waits for a person");
+        let failure = Failure { kind: FailureKind::Cancelled, message };
+        let outcome = AgentOutcome::without_reply(AgentStatus::Cancelled, failure);
+        self.recorded().insert(index, outcome.clone());
+        self.recorder.record(id, returned(&outcome, None, 0, false), Spend::default()).wait().await?;
+        Ok(Ended { index, outcome, met: Some(StopReason::Approval) })
     }
 
     pub(crate) fn request(
@@ -224,6 +241,7 @@ impl Run<'_> {
             temperature: known.and_then(|level| level.temperature),
             seed: self.call_seed(agent, occasion),
             schema,
+            tools: None,
             agent_prompt: None,
             progress: self.progress_of(agent),
         }
@@ -375,6 +393,10 @@ impl Run<'_> {
         self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn past_calls(&self) -> MutexGuard<'_, PastCalls> {
+        self.past_calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn recorded(&self) -> MutexGuard<'_, HashMap<usize, AgentOutcome>> {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -384,15 +406,23 @@ impl Run<'_> {
     }
 }
 
-/// How an agent ended, and the limit it met, if it met one.
+/// What an agent is asked.
+struct Asked {
+    index: usize,
+    request: Request,
+    duty: String,
+    tools: Vec<String>,
+}
+
+/// How an agent ended, and why no other starts, if that is so.
 struct Ended {
     index: usize,
     outcome: AgentOutcome,
-    met: Option<LimitKind>,
+    met: Option<StopReason>,
 }
 
-/// `program`: why the program of a reply gave no answer.
-fn ended(end: CallEnd, program: Option<Failure>) -> (EventKind, AgentOutcome, Spend) {
+/// `program`: why the program of a reply gave no answer. `before`: what earlier replies cost that were reused.
+fn ended(end: CallEnd, program: Option<Failure>, before: Usage) -> (EventKind, AgentOutcome, Spend) {
     match end {
         CallEnd::Replied { reply, attempts, reused, spend } => {
             let Reply { confidence, truncated, .. } = reply;
@@ -403,9 +433,11 @@ fn ended(end: CallEnd, program: Option<Failure>) -> (EventKind, AgentOutcome, Sp
             };
             let mut kind = returned(&outcome, reply.model, attempts, reused);
             if let EventKind::Return { saved, .. } = &mut kind {
-                let Usage { tokens_in, tokens_out, counted } = reply.usage;
+                let last = if reused { reply.usage } else { Usage::default() };
+                let (tokens_in, tokens_out) = (last.tokens_in + before.tokens_in, last.tokens_out + before.tokens_out);
+                let counted = last.counted || before.counted;
                 let cost = Spend { tokens_in, tokens_out, usd: 0.0, seconds: spend.seconds, counted };
-                *saved = reused.then_some(cost);
+                *saved = (reused || before != Usage::default()).then_some(cost);
             }
             (kind, outcome, spend)
         }

@@ -112,6 +112,7 @@ impl Forecast {
                 tokens_out: call.tokens_out,
                 least_out: settings.least_reply_tokens.min(call.tokens_out),
                 price: call.price,
+                fixed_usd: 0.0,
                 counted: false,
             };
             match ledger.reserve(&want) {

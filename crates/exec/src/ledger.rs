@@ -39,7 +39,7 @@ impl Price {
 }
 
 /// What a call asks of the ledger.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Want {
     /// Prompt tokens, at most.
     pub tokens_in: u64,
@@ -49,6 +49,8 @@ pub struct Want {
     pub least_out: u64,
     /// The price of the model.
     pub price: Price,
+    /// US dollars that the call costs besides its tokens: all that a tool costs.
+    pub fixed_usd: f64,
     /// Whether the call was counted already, by [`Ledger::count_retry`].
     pub counted: bool,
 }
@@ -79,12 +81,18 @@ pub struct Reservation {
     /// Completion tokens reserved: the call's `max_tokens`.
     pub tokens_out: u64,
     price: Price,
+    fixed_usd: f64,
 }
 
 impl Reservation {
     /// What its tokens cost.
     pub(crate) fn price(&self) -> Price {
         self.price
+    }
+
+    /// What the call costs besides its tokens.
+    pub(crate) fn fixed_usd(&self) -> f64 {
+        self.fixed_usd
     }
 
     /// All tokens reserved.
@@ -94,7 +102,7 @@ impl Reservation {
 
     /// What they cost if all of them are used, in US dollars.
     pub fn usd(&self) -> f64 {
-        self.price.usd(self.tokens_in, self.tokens_out)
+        self.price.usd(self.tokens_in, self.tokens_out) + self.fixed_usd
     }
 }
 
@@ -131,11 +139,21 @@ impl Ledger {
         if fits < want.tokens_out && !self.open.is_empty() {
             return LedgerVerdict::Wait;
         }
-        if fits < want.least_out.min(want.tokens_out) || fits == 0 {
+        let is_affordable = self.usd_left().is_none_or(|left| want.fixed_usd <= left);
+        if !is_affordable && !self.open.is_empty() {
+            return LedgerVerdict::Wait;
+        }
+        // A tool writes no tokens: it needs none.
+        let needs_tokens = want.tokens_in + want.tokens_out > 0;
+        if !is_affordable || needs_tokens && (fits < want.least_out.min(want.tokens_out) || fits == 0) {
             return self.exhausted(want);
         }
-        let granted =
-            Reservation { tokens_in: want.tokens_in, tokens_out: fits.min(want.tokens_out), price: want.price };
+        let granted = Reservation {
+            tokens_in: want.tokens_in,
+            tokens_out: fits.min(want.tokens_out),
+            price: want.price,
+            fixed_usd: want.fixed_usd,
+        };
         if self.shared.as_ref().is_some_and(|shared| !shared.reserve(&granted)) {
             return LedgerVerdict::Wait;
         }
@@ -152,7 +170,18 @@ impl Ledger {
                 shared.settle(reservation, tokens_in, tokens_out);
             }
         }
-        self.spend(tokens_in.saturating_add(tokens_out), reservation.price.usd(tokens_in, tokens_out));
+        let usd = reservation.price.usd(tokens_in, tokens_out) + reservation.fixed_usd;
+        self.spend(tokens_in.saturating_add(tokens_out), usd);
+    }
+
+    /// Closes the reservation of a call that was not made.
+    pub fn give_back(&mut self, reservation: Reservation) {
+        if let Some(at) = self.open.iter().position(|open| *open == reservation) {
+            self.open.swap_remove(at);
+            if let Some(shared) = &self.shared {
+                shared.give_back(reservation);
+            }
+        }
     }
 
     /// Counts another attempt at a call before the wait for it, so that no other agent takes the last one meanwhile. `false`: none
@@ -211,7 +240,7 @@ impl Ledger {
         let by_usd = match self.usd_left() {
             None => u64::MAX,
             Some(left) => {
-                let after_input = left - want.price.usd(want.tokens_in, 0);
+                let after_input = left - want.fixed_usd - want.price.usd(want.tokens_in, 0);
                 if after_input < 0.0 {
                     0
                 } else if want.price.output <= 0.0 {
@@ -226,7 +255,7 @@ impl Ledger {
     }
 
     fn exhausted(&self, want: &Want) -> LedgerVerdict {
-        let least = want.least_out.min(want.tokens_out).max(1);
+        let least = want.least_out.min(want.tokens_out).max(u64::from(want.tokens_in > 0));
         let tokens = want.tokens_in + least;
         match self.tokens_left() {
             Some(left) if left < tokens => {
@@ -234,7 +263,7 @@ impl Ledger {
             }
             _ => LedgerVerdict::Exhausted {
                 limit: LimitKind::Usd,
-                needed: want.price.usd(want.tokens_in, least),
+                needed: want.price.usd(want.tokens_in, least) + want.fixed_usd,
                 left: self.usd_left().unwrap_or_default(),
             },
         }
@@ -249,7 +278,7 @@ mod tests {
     const PRICE: Price = Price { input: 1.0, output: 10.0 };
 
     fn want(tokens_in: u64, tokens_out: u64) -> Want {
-        Want { tokens_in, tokens_out, least_out: 10, price: PRICE, counted: false }
+        Want { tokens_in, tokens_out, least_out: 10, price: PRICE, fixed_usd: 0.0, counted: false }
     }
 
     fn tokens(limit: u64) -> Ledger {

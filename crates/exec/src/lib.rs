@@ -25,6 +25,8 @@ mod shared;
 mod state;
 pub mod store;
 mod tokens;
+pub mod tool;
+mod tool_loop;
 pub mod worker;
 mod write;
 
@@ -39,6 +41,7 @@ pub use runner::{Job, OnDelta, RunError, Runner};
 pub use settings::{OnParentFailure, Retry, Settings};
 pub use shared::{BudgetMet, CommitSpend, SharedBudget};
 pub use state::{AgentOutcome, Aggregation, Delivery, Member, RunState, Standing, Step};
+pub use tool::{OfferedTool, RequestedCall, ToolRun, ToolRunner};
 pub use worker::{Backend, Clock, Level, Worker};
 
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -158,7 +158,7 @@ impl Marks {
                 let from = candidates.iter().map(|candidate| &candidate.agent).chain(judge);
                 from.filter_map(|id| edge(EdgeKind::Aggregate, self.returned.get(id))).collect()
             }
-            EventKind::ToolCall { .. } | EventKind::ToolResult { .. } => {
+            EventKind::ToolCall { .. } | EventKind::ToolResult { .. } | EventKind::Approval { .. } => {
                 let asked = self.called.get(agent).or(self.returned.get(agent)).or(self.decision.as_ref());
                 edge(EdgeKind::Cause, asked).into_iter().collect()
             }
@@ -194,6 +194,7 @@ impl Marks {
             EventKind::Delegate { .. }
             | EventKind::ToolCall { .. }
             | EventKind::ToolResult { .. }
+            | EventKind::Approval { .. }
             | EventKind::Stop { .. }
             | EventKind::Resume { .. }
             | EventKind::Score { .. }

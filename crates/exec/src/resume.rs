@@ -4,6 +4,7 @@ use crate::compute;
 use crate::driver::Run;
 use crate::ledger::{Budget, Price};
 use crate::state::{AgentOutcome, RunState};
+use crate::tool_loop::PastCalls;
 use crate::worker::Level;
 use lemon_spec::{Language, validate_round};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, Spend, Trace};
@@ -18,16 +19,22 @@ pub(crate) struct Replayed {
     pub lost_usd: f64,
     /// Agents that will not run again.
     pub finished: usize,
+    /// The calls of tools on record, of agents that will.
+    pub past_calls: PastCalls,
 }
 
 /// Replays events into a fresh state.
 pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, levels: &[Level]) -> Replayed {
+    let mut past_calls = PastCalls::default();
+    // US dollars of a call of a tool whose end is not on record.
+    let mut open_tools: HashMap<&str, f64> = HashMap::new();
     let mut spent = Spend::default();
     let mut calls = 0;
     let mut open: HashMap<&str, u64> = HashMap::new();
     let mut stopped = false;
     for event in &trace.events {
         spent += event.spend;
+        past_calls.enter(event);
         match &event.kind {
             EventKind::Decision { text, .. } => {
                 open.remove(lemon_trace::ORCHESTRATOR);
@@ -50,6 +57,7 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
             EventKind::Retry { failure, .. } => calls += u64::from(failure.kind != FailureKind::Loading),
             EventKind::Return { status, reply, failure, confidence, truncated, .. } => {
                 open.remove(event.agent.as_str());
+                open_tools.remove(event.agent.as_str());
                 if let Some(index) = state.find(&event.agent) {
                     // A program that gave no answer is read all the same.
                     let is_program = failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Program);
@@ -67,6 +75,7 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
             EventKind::Resume { lost_tokens, .. } => {
                 // Counted then, once.
                 open.clear();
+                open_tools.clear();
                 spent.tokens_in += lost_tokens;
                 if std::mem::take(&mut stopped) {
                     state.reopen();
@@ -77,6 +86,14 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
                     state.enter_test(index, passed);
                 }
             }
+            // A reply that asks for calls has ended.
+            EventKind::ToolCall { call: Some(call), .. } => {
+                open.remove(event.agent.as_str());
+                calls += u64::from(call.usd.is_some());
+                open_tools.extend(call.usd.map(|usd| (event.agent.as_str(), usd)));
+            }
+            EventKind::Approval { .. } => drop(open.remove(event.agent.as_str())),
+            EventKind::ToolResult { call: Some(_), .. } => drop(open_tools.remove(event.agent.as_str())),
             // A call that was refused has ended, even if earlier attempts at it were not.
             EventKind::Budget { .. } => {
                 open.remove(event.agent.as_str());
@@ -90,9 +107,10 @@ pub(crate) fn replay(trace: &Trace, state: &mut RunState, language: &Language, l
         false => state.release(),
     }
     let lost_tokens = open.values().sum();
-    let lost_usd = open.iter().map(|(agent, tokens)| dearest(state, agent, levels).usd(*tokens, 0)).sum();
+    let lost_usd: f64 = open.iter().map(|(agent, tokens)| dearest(state, agent, levels).usd(*tokens, 0)).sum();
+    let lost_usd: f64 = lost_usd + open_tools.values().sum::<f64>();
     let finished = state.members().iter().filter(|member| member.is_done()).count();
-    Replayed { spent, calls, lost_tokens, lost_usd, finished }
+    Replayed { spent, calls, lost_tokens, lost_usd, finished, past_calls }
 }
 
 /// The most a token of this agent can cost, as an input price: a reservation does not say how many it has of which kind.
@@ -106,7 +124,8 @@ fn dearest(state: &RunState, agent: &str, levels: &[Level]) -> Price {
 
 impl Run<'_> {
     /// Puts on record that the run goes on, and enters what it has spent.
-    pub(crate) fn enter(&self, replayed: &Replayed) {
+    pub(crate) fn enter(&self, replayed: Replayed) {
+        *self.past_calls() = replayed.past_calls;
         let Budget { tokens, usd, .. } = self.runner.settings.budget;
         let spent = replayed.spent;
         // No reservation was for more than there was; a call that waited for another attempt had none.

@@ -135,7 +135,7 @@ impl Runner {
         let replayed =
             (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
         let run = Run::new(self, Recorder::new(trace, self.backend.clock, self.store.clone(), observer));
-        if let Some(replayed) = &replayed {
+        if let Some(replayed) = replayed {
             run.enter(replayed);
         }
         match going_on {

@@ -3,6 +3,7 @@
 use crate::ledger::Budget;
 use crate::shared::SharedBudget;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ pub struct Settings {
     pub least_reply_tokens: u64,
     /// Whether replies already on record answer the same call again.
     pub reuse: bool,
+    /// Calls of tools that one agent makes at most.
+    pub tool_calls: u32,
+    /// What a person decided about calls that wait for it, by `AGENT/CALL`: whether the call may be made.
+    pub decisions: BTreeMap<String, bool>,
     /// What these runs and others may spend together.
     pub shared: Option<Arc<SharedBudget>>,
 }
@@ -37,6 +42,8 @@ impl Default for Settings {
             retry: Retry::default(),
             least_reply_tokens: 64,
             reuse: true,
+            tool_calls: 8,
+            decisions: BTreeMap::new(),
             shared: None,
         }
     }

@@ -122,6 +122,8 @@ impl SharedBudget {
                 EventKind::Stop { .. } => open.clear(),
                 EventKind::Decision { .. }
                 | EventKind::Rejection { .. }
+                | EventKind::ToolCall { call: Some(_), .. }
+                | EventKind::Approval { .. }
                 | EventKind::Return { .. }
                 | EventKind::Budget { .. } => {
                     open.remove(event.agent.as_str());
@@ -157,6 +159,7 @@ impl SharedBudget {
             // Nothing is cut short for the sake of what comes later: it ends here, and can go on with more.
             least_out: reservation.tokens_out,
             price: reservation.price(),
+            fixed_usd: reservation.fixed_usd(),
             counted: true,
         };
         if self.met().is_some() {
@@ -167,7 +170,7 @@ impl SharedBudget {
             LedgerVerdict::Granted(granted) => {
                 let recorded = self.record_ahead();
                 if !recorded {
-                    self.ledger().settle(granted, 0, 0);
+                    self.ledger().give_back(granted);
                     self.cancel.cancel();
                 }
                 recorded
@@ -208,6 +211,12 @@ impl SharedBudget {
         self.changed.notify_waiters();
     }
 
+    /// Closes the reservation of a call that was not made.
+    pub(crate) fn give_back(&self, reservation: Reservation) {
+        self.ledger().give_back(reservation);
+        self.changed.notify_waiters();
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,7 +231,7 @@ mod tests {
     const PRICE: Price = Price { input: 1.0, output: 10.0 };
 
     fn want(tokens_in: u64, tokens_out: u64) -> Want {
-        Want { tokens_in, tokens_out, least_out: 1, price: PRICE, counted: false }
+        Want { tokens_in, tokens_out, least_out: 1, price: PRICE, fixed_usd: 0.0, counted: false }
     }
 
     fn shared(tokens: Option<u64>, usd: Option<f64>) -> (Arc<SharedBudget>, CancellationToken) {

@@ -420,6 +420,7 @@ impl RunState {
             depth: candidates.iter().filter_map(|index| self.members.get(*index)).map(|m| m.agent.depth).max()? + 1,
             parents: candidates,
             share: Share::Reply,
+            tools: Vec::new(),
         };
         self.members.push(Member { agent, round: self.round(), standing: Standing::Running, is_judge: true });
         Some(self.members.len() - 1)

@@ -31,6 +31,8 @@ pub struct Behaviour {
     pub faults: Faults,
     /// `false`: a request with a `response_format` is refused with 400.
     pub supports_schema: bool,
+    /// `false`: a request with tools is refused with 400.
+    pub supports_tools: bool,
     /// Sends a stream in pieces of this many bytes, flushed one by one, so that they end within lines and characters.
     pub split_bytes: Option<usize>,
     /// Whether it keeps the requests it sees. Calls are counted either way.
@@ -81,6 +83,8 @@ pub enum FakeReply {
     NullContent,
     /// A reply that calls a tool that was not offered; its content is `null`.
     ToolCallsInsteadOfText,
+    /// A proper reply with this text that calls these tools: names and arguments. A stream has each call in pieces.
+    ToolCalls(String, Vec<(String, String)>),
     /// An HTTP status with a body, and perhaps a `Retry-After` header.
     Status {
         /// The status.
@@ -138,6 +142,7 @@ impl Default for Behaviour {
             replies: FakeReplies::Script(Vec::new()),
             faults: Faults::default(),
             supports_schema: true,
+            supports_tools: true,
             split_bytes: None,
             record: true,
         }
@@ -188,6 +193,12 @@ impl Behaviour {
     #[must_use]
     pub fn without_schema(self) -> Self {
         Behaviour { supports_schema: false, ..self }
+    }
+
+    /// Refuses every request with tools.
+    #[must_use]
+    pub fn without_tools(self) -> Self {
+        Behaviour { supports_tools: false, ..self }
     }
 
     /// Sets [`Behaviour::split_bytes`].
@@ -251,6 +262,11 @@ impl FakeReply {
     /// A status without a body.
     pub fn status(code: u16) -> Self {
         FakeReply::Status { code, retry_after: None, body: String::new() }
+    }
+
+    /// A reply without a text that calls one tool.
+    pub fn tool_call(name: &str, arguments: &str) -> Self {
+        FakeReply::ToolCalls(String::new(), vec![(name.to_owned(), arguments.to_owned())])
     }
 
     /// What llama.cpp says while it loads its model.

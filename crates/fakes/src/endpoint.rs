@@ -145,6 +145,10 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
         let message = "'response_format' is not supported with this model.";
         return respond(wire::refusal(400, None, Some("response_format"), message), Some(in_flight));
     }
+    if request.tools.is_some() && !behaviour.supports_tools {
+        let message = "'tools' are not supported with this model.";
+        return respond(wire::refusal(400, None, Some("tools"), message), Some(in_flight));
+    }
     let answer = wire::answer(behaviour.reply(&request), &request, behaviour);
     match answer {
         Answer::Never => pending().await,

@@ -75,6 +75,12 @@ impl FakeMcp {
         self.seen.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The texts that a tool was called with, in order.
+    pub fn texts(&self, tool: &str) -> Vec<String> {
+        let calls = self.seen().into_iter().filter(|it| it["method"] == "tools/call" && it["params"]["name"] == tool);
+        calls.map(|call| call["params"]["arguments"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
     /// The calls of tools that came in: their names, in order.
     pub fn calls(&self) -> Vec<String> {
         let calls = self.seen().into_iter().filter(|message| message["method"] == "tools/call");
@@ -118,6 +124,7 @@ fn over_lines(connection: &TcpStream, seen: &Seen) -> io::Result<()> {
                     out.write_all(&bytes)?;
                     thread::sleep(pause);
                 },
+                Step::Pause(time) => thread::sleep(time),
                 Step::Wait => {}
                 Step::Close => return Ok(()),
             }
@@ -136,6 +143,7 @@ async fn over_http(State(seen): State<Arc<Seen>>, body: Bytes) -> Response {
     let pieces = stream::iter(steps).flat_map(|step| match step {
         Step::Bytes(bytes) => stream::iter([io::Result::Ok(bytes)]).boxed(),
         Step::Forever(bytes, pause) => stream::repeat(bytes).then(move |bytes| after(pause, bytes)).boxed(),
+        Step::Pause(time) => stream::once(after(time, Vec::new())).boxed(),
         Step::Wait => stream::once(pending()).boxed(),
         Step::Close => stream::iter([Err(io::Error::other("closed on purpose"))]).boxed(),
     });

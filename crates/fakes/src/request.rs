@@ -30,6 +30,8 @@ pub struct ChatRequest {
     pub max_completion_tokens: Option<u64>,
     /// The form the reply is to have.
     pub response_format: Option<Value>,
+    /// The tools that the reply may call.
+    pub tools: Option<Value>,
 }
 
 /// One message of a conversation.
@@ -41,6 +43,12 @@ pub struct SeenMessage {
     /// Its text; the texts of all parts where the content is a list.
     #[serde(default, deserialize_with = "content")]
     pub content: String,
+    /// The calls of tools that it asks for.
+    #[serde(default)]
+    pub tool_calls: Option<Value>,
+    /// The call whose result it is.
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
 }
 
 impl ChatRequest {
@@ -50,6 +58,11 @@ impl ChatRequest {
         let mut hasher = DefaultHasher::new();
         self.messages.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// How many results of tools it has.
+    pub fn results(&self) -> usize {
+        self.messages.iter().filter(|message| message.role == "tool").count()
     }
 
     /// The text of the last message of this role, or the empty text.

@@ -85,6 +85,7 @@ pub(crate) fn answer(reply: FakeReply, request: &ChatRequest, behaviour: &Behavi
         FakeReply::NullContent => {
             whole(Completion { deltas: vec![json!({"content": null})], ..Completion::text("", request) })
         }
+        FakeReply::ToolCalls(text, calls) => whole(Completion::calls(&text, &calls, request)),
         FakeReply::ToolCallsInsteadOfText => whole(Completion::tool_call(request)),
     };
     if let (true, Some(bytes)) = (request.stream, behaviour.split_bytes) {
@@ -144,6 +145,33 @@ impl Completion {
         let call = json!({"index": 0, "id": "call_fake", "type": "function", "function": function});
         let delta = json!({"content": null, "tool_calls": [call]});
         Completion { deltas: vec![delta], finish: "tool_calls", ..Completion::text("", request) }
+    }
+
+    /// A text and calls: in a stream the name of each first, and its arguments in pieces of some characters, the calls in turn.
+    fn calls(text: &str, calls: &[(String, String)], request: &ChatRequest) -> Self {
+        const PIECE: usize = 7;
+        let mut completion = Completion { finish: "tool_calls", ..Completion::text(text, request) };
+        let begin = |(at, (name, arguments)): (usize, &(String, String))| {
+            let arguments = if request.stream { "" } else { arguments };
+            let function = json!({"name": name, "arguments": arguments});
+            json!({"index": at, "id": format!("call_{}_{at}", request.number), "type": "function", "function": function})
+        };
+        let begun: Vec<Value> = calls.iter().enumerate().map(begin).collect();
+        completion.deltas.push(json!({"tool_calls": begun}));
+        if request.stream {
+            let pieces = |(at, (_, arguments)): (usize, &(String, String))| {
+                let letters: Vec<char> = arguments.chars().collect();
+                let pieces = letters.chunks(PIECE).map(|piece| piece.iter().collect::<String>()).enumerate();
+                pieces.map(|(number, piece)| (number, at, piece)).collect::<Vec<_>>()
+            };
+            let mut pieces: Vec<(usize, usize, String)> = calls.iter().enumerate().flat_map(pieces).collect();
+            pieces.sort();
+            let delta = |(_, at, piece)| json!({"tool_calls": [{"index": at, "function": {"arguments": piece}}]});
+            completion.deltas.extend(pieces.into_iter().map(delta));
+        }
+        completion.tokens += calls.len();
+        completion.usage = Some(usage(request.prompt_tokens(), completion.tokens));
+        completion
     }
 
     /// All of it, in good order.

@@ -251,7 +251,7 @@ impl Builder {
             Workers::Own(worker) => {
                 let resolved = Resolved::new(&config, Some(WorkerKind::OWN), &[], notices).await?;
                 let settings = Settings { reuse: false, ..resolved.settings(&limits)? };
-                WorkerSet { backend: own(&resolved, worker), resolved, settings }
+                WorkerSet { backend: own(&resolved, worker)?, resolved, settings }
             }
             Workers::Simulated(preset) => {
                 world = Some(preset);
@@ -287,7 +287,7 @@ async fn of_models(
 }
 
 /// The capacities of a worker of the user's own, with the limits and prices that the configuration has.
-fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Backend {
+fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Result<Backend, WorkersError> {
     let level = |name: &String| match resolved.config.capacity(name) {
         None => Level::new(name),
         Some(capacity) => Level {
@@ -299,13 +299,14 @@ fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Backend {
         },
     };
     let levels = resolved.language.capacities.iter().map(level).collect();
-    Backend {
+    Ok(Backend {
         worker,
         name: resolved.kind.name().to_owned(),
         levels,
         clock: Default::default(),
         code: Some(resolved.code()),
-    }
+        tools: resolved.tools()?,
+    })
 }
 
 /// Whether simulated workers keep their noise when their inputs change.

@@ -31,7 +31,15 @@ impl Worker for Fake {
         }
         let usage = Usage { tokens_in: 10, tokens_out: 5, counted: true };
         let text = "ANSWER: 7".to_owned();
-        Ok(Reply { text, usage, model: None, simulated_s: None, confidence: None, truncated: false })
+        Ok(Reply {
+            text,
+            usage,
+            model: None,
+            simulated_s: None,
+            confidence: None,
+            truncated: false,
+            tool_calls: Vec::new(),
+        })
     }
 }
 

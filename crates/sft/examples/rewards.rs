@@ -254,6 +254,7 @@ fn alone(level: &str, mark: &str, case: &Case) -> Spec {
         capacity: level.to_owned(),
         after: Vec::new(),
         share: Share::Reply,
+        tools: Vec::new(),
     };
     let answer = Answer { from: vec!["a1".to_owned()], by: AnswerRule::Last };
     Spec { agents: vec![agent], answer, next: Next::Stop }

@@ -41,6 +41,7 @@ pub(crate) fn check(
     check.ids();
     for agent in &draft.agents {
         check.words(agent);
+        check.tools(agent);
     }
     check.references()
 }
@@ -142,6 +143,28 @@ impl Check<'_, '_> {
         if let Some(found) = text.chars().find(|it| it.is_control() && *it != '\n' && *it != '\t') {
             let fact = format!("the {key} contains the control character U+{:04X}", u32::from(found));
             self.faults.error(Code::ControlCharacter, *span, fact, Some("remove it".to_owned()));
+        }
+    }
+
+    /// The tools of an agent: known here, each once, not too many.
+    fn tools(&mut self, agent: &DraftAgent) {
+        let items = agent.tools.as_ref().and_then(|tools| tools.items.as_deref()).unwrap_or_default();
+        let limit = self.language.limits.tools;
+        if let Some(first_beyond) = items.get(limit) {
+            let fact = format!("more than {limit} tools in `tools`");
+            self.faults.error(Code::TooManyTools, first_beyond.span, fact, Some("keep the most useful".to_owned()));
+        }
+        for (place, Written { value: tool, span }) in items.iter().enumerate() {
+            if items.iter().take(place).any(|earlier| earlier.value == *tool) {
+                let fact = format!("{} is named twice in `tools`", quote(tool));
+                self.faults.error(Code::DuplicateTool, *span, fact, Some("keep one of them".to_owned()));
+            } else if !self.language.tools.contains(tool) {
+                let hint = match self.language.tools.is_empty() {
+                    true => "no tool is configured: add `[tools.python]` to lemon.toml, say".to_owned(),
+                    false => one_of(tool, self.language.tools.iter().map(String::as_str)),
+                };
+                self.faults.error(Code::UnknownTool, *span, format!("unknown tool {}", quote(tool)), Some(hint));
+            }
         }
     }
 

@@ -102,6 +102,12 @@ codes! {
     UnknownBase = "unknown_base",
     /// A capacity that does not exist.
     UnknownCapacity = "unknown_capacity",
+    /// A tool that is not configured.
+    UnknownTool = "unknown_tool",
+    /// A tool given twice to one agent.
+    DuplicateTool = "duplicate_tool",
+    /// More tools for one agent than allowed.
+    TooManyTools = "too_many_tools",
     /// A `share` that does not exist.
     UnknownShare = "unknown_share",
     /// An answer rule that does not exist.

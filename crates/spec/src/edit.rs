@@ -25,6 +25,7 @@ family::families! {
     Share = "share", "Reply to answer, or answer to reply.";
     Answer = "answer", "Change the aggregation rule.";
     Stop = "stop", "Stop to review, or review to stop.";
+    Tool = "tool", "Take a tool from an agent, or give it one that another agent has.";
     Message = "message", "Withhold one message at run time; the text stays.";
 }
 
@@ -34,7 +35,7 @@ family::families! {
 pub enum Decision {
     /// O1: that an agent exists.
     Spawn,
-    /// O2: the role, the duty and the capacity of each agent.
+    /// O2: the role, the duty, the capacity and the tools of each agent.
     Delegate,
     /// O3: which agent reads which, and how much.
     Communicate,
@@ -120,6 +121,22 @@ pub enum Change {
         /// Whose output.
         agent: String,
     },
+    /// `agent` can no longer call `tool`.
+    RemoveTool {
+        /// Whose tool.
+        agent: String,
+        /// Which.
+        tool: String,
+    },
+    /// `agent` can call `tool` too.
+    AddTool {
+        /// Whose tool.
+        agent: String,
+        /// Which.
+        tool: String,
+        /// The place in its list, from 0.
+        at: usize,
+    },
     /// The answer is made by `rule`.
     AnswerBy {
         /// How.
@@ -147,9 +164,9 @@ pub struct Edited {
     pub field: Field,
     /// Where the field stood in the original's own text; `None` if it was left out there.
     pub before: Option<Span>,
-    /// Where the field stood in the original's canonical text.
+    /// Where the field stood in the original's canonical text; empty where that leaves out a list of tools.
     pub before_canonical: Span,
-    /// Where the field stands in the edited text; empty at the place where a removed agent stood.
+    /// Where the field stands in the edited text; empty at the place where a removed agent or list of tools stood.
     pub after: Span,
     /// The message to withhold at run time: sender and reader.
     pub withhold: Option<(String, String)>,
@@ -184,6 +201,8 @@ impl Edit {
             Change::RemoveAgent { .. } | Change::PrefixTruncation { .. } => (Family::Agent, Decision::Spawn, true),
             Change::ShareAnswer { .. } => (Family::Share, Decision::Communicate, true),
             Change::ShareReply { .. } => (Family::Share, Decision::Communicate, false),
+            Change::RemoveTool { .. } => (Family::Tool, Decision::Delegate, true),
+            Change::AddTool { .. } => (Family::Tool, Decision::Delegate, false),
             // `last` needs nothing, `vote` compares, `judge` makes one more call.
             Change::AnswerBy { rule } => (Family::Answer, Decision::Aggregate, *rule < plan.answer_rule()),
             Change::Stop => (Family::Stop, Decision::Stop, true),
@@ -206,6 +225,7 @@ impl Edit {
             Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
             Change::RemoveAgent { agent } | Change::PrefixTruncation { agent } => position(agent).map(Field::Agent),
             Change::ShareAnswer { agent } | Change::ShareReply { agent } => position(agent).map(Field::Share),
+            Change::RemoveTool { agent, .. } | Change::AddTool { agent, .. } => position(agent).map(Field::Tools),
             Change::AnswerBy { .. } => Some(Field::AnswerBy),
             Change::Stop | Change::Review => Some(Field::Next),
         }
@@ -226,6 +246,12 @@ impl Edit {
             Change::RaiseCapacity { agent } => Change::LowerCapacity { agent: agent.clone() },
             Change::ShareAnswer { agent } => Change::ShareReply { agent: agent.clone() },
             Change::ShareReply { agent } => Change::ShareAnswer { agent: agent.clone() },
+            Change::RemoveTool { agent, tool } => {
+                let tools = &plan.spec().agents.iter().find(|owner| owner.id == *agent)?.tools;
+                let at = tools.iter().position(|known| known == tool)?;
+                Change::AddTool { agent: agent.clone(), tool: tool.clone(), at }
+            }
+            Change::AddTool { agent, tool, .. } => Change::RemoveTool { agent: agent.clone(), tool: tool.clone() },
             Change::AnswerBy { .. } => Change::AnswerBy { rule: plan.answer_rule() },
             Change::Stop => Change::Review,
             Change::Review => Change::Stop,
@@ -257,6 +283,8 @@ impl Change {
             | Change::WithholdMessage { to: agent, .. }
             | Change::RemoveAgent { agent }
             | Change::PrefixTruncation { agent }
+            | Change::RemoveTool { agent, .. }
+            | Change::AddTool { agent, .. }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => Some(agent),
             Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
@@ -300,6 +328,8 @@ impl fmt::Display for Change {
             Change::PrefixTruncation { agent } => write!(formatter, "the team ends before {agent}"),
             Change::ShareAnswer { agent } => write!(formatter, "{agent} shares only its {}", Share::Answer),
             Change::ShareReply { agent } => write!(formatter, "{agent} shares its whole {}", Share::Reply),
+            Change::RemoveTool { agent, tool } => write!(formatter, "{agent} no longer has {tool}"),
+            Change::AddTool { agent, tool, .. } => write!(formatter, "{agent} also has {tool}"),
             Change::AnswerBy { rule } => write!(formatter, "the answer is made by {rule}"),
             Change::Stop => formatter.write_str("the run stops after this round"),
             Change::Review => formatter.write_str("the orchestrator reviews this round"),

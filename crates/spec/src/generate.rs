@@ -31,6 +31,7 @@ pub fn spec_after(seed: u64, language: &Language, earlier: &[String]) -> Spec {
             capacity: random.pick(&language.capacities).cloned().unwrap_or_default(),
             after,
             share: *random.pick(Share::ALL).unwrap_or(&Share::Reply),
+            tools: tools(&mut random, language),
         });
     }
     let from = answer_from(&mut random, &agents, earlier, limits.parents);
@@ -42,6 +43,14 @@ pub fn spec_after(seed: u64, language: &Language, earlier: &[String]) -> Spec {
 fn pick_base(random: &mut Random, language: &Language) -> String {
     let names: Vec<&String> = language.roles.iter().map(|role| &role.name).collect();
     random.pick(&names).map(|name| (*name).clone()).unwrap_or_default()
+}
+
+/// Some tools in any order, each once. Nothing is drawn where there are none.
+fn tools(random: &mut Random, language: &Language) -> Vec<String> {
+    let most = language.tools.len().min(language.limits.tools);
+    let count = if most == 0 || random.one_in(2) { 0 } else { random.between(1, most) };
+    let mut known: Vec<&String> = language.tools.iter().collect();
+    (0..count).map(|_| known.swap_remove(random.below(known.len())).clone()).collect()
 }
 
 /// References to earlier agents in any order, and the depth they lead to.

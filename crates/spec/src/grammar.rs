@@ -1,6 +1,6 @@
 //! The canonical texts of this language as a grammar: a model that writes under it writes teams and nothing else.
 
-use crate::render::{WORDS_WITH_A_MEANING, render, scalar};
+use crate::render::{TOOLS, WORDS_WITH_A_MEANING, item, render, scalar};
 use crate::{Agent, Answer, AnswerRule, Language, Next, Share, Spec};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -30,7 +30,7 @@ impl Default for Shape {
 /// A grammar (Lark, in the dialect of llguidance) of canonical texts for a round that follows those with the agents
 /// `earlier`. Each of its sentences is what [`render`] writes and passes [`crate::validate_round`].
 ///
-/// Of the texts that are equal but for ids and the order of references it has one. The agents of a round are called by the first of a1, a2,
+/// Of the texts that are equal but for ids and the order of references and tools it has one. The agents of a round are called by the first of a1, a2,
 /// a3, … that are free, in this order; a list names agents in the order they were written, earlier rounds first. What else
 /// of the language it leaves out:
 /// - Roles and duties are ASCII words with one space between them, without `:`, `#` and quotes. Where the language limits
@@ -96,12 +96,21 @@ impl<'l> Outline<'l> {
             capacity: longest(self.language.capacities.iter().map(String::as_str).collect()),
             after: most_ids(self.parents),
             share: Share::Answer,
+            tools: self.longest_tools(),
         };
         let agents = self.own_ids().iter().map(agent).collect();
         let answer = Answer { from: most_ids(self.language.limits.parents), by: AnswerRule::Judge };
         let without_prose = render(&Spec { agents, answer, next: Next::Review }).text.len();
         let prose = self.role_chars.saturating_add(self.duty_chars).saturating_mul(2);
         without_prose.saturating_add(self.own_ids().len().saturating_mul(prose))
+    }
+
+    /// The tools whose list is the longest.
+    fn longest_tools(&self) -> Vec<String> {
+        let mut tools = self.language.tools.clone();
+        tools.sort_by_key(|tool| std::cmp::Reverse(item(tool).len()));
+        tools.truncate(self.language.limits.tools);
+        tools
     }
 
     fn own_ids(&self) -> &[String] {
@@ -150,7 +159,9 @@ impl<'l> Outline<'l> {
             let keys = ["    base: ", "\n    role: ", "\n    duty: ", "\n    capacity: ", "\n    after: "].map(literal);
             let [base, role, duty, capacity, after] = keys;
             rules.add("who", &format!("{base} BASE {role} ROLE {duty} DUTY {capacity} CAPACITY {after}"));
-            rules.add("share", &format!("{} SHARE {}", literal("\n    share: "), literal("\n")));
+            let tools = if self.longest_tools().is_empty() { "" } else { " tools?" };
+            rules.add("share", &format!("{} SHARE {}{tools}", literal("\n    share: "), literal("\n")));
+            self.write_tools(rules);
             rules.add("BASE", &one_of(self.language.roles.iter().map(|role| scalar(&role.name))));
             rules.add("ROLE", &prose(self.role_chars));
             rules.add("DUTY", &prose(self.duty_chars));
@@ -162,6 +173,25 @@ impl<'l> Outline<'l> {
         rules.add("end", &format!("{} BY {} NEXT {}", literal(", by: "), literal("}\nnext: "), literal("\n")));
         rules.add("BY", &one_of(self.language.answer_rules().iter().map(AnswerRule::to_string)));
         rules.add("NEXT", &one_of(next.map(Next::to_string)));
+    }
+
+    /// Some of the tools, in the order of the language. As `IDS_n`.
+    fn write_tools(&self, rules: &mut Rules) {
+        let (known, most) = (self.language.tools.len(), self.language.limits.tools);
+        if known.min(most) == 0 {
+            return;
+        }
+        rules.add("tools", &format!("{} TOOLS {}", literal(TOOLS), literal("\n")));
+        // A comma in a name counts as one between names: that errs on the safe side.
+        rules.add("TOOLS", &format!("\"[\" TOOLS_{known} \"]\"{}", at_most(most, known)));
+        for (before, tool) in self.language.tools.iter().enumerate() {
+            let (number, tool) = (before + 1, item(tool));
+            let list = match before {
+                0 => literal(&tool),
+                _ => format!("TOOLS_{before} ({})? | {}", literal(&format!(", {tool}")), literal(&tool)),
+            };
+            rules.add(&format!("TOOLS_{number}"), &list);
+        }
     }
 
     /// `IDS_n`: some of the first n agents, in order. Each is made of the one before, so that all lists together are as long

@@ -12,6 +12,8 @@ pub struct Language {
     pub capacities: Vec<String>,
     /// How each capacity replies, in the same order; empty where nothing is known of them.
     pub efforts: Vec<Effort>,
+    /// The tools that agents may be given; empty where none is configured.
+    pub tools: Vec<String>,
     /// Whether orchestrators are offered `by: test`. A file may say it anywhere.
     pub tests: bool,
     /// The bounds on what a text may ask for.
@@ -24,6 +26,7 @@ impl Default for Language {
             roles: RoleLibrary::builtin(),
             capacities: ["small", "medium", "large"].map(String::from).to_vec(),
             efforts: Vec::new(),
+            tools: Vec::new(),
             tests: false,
             limits: Limits::default(),
         }
@@ -61,6 +64,8 @@ pub struct Limits {
     pub depth: usize,
     /// References in one agent's `after`, and in `answer.from`.
     pub parents: usize,
+    /// Tools of one agent.
+    pub tools: usize,
     /// Characters of an id.
     pub id_chars: usize,
     /// Characters of a role.
@@ -77,6 +82,7 @@ impl Default for Limits {
             agents: 64,
             depth: 16,
             parents: 16,
+            tools: 8,
             id_chars: 48,
             role_chars: 120,
             duty_chars: 2_000,

@@ -34,6 +34,9 @@ pub struct Agent {
     /// What its children see of its output.
     #[serde(default)]
     pub share: Share,
+    /// The tools it may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 /// What an agent's children see of its output.

@@ -35,6 +35,7 @@ pub(crate) struct DraftAgent {
     pub(crate) capacity: Option<Written<String>>,
     pub(crate) after: Option<References>,
     pub(crate) share: Option<Written<Share>>,
+    pub(crate) tools: Option<References>,
 }
 
 pub(crate) struct DraftAnswer {
@@ -43,7 +44,7 @@ pub(crate) struct DraftAnswer {
     pub(crate) by: Option<Written<AnswerRule>>,
 }
 
-/// A list of ids.
+/// A list of ids or of other names.
 pub(crate) struct References {
     pub(crate) span: Span,
     /// `None` where the list stands but says nothing (`~`), or could not be read.
@@ -51,7 +52,7 @@ pub(crate) struct References {
 }
 
 const TOP_KEYS: [&str; 3] = ["agents", "answer", "next"];
-const AGENT_KEYS: [&str; 7] = ["id", "base", "role", "duty", "capacity", "after", "share"];
+const AGENT_KEYS: [&str; 8] = ["id", "base", "role", "duty", "capacity", "after", "share", "tools"];
 const ANSWER_KEYS: [&str; 2] = ["from", "by"];
 
 /// Reads the draft of a specification out of a document.
@@ -120,7 +121,7 @@ impl Reader<'_, '_> {
             _ => node.span,
         };
         let place = entries.first().map_or(node.span, |first| first.key_span);
-        let [id, base, role, duty, capacity, after, share] = fields(entries, AGENT_KEYS, self.faults);
+        let [id, base, role, duty, capacity, after, share, tools] = fields(entries, AGENT_KEYS, self.faults);
         let name = match id.map(|id| &id.value.value) {
             Some(Value::Text(id)) => format!("agent {}", quote(id)),
             _ => "this agent".to_owned(),
@@ -133,8 +134,9 @@ impl Reader<'_, '_> {
             role: role.and_then(|role| self.inheritable(&role.value, "role")),
             duty: duty.and_then(|duty| self.inheritable(&duty.value, "duty")),
             capacity: self.required(capacity, "capacity", &owner),
-            after: after.map(|after| self.references(&after.value, "after")),
+            after: after.map(|after| self.references(&after.value, "after", "id")),
             share: share.and_then(|it| self.word(&it.value, "share", Code::UnknownShare, &words(Share::ALL))),
+            tools: tools.map(|tools| self.references(&tools.value, "tools", "tool")),
         }
     }
 
@@ -151,7 +153,7 @@ impl Reader<'_, '_> {
         let [from, by] = fields(entries, ANSWER_KEYS, self.faults);
         Some(DraftAnswer {
             entry: node.span,
-            from: from.map(|from| self.references(&from.value, "answer.from")),
+            from: from.map(|from| self.references(&from.value, "answer.from", "id")),
             by: by.and_then(|by| self.word(&by.value, "answer.by", Code::UnknownRule, &words(AnswerRule::ALL))),
         })
     }
@@ -221,32 +223,28 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A list of ids, or a single one.
-    fn references(&mut self, node: &Node, key: &str) -> References {
+    /// A list of ids or tools, or a single one. `item` says which.
+    fn references(&mut self, node: &Node, key: &str, item: &str) -> References {
         let items = match &node.value {
-            Value::List(items) => Some(items.iter().filter_map(|item| self.reference(item, key)).collect()),
+            Value::List(items) => Some(items.iter().filter_map(|node| self.reference(node, key, item)).collect()),
             Value::Text(id) => Some(vec![Written { value: id.clone(), span: node.span }]),
             Value::Null | Value::Refused => None,
             Value::Map(_) => {
-                wrong_type(
-                    node,
-                    &format!("`{key}`"),
-                    "a list of ids",
-                    Some(format!("write `{key}: [ID]`")),
-                    self.faults,
-                );
+                let hint = format!("write `{key}: [{}]`", item.to_uppercase());
+                wrong_type(node, &format!("`{key}`"), &format!("a list of {item}s"), Some(hint), self.faults);
                 None
             }
         };
         References { span: node.span, items }
     }
 
-    fn reference(&mut self, node: &Node, key: &str) -> Option<Written<String>> {
+    fn reference(&mut self, node: &Node, key: &str, item: &str) -> Option<Written<String>> {
         match &node.value {
             Value::Text(id) => Some(Written { value: id.clone(), span: node.span }),
             Value::Refused => None,
             Value::Null | Value::List(_) | Value::Map(_) => {
-                wrong_type(node, &format!("an entry of `{key}`"), "an id", None, self.faults);
+                let expected = if item == "id" { "an id" } else { "the name of a tool" };
+                wrong_type(node, &format!("an entry of `{key}`"), expected, None, self.faults);
                 None
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::check::{Resolved, check};
 use crate::diagnostic::{Code, Faults};
-use crate::parse::{Draft, DraftAgent, parse};
+use crate::parse::{Draft, DraftAgent, References, parse};
 use crate::{
     Agent, AgentSpans, Answer, AnswerRule, AnswerSpans, BaseRole, Diagnostic, Language, Limits, Next, Severity, Share,
     Span, Spans, Spec, yaml,
@@ -44,6 +44,8 @@ pub struct PlannedAgent {
     pub depth: usize,
     /// What its children see of it.
     pub share: Share,
+    /// The tools it may call.
+    pub tools: Vec<String>,
 }
 
 /// A text that is no team, and every reason why.
@@ -98,7 +100,7 @@ fn read(text: &str, language: &Language, earlier: &[String], faults: &mut Faults
 /// Values (keys included) in the largest specification the limits allow, doubled so that one beyond them is still read
 /// and told precisely what is too much.
 fn max_values(limits: &Limits) -> usize {
-    let agent = 16 + limits.parents;
+    let agent = 18_usize.saturating_add(limits.parents).saturating_add(limits.tools);
     limits.agents.saturating_mul(agent).saturating_add(agent).saturating_mul(2)
 }
 
@@ -150,6 +152,7 @@ fn split(draft: DraftAgent) -> Option<(Agent, AgentSpans)> {
         after: draft.after.as_ref().map(|after| after.span),
         parents: draft.after.iter().flat_map(|after| after.items.iter().flatten()).map(|item| item.span).collect(),
         share: draft.share.as_ref().map(|share| share.span),
+        tools: draft.tools.as_ref().map(|tools| tools.span),
     };
     let agent = Agent {
         id: id.value,
@@ -157,15 +160,15 @@ fn split(draft: DraftAgent) -> Option<(Agent, AgentSpans)> {
         role: draft.role.and_then(|role| role.value),
         duty: draft.duty.and_then(|duty| duty.value),
         capacity: capacity.value,
-        after: draft
-            .after
-            .into_iter()
-            .flat_map(|after| after.items.into_iter().flatten())
-            .map(|item| item.value)
-            .collect(),
+        after: names(draft.after),
         share: draft.share.map_or_else(Share::default, |share| share.value),
+        tools: names(draft.tools),
     };
     Some((agent, spans))
+}
+
+fn names(list: Option<References>) -> Vec<String> {
+    list.into_iter().flat_map(|list| list.items.into_iter().flatten()).map(|item| item.value).collect()
 }
 
 impl PlannedAgent {
@@ -180,6 +183,7 @@ impl PlannedAgent {
             parents,
             depth,
             share: agent.share,
+            tools: agent.tools.clone(),
             base,
         })
     }
@@ -240,6 +244,7 @@ impl Plan {
         let known = |agent: &PlannedAgent| {
             language.capacities.get(agent.level) == Some(&agent.capacity)
                 && language.roles.get(&agent.base.name).is_some_and(|role| *role == agent.base)
+                && agent.tools.iter().all(|tool| language.tools.contains(tool))
         };
         self.limits == language.limits && *self.earlier == *earlier && self.agents.iter().all(known)
     }

@@ -6,9 +6,9 @@ use std::fmt::Write;
 /// A canonical text and where each field stands in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// The text. Every field is written out; what is inherited stands as `~`.
+    /// The text. Every field is written out but an empty list of tools; what is inherited stands as `~`.
     pub text: String,
-    /// Where each field stands; none is `None`.
+    /// Where each field stands; only empty lists of tools are `None`.
     pub spans: Spans,
 }
 
@@ -28,6 +28,13 @@ pub fn render(spec: &Spec) -> Rendered {
     Rendered { text: writer.text, spans }
 }
 
+/// An entry of a list as [`render`] writes it, quoted where that is needed.
+pub(crate) fn item(text: &str) -> String {
+    let mut writer = Writer::default();
+    writer.item(text);
+    writer.text
+}
+
 /// A text as [`render`] writes it, quoted where that is needed.
 pub(crate) fn scalar(text: &str) -> String {
     let mut writer = Writer::default();
@@ -39,6 +46,8 @@ pub(crate) fn scalar(text: &str) -> String {
 pub(crate) const AGENTS: &str = "agents:";
 /// What [`render`] puts before the first key of an agent's entry.
 pub(crate) const ENTRY_PREFIX: &str = "  - ";
+/// What [`render`] puts before the tools of an agent that has any.
+pub(crate) const TOOLS: &str = "    tools: ";
 
 #[derive(Default)]
 struct Writer {
@@ -55,8 +64,11 @@ impl Writer {
         let capacity = self.line("    capacity: ", |writer| writer.scalar(&agent.capacity));
         let (after, parents) = self.line("    after: ", |writer| writer.list(&agent.after));
         let share = self.line("    share: ", |writer| writer.raw(agent.share.as_str()));
+        // Left out where there is none: most agents have none, and most installations.
+        let some = (!agent.tools.is_empty()).then_some(&agent.tools);
+        let tools = some.map(|tools| self.line(TOOLS, |writer| writer.list(tools).0));
         AgentSpans {
-            entry: Span { start, end: share.end },
+            entry: Span { start, end: tools.unwrap_or(share).end },
             id,
             base,
             role: Some(role),
@@ -65,6 +77,7 @@ impl Writer {
             after: Some(after),
             parents,
             share: Some(share),
+            tools,
         }
     }
 
@@ -94,7 +107,7 @@ impl Writer {
         self.text.push('[');
         for (place, id) in ids.iter().enumerate() {
             self.text.push_str(if place > 0 { ", " } else { "" });
-            items.push(self.scalar(id));
+            items.push(self.item(id));
         }
         self.text.push(']');
         (Span { start, end: self.text.len() }, items)
@@ -108,9 +121,15 @@ impl Writer {
     }
 
     fn scalar(&mut self, text: &str) -> Span {
-        if is_plain(text) {
-            return self.raw(text);
-        }
+        if is_plain(text) { self.raw(text) } else { self.quoted(text) }
+    }
+
+    /// A text in a list, where some characters have a meaning of their own. No id has one of them; the name of a tool may.
+    fn item(&mut self, text: &str) -> Span {
+        if text.contains([',', '[', ']', '{', '}', ':', '"']) { self.quoted(text) } else { self.scalar(text) }
+    }
+
+    fn quoted(&mut self, text: &str) -> Span {
         let start = self.text.len();
         push_quoted(text, &mut self.text);
         Span { start, end: self.text.len() }
@@ -126,8 +145,7 @@ impl Writer {
 /// Words that some YAML reader takes for something else than text, in any case.
 pub(crate) const WORDS_WITH_A_MEANING: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
 
-/// Whether every YAML reader takes the bare text for exactly this string. Ids, which also stand in flow lists, have none
-/// of the characters that only a list gives a meaning to.
+/// Whether every YAML reader takes the bare text for exactly this string, outside of flow lists.
 fn is_plain(text: &str) -> bool {
     text.starts_with(char::is_alphabetic)
         && text.chars().all(is_plain_char)

@@ -30,7 +30,7 @@ fn agent(language: &Language) -> Value {
         capacities = format!("The model that serves it and how it replies: {}.", language.told_capacities().join(", "));
     }
     let bases: Vec<&str> = language.roles.iter().map(|role| role.name.as_str()).collect();
-    object(json!({
+    let mut properties = json!({
         "id": id("A short name, unique in the run.", language),
         "base": { "type": "string", "enum": bases, "description": "The role it inherits from." },
         "role": {
@@ -54,7 +54,16 @@ fn agent(language: &Language) -> Value {
             "enum": names(Share::ALL),
             "description": "What its readers see: all of its reply, or only the answer extracted from it.",
         },
-    }))
+    });
+    if !language.tools.is_empty() {
+        properties["tools"] = json!({
+            "type": "array",
+            "items": { "type": "string", "enum": language.tools },
+            "maxItems": limits.tools,
+            "description": "The tools it may call while it works; most agents need none.",
+        });
+    }
+    object(properties)
 }
 
 fn answer(language: &Language) -> Value {

@@ -43,6 +43,9 @@ pub struct AgentSpans {
     pub parents: Vec<Span>,
     /// The value of `share`.
     pub share: Option<Span>,
+    /// The whole list of `tools`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Span>,
 }
 
 /// The spans of the `answer` entry.
@@ -76,6 +79,8 @@ pub enum Field {
     After(usize),
     /// `share`
     Share(usize),
+    /// The list `tools`.
+    Tools(usize),
     /// The list `answer.from`.
     AnswerFrom,
     /// `answer.by`
@@ -97,10 +102,20 @@ impl Spans {
             Field::Capacity(index) => agent(index).map(|spans| spans.capacity),
             Field::After(index) => agent(index)?.after,
             Field::Share(index) => agent(index)?.share,
+            Field::Tools(index) => agent(index)?.tools,
             Field::AnswerFrom => self.answer.as_ref()?.from,
             Field::AnswerBy => self.answer.as_ref()?.by,
             Field::Next => self.next,
         }
+    }
+
+    /// The same; where the text leaves out a list of tools, an empty span at the place where a canonical text has it.
+    pub(crate) fn place(&self, field: Field) -> Option<Span> {
+        let absent = match field {
+            Field::Tools(index) => self.agents.get(index).map(|spans| Span { start: spans.entry.end, ..spans.entry }),
+            _ => None,
+        };
+        self.get(field).or(absent)
     }
 }
 

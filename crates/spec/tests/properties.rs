@@ -13,12 +13,21 @@ const SPECS: u64 = 3_000;
 
 /// A specification, the round before it and the language it is valid in: every third time a tight one.
 fn case(seed: u64) -> (Spec, Vec<String>, Language) {
-    let tight = Limits { agents: 7, depth: 3, parents: 3, id_chars: 9, role_chars: 20, duty_chars: 30, bytes: 8_192 };
+    let tight =
+        Limits { agents: 7, depth: 3, parents: 3, tools: 2, id_chars: 9, role_chars: 20, duty_chars: 30, bytes: 8_192 };
     let limits = if seed.is_multiple_of(3) { tight } else { Limits::default() };
-    let language = Language { limits, ..Language::default() };
+    let tools = if seed.is_multiple_of(2) { tools() } else { Vec::new() };
+    let language = Language { limits, tools, ..Language::default() };
     let rounds = ["first", "second", "third"].map(String::from);
     let earlier = rounds[..Random::new(!seed).below(4)].to_vec();
     (generate::spec_after(seed, &language, &earlier), earlier, language)
+}
+
+/// Names of tools, some with characters that a list gives a meaning to.
+fn tools() -> Vec<String> {
+    ["python", "calculator", "docs.search", "7.a, b", "s.[x]", "s.{y}: \"z\"", "null", "s.#", "s.é"]
+        .map(String::from)
+        .to_vec()
 }
 
 #[track_caller]
@@ -30,7 +39,8 @@ fn fields(spec: &Spec) -> Vec<Field> {
     let of_agent =
         [Field::Agent, Field::Id, Field::Base, Field::Role, Field::Duty, Field::Capacity, Field::After, Field::Share];
     let agents = (0..spec.agents.len()).flat_map(|agent| of_agent.map(|field| field(agent)));
-    agents.chain([Field::AnswerFrom, Field::AnswerBy, Field::Next]).collect()
+    let tools = (0..spec.agents.len()).filter(|at| !spec.agents[*at].tools.is_empty()).map(Field::Tools);
+    agents.chain(tools).chain([Field::AnswerFrom, Field::AnswerBy, Field::Next]).collect()
 }
 
 #[test]
@@ -61,12 +71,16 @@ fn json_of_a_specification_is_a_specification() {
 
 #[test]
 fn the_schema_takes_valid_specifications_and_no_broken_ones() {
-    let language = Language::default();
+    let language = Language { tools: tools(), ..Language::default() };
     let schema = json_schema(&language);
     let validator = jsonschema::validator_for(&schema).unwrap();
     for seed in 0..500 {
         let spec = generate::spec(seed, &language);
-        let json = serde_json::to_value(&spec).unwrap();
+        let mut json = serde_json::to_value(&spec).unwrap();
+        for (agent, written) in spec.agents.iter().zip(json["agents"].as_array_mut().unwrap()) {
+            // Endpoints write every field.
+            written["tools"] = serde_json::json!(agent.tools);
+        }
         assert!(validator.is_valid(&json), "{json}");
 
         let broken = |pointer: &str, value: serde_json::Value| {
@@ -82,6 +96,8 @@ fn the_schema_takes_valid_specifications_and_no_broken_ones() {
         broken("/agents/0/capacity", "huge".into());
         broken("/agents/0/after", vec!["a"; 17].into());
         broken("/agents/0/share", "all".into());
+        broken("/agents/0/tools", vec!["hammer"].into());
+        broken("/agents/0/tools", vec!["python"; 9].into());
         broken("/agents/0", serde_json::json!({"id": "a", "base": "solver", "capacity": "small"}));
         broken("/answer/by", "coin".into());
         broken("/answer", serde_json::json!({"from": ["a"], "by": "last", "extra": null}));
@@ -112,13 +128,17 @@ fn every_enumerated_edit_applies_and_keeps_the_team_valid() {
 
             let start = edited.before_canonical.start.min(edited.after.start);
             assert_eq!(&original.text[..start], &text[..start], "{}", edit.describe());
-            assert_eq!(Some(edited.before_canonical), original.spans.get(edited.field));
+            let before = edited.before_canonical;
+            assert_eq!((!before.is_empty()).then_some(before), original.spans.get(edited.field));
             assert_eq!(edited.before, plan.spans().get(edited.field));
             let untouched = &original.text[edited.before_canonical.end..];
             match edited.field {
                 Field::Agent(_) => assert!(edited.after.is_empty()),
                 field => {
-                    assert_eq!(edited.plan.spans().get(field), Some(edited.after));
+                    // A list of tools that is left out is an empty place.
+                    let there = edited.plan.spans().get(field);
+                    assert_eq!(there, (!edited.after.is_empty()).then_some(edited.after));
+                    assert!(there.is_some() || matches!(field, Field::Tools(_)));
                     assert_eq!(&text[edited.after.end..], untouched, "{}", edit.describe());
                 }
             }
@@ -131,8 +151,8 @@ fn every_enumerated_edit_applies_and_keeps_the_team_valid() {
             }
         }
     }
-    // Of the nine families, five have a reverse: all of them were met.
-    assert_eq!(families.len(), 14, "{families:?}");
+    // Of the ten families, six have a reverse: all of them were met.
+    assert_eq!(families.len(), 16, "{families:?}");
 }
 
 /// The lists that changed with the removal of an agent are exactly those reported.
@@ -218,7 +238,7 @@ fn a_later_round_may_end_before_its_first_agent() {
 
 #[test]
 fn edits_of_one_team_do_not_break_another() {
-    let language = Language::default();
+    let language = Language { tools: tools(), ..Language::default() };
     let mut applied = 0;
     for seed in 0..300 {
         let (donor, other) = (generate::spec(seed, &language), generate::spec(seed + 1_000, &language));
@@ -234,6 +254,9 @@ fn edits_of_one_team_do_not_break_another() {
             Change::AddReference { agent: other.agents()[0].id.clone(), parent: other.agents()[0].id.clone(), at: 0 },
             Change::WithholdMessage { from: "absent".into(), to: other.agents()[0].id.clone() },
             Change::AnswerBy { rule: other.answer_rule() },
+            Change::RemoveTool { agent: other.agents()[0].id.clone(), tool: "absent".into() },
+            Change::AddTool { agent: other.agents()[0].id.clone(), tool: "python".into(), at: usize::MAX },
+            Change::AddTool { agent: other.agents()[0].id.clone(), tool: "absent".into(), at: 0 },
         ] {
             let edit = Edit::new(change, &other);
             assert!(apply(&other, &edit, &language).is_err(), "{}", edit.describe());

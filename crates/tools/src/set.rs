@@ -110,6 +110,24 @@ impl ToolSet {
         all
     }
 
+    /// What is known of one tool. Its server, and no other, is started for it.
+    ///
+    /// # Errors
+    /// There is no such tool, or its server cannot be reached.
+    pub async fn info(&self, name: &str) -> Result<ToolInfo, ToolError> {
+        let table = name.split_once('.').map_or(name, |(table, _)| table);
+        let Some((table, config, source)) = self.tools.iter().find(|(known, _, _)| known == table) else {
+            return Err(unknown(name, self.tools.iter().map(|(known, _, _)| known.clone())));
+        };
+        let ToolList { tools, faults } = list(table, config, source).await;
+        let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
+        if let Some(tool) = tools.into_iter().find(|tool| tool.name == name) {
+            return Ok(tool);
+        }
+        let fault = faults.into_iter().find(|(of, _)| of == name || of == table);
+        Err(fault.map_or_else(|| unknown(name, names.into_iter()), |(_, error)| error))
+    }
+
     /// Checks every table. Built-in tools are tried, servers are started.
     pub async fn check(&self) -> Vec<ToolCheck> {
         let check = async |(name, config, source): &(String, ToolConfig, Source)| {

@@ -178,6 +178,21 @@ pub enum EventKind {
         tool: String,
         /// With what.
         input: serde_json::Value,
+        /// Where an agent asked for the call. Absent where the run itself made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<AgentCall>,
+    },
+    /// A call of a tool waits for a person, or a person has decided.
+    Approval {
+        /// Which tool.
+        tool: String,
+        /// With what.
+        input: serde_json::Value,
+        /// Which call of the agent.
+        call: AgentCall,
+        /// What the person said; `None`: nothing yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        granted: Option<bool>,
     },
     /// A tool returned.
     ToolResult {
@@ -187,6 +202,9 @@ pub enum EventKind {
         output: serde_json::Value,
         /// Whether it succeeded.
         ok: bool,
+        /// The [`AgentCall::id`] of the call that it ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
     },
     /// A call failed and is tried again.
     Retry {
@@ -298,6 +316,31 @@ pub enum EventKind {
     },
 }
 
+/// A call of a tool that an agent asked for: what is needed to take its conversation up again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AgentCall {
+    /// Its name, unique within the agent: `c2.1` is the first call of the second reply.
+    pub id: String,
+    /// What the agent wrote beside its calls; on the first call of a reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+    /// US dollars reserved for the call. `None`: it was refused before it was made, and counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// The other calls that the same reply asks for; on the first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<NextCall>,
+}
+
+/// A call that an agent asked for and that is made later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NextCall {
+    /// Which tool.
+    pub tool: String,
+    /// With what.
+    pub input: serde_json::Value,
+}
+
 /// One of the answers an aggregation chose from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
@@ -406,10 +449,30 @@ pub enum StopReason {
     AllAgentsFailed,
     /// It was cancelled.
     Cancelled,
+    /// A call of a tool waits for a person; the run goes on when it is resumed with the decision.
+    Approval,
     /// There was no valid specification.
     Rejected,
     /// The orchestrator itself failed; the answer, if any, is made of what existed.
     OrchestratorFailed,
+}
+
+impl Trace {
+    /// The calls of tools that wait for a person, as `AGENT/CALL`.
+    pub fn waiting_calls(&self) -> Vec<String> {
+        let mut waiting = Vec::new();
+        for event in &self.events {
+            let (EventKind::Approval { call, .. } | EventKind::ToolCall { call: Some(call), .. }) = &event.kind else {
+                continue;
+            };
+            let name = format!("{}/{}", event.agent, call.id);
+            waiting.retain(|known| *known != name);
+            if matches!(event.kind, EventKind::Approval { granted: None, .. }) {
+                waiting.push(name);
+            }
+        }
+        waiting
+    }
 }
 
 impl Spend {

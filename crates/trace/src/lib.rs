@@ -17,8 +17,8 @@ pub mod text;
 
 pub use diff::{AgentDiff, Delta, Diff, Presence, ValueChange, diff};
 pub use event::{
-    AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, LimitKind, ORCHESTRATOR,
-    Spend, StopReason, Trace, VERSION,
+    AgentCall, AgentStatus, Candidate, Edge, EdgeKind, Event, EventKind, Failure, FailureKind, Header, LimitKind,
+    NextCall, ORCHESTRATOR, Spend, StopReason, Trace, VERSION,
 };
 pub use metrics::Metrics;
 pub use summary::{AgentSummary, Summary, Tokens};

@@ -55,6 +55,7 @@ names!(StopReason:
     AnswerAgentsFailed => "answer_agents_failed",
     AllAgentsFailed => "all_agents_failed",
     Cancelled => "cancelled",
+    Approval => "approval",
     Rejected => "rejected",
     OrchestratorFailed => "orchestrator_failed",
 );
@@ -70,6 +71,7 @@ impl EventKind {
             EventKind::Message { .. } => "message",
             EventKind::ToolCall { .. } => "tool_call",
             EventKind::ToolResult { .. } => "tool_result",
+            EventKind::Approval { .. } => "approval",
             EventKind::Retry { .. } => "retry",
             EventKind::Return { .. } => "return",
             EventKind::Budget { .. } => "budget",

@@ -45,10 +45,49 @@ impl Trace {
             writeln!(out, "\nround {round}  {}", self.round_notes(round))?;
             write_team(out, &summary, round)?;
         }
+        self.write_calls(out)?;
         writeln!(out)?;
         write_totals(out, &summary)?;
         write_metrics(out, &self.metrics(None))?;
         write_credit(out, &self.credit())
+    }
+
+    /// The calls of tools that agents made, and those that wait for a person.
+    fn write_calls(&self, out: &mut String) -> fmt::Result {
+        let mut calls: Vec<(String, String, String)> = Vec::new();
+        for event in &self.events {
+            let (id, asked, result) = match &event.kind {
+                EventKind::ToolCall { tool, input, call: Some(call) } => {
+                    (&call.id, format!("{tool} {input}"), "no end on record".to_owned())
+                }
+                EventKind::Approval { tool, input, call, granted } => {
+                    let said = match granted {
+                        None => "waits for a person",
+                        Some(true) => "approved",
+                        Some(false) => "denied",
+                    };
+                    (&call.id, format!("{tool} {input}"), said.to_owned())
+                }
+                EventKind::ToolResult { output, ok, call: Some(id), .. } => {
+                    let text = output.get(if *ok { "text" } else { "error" }).and_then(|text| text.as_str());
+                    let text = text::line(text.unwrap_or_default(), WIDTH / 2);
+                    (id, String::new(), if *ok { text } else { format!("failed: {text}") })
+                }
+                _ => continue,
+            };
+            let name = format!("{}/{id}", event.agent);
+            match calls.iter_mut().find(|(known, _, _)| *known == name) {
+                Some((_, _, before)) => *before = result,
+                None => calls.push((name, asked, result)),
+            }
+        }
+        if !calls.is_empty() {
+            writeln!(out, "\ntools")?;
+        }
+        for (name, asked, result) in calls {
+            writeln!(out, "  {name}  {} → {result}", text::line(&asked, WIDTH))?;
+        }
+        Ok(())
     }
 
     /// Who wrote the round's specification, and how its answer was made.
@@ -104,6 +143,9 @@ fn notes(agent: &AgentSummary) -> String {
     let mut notes = String::new();
     if agent.attempts > 1 {
         notes.push_str(&format!("  ({} attempts)", agent.attempts));
+    }
+    if agent.tool_calls > 0 {
+        notes.push_str(&format!("  ({})", text::plural(u64::from(agent.tool_calls), "tool call")));
     }
     if agent.reused {
         notes.push_str("  (reused)");

@@ -2,7 +2,7 @@
 
 use crate::{AgentStatus, Event, EventKind, Failure, FailureKind, ORCHESTRATOR, StopReason, Trace};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a run came to, computed from its events alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,9 @@ pub struct AgentSummary {
     pub truncated: bool,
     /// Attempts made.
     pub attempts: u32,
+    /// Calls of tools that it made.
+    #[serde(default, skip_serializing_if = "no_calls")]
+    pub tool_calls: u32,
     /// The reply came from the reuse cache.
     pub reused: bool,
     /// Tokens that the reuse saved: what the reply cost when it was made.
@@ -146,6 +149,8 @@ struct Tally<'a> {
     wall_s: f64,
     calls: u64,
     messages: u64,
+    /// Agents whose next call goes on with the results of tools: it is not their first.
+    continuing: HashSet<&'a str>,
 }
 
 impl<'a> Tally<'a> {
@@ -185,8 +190,17 @@ impl<'a> Tally<'a> {
             | EventKind::Score { .. }
             | EventKind::Credit { .. }
             | EventKind::Budget { .. }
-            | EventKind::ToolCall { .. }
-            | EventKind::ToolResult { .. } => {}
+            | EventKind::Approval { .. } => {}
+            EventKind::ToolCall { call, .. } => {
+                if call.is_some() {
+                    self.agent_or_new(&event.agent).tool_calls += 1;
+                }
+            }
+            EventKind::ToolResult { call, .. } => {
+                if call.is_some() {
+                    self.continuing.insert(&event.agent);
+                }
+            }
         }
     }
 
@@ -214,7 +228,12 @@ impl<'a> Tally<'a> {
         if id == ORCHESTRATOR {
             return;
         }
+        let goes_on = self.continuing.remove(id);
         let agent = self.agent_or_new(id);
+        // The next call after results of tools is no further attempt at the first.
+        if goes_on && agent.started.is_some() {
+            return;
+        }
         agent.wait();
         agent.duty = Some(duty.to_owned());
         agent.started = Some(t);
@@ -246,6 +265,7 @@ impl<'a> Tally<'a> {
     /// a stop every agent that is not done.
     fn resume(&mut self, lost_tokens: u64) {
         let stopped = self.stop_reason.take().is_some();
+        self.continuing.clear();
         (self.answer, self.answered_by) = (None, None);
         add(&mut self.tokens.workers, lost_tokens);
         add(&mut self.tokens.failed, lost_tokens);
@@ -290,6 +310,11 @@ impl<'a> Tally<'a> {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]
 fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]
+fn no_calls(number: &u32) -> bool {
     *number == 0
 }
 

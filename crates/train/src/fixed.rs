@@ -34,6 +34,7 @@ pub fn candidates(language: &Language, most: usize) -> Vec<String> {
         capacity: capacity.to_owned(),
         after: after.iter().map(|parent| format!("a{parent}")).collect(),
         share,
+        tools: Vec::new(),
     };
     let mut specs = Vec::new();
     for capacity in &language.capacities {

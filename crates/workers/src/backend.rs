@@ -9,11 +9,12 @@ use crate::kind::{Build, WorkerKind};
 use crate::local::{LazyModel, Local, LocalModel};
 use crate::models;
 use crate::resolve::Resolved;
+use crate::tools::AgentTools;
 use lemon_engine::EngineSettings;
 use lemon_exec::worker::{
     ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
 };
-use lemon_exec::{Backend, Clock, CodeRunner, Level};
+use lemon_exec::{Backend, Clock, CodeRunner, Level, ToolRunner};
 use lemon_sandbox::Containment;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ pub(crate) struct Built {
     worker: Arc<dyn Worker>,
     /// What runs programs, where that is not the sandbox.
     code: Option<Arc<dyn CodeRunner>>,
+    /// What runs tools, where that is not the configured ones.
+    tools: Option<Arc<dyn ToolRunner>>,
     /// What tells the model of each capacity from every other; empty where no model is called.
     identities: Vec<Identity>,
     /// The file it was made of.
@@ -58,20 +61,24 @@ impl Resolved {
         let Build::Worker(build) = kind.entry().build else {
             return Err(WorkersError::new(format!("`--workers {}` needs a set of tasks", kind.name())));
         };
-        let Built { worker, code, identities, file } = build(self, files)?;
+        let Built { worker, code, tools, identities, file } = build(self, files)?;
+        let tools = match tools {
+            Some(tools) => Some(tools),
+            None => self.tools()?,
+        };
         let code = code.unwrap_or_else(|| self.code());
         if self.config.runs_programs() {
             code.ready().map_err(|error| SandboxRunner::unavailable(&error))?;
         }
-        let (worker, code): (Arc<dyn Worker>, Arc<dyn CodeRunner>) = match &files.record {
-            None => (worker, code),
+        let (worker, code, tools): (Arc<dyn Worker>, Arc<dyn CodeRunner>, _) = match &files.record {
+            None => (worker, code, tools),
             Some(path) => {
                 let recording = Recording::create(path, kind.name(), worker).map_err(|error| {
                     let hint = "a cassette is never overwritten: choose a new name, or move the old one";
                     WorkersError::new(error).hint(hint)
                 })?;
-                let recording = Arc::new(recording.with_code(Some(code)));
-                (recording.clone(), recording)
+                let recording = Arc::new(recording.with_code(Some(code)).with_tools(tools));
+                (recording.clone(), recording.clone(), Some(recording as Arc<dyn ToolRunner>))
             }
         };
         let capacities = &self.config.capacity;
@@ -92,7 +99,17 @@ impl Resolved {
         };
         let levels = self.language.capacities.iter().map(level).collect();
         let name = kind.name().to_owned();
-        Ok((Backend { worker, name, levels, clock: Clock::Real, code: Some(code) }, file))
+        Ok((Backend { worker, name, levels, clock: Clock::Real, code: Some(code), tools }, file))
+    }
+
+    /// What runs the tools of agents; `None` where none is configured.
+    ///
+    /// # Errors
+    /// A table cannot be used.
+    pub fn tools(&self) -> Result<Option<Arc<dyn ToolRunner>>, WorkersError> {
+        let set = self.config.tool_set()?;
+        let consent = self.config.consent.clone();
+        Ok((!set.is_empty()).then(|| Arc::new(AgentTools::new(set, consent)) as Arc<dyn ToolRunner>))
     }
 
     /// What runs the programs of agents.
@@ -129,7 +146,7 @@ pub(crate) fn models(resolved: &Resolved, _: &WorkerFiles) -> Result<Built, Work
     let locals: Arc<dyn Worker> = Arc::new(Local::lazy(locals));
     let place = |(local, at): (bool, usize)| (if local { locals.clone() } else { endpoints.clone() }, at);
     let worker = Arc::new(ByLevel::new(places.into_iter().map(place).collect()));
-    Ok(Built { worker, code: None, identities, file: None })
+    Ok(Built { worker, code: None, tools: None, identities, file: None })
 }
 
 /// Workers that answer by a script.
@@ -140,7 +157,7 @@ pub(crate) fn scripted(_: &Resolved, files: &WorkerFiles) -> Result<Built, Worke
     };
     let script = Script::parse(&script).map_err(|error| WorkersError::new(error.to_string().trim_end()))?;
     let worker = Arc::new(Scripted::new(script));
-    Ok(Built { worker, code: None, identities: Vec::new(), file: files.script.clone() })
+    Ok(Built { worker, code: None, tools: None, identities: Vec::new(), file: files.script.clone() })
 }
 
 /// Workers that answer as a cassette has it.
@@ -150,7 +167,8 @@ pub(crate) fn cassette(_: &Resolved, files: &WorkerFiles) -> Result<Built, Worke
         return Err(WorkersError::new(fact).hint("name one with --cassette FILE; `lemon run --record FILE` makes one"));
     };
     let worker = Arc::new(Replay::open(path).map_err(WorkersError::new)?);
-    Ok(Built { code: Some(worker.clone()), worker, identities: Vec::new(), file: Some(path.clone()) })
+    let tools = Some(worker.clone() as Arc<dyn ToolRunner>);
+    Ok(Built { code: Some(worker.clone()), tools, worker, identities: Vec::new(), file: Some(path.clone()) })
 }
 
 /// The endpoint of a capacity, with its key from the environment.

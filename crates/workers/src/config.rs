@@ -5,6 +5,7 @@ mod effort;
 use crate::error::WorkersError;
 use crate::files::read_file;
 use crate::models;
+use crate::tools::Consent;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
 use lemon_spec::{Language, Limits, Style};
@@ -53,6 +54,9 @@ pub struct Config {
     /// The store that [`Config::with_store`] set.
     #[serde(skip)]
     store_flag: Option<PathBuf>,
+    /// Who lets tools run that may change something.
+    #[serde(skip)]
+    pub(crate) consent: Consent,
 }
 
 /// Where models are served, from flags and environment. They take the place of what the file says.
@@ -280,6 +284,8 @@ pub struct RunConfig {
     pub unsafe_no_sandbox: Option<bool>,
     /// Whether replies on record answer the same call again.
     pub reuse: Option<bool>,
+    /// Calls of tools that one agent makes at most.
+    pub max_tool_calls: Option<u32>,
     /// When a failed call is tried again.
     pub retry: Retry,
 }
@@ -364,6 +370,12 @@ impl Config {
         Config { store_flag: path.map(Path::to_owned), ..self }
     }
 
+    /// This configuration with another word on tools that may change something.
+    #[must_use]
+    pub fn with_consent(self, consent: Consent) -> Self {
+        Config { consent, ..self }
+    }
+
     /// This configuration with other capacities, and without endpoint flags.
     #[must_use]
     pub fn with_capacities(&self, capacity: Vec<(String, Capacity)>) -> Self {
@@ -375,7 +387,7 @@ impl Config {
     /// # Errors
     /// A role file cannot be used.
     pub fn language(&self) -> Result<Language, WorkersError> {
-        let mut language = Language { limits: self.limits.clone(), ..Language::default() };
+        let mut language = Language { limits: self.limits.clone(), tools: self.agent_tools(), ..Language::default() };
         if !self.capacity.is_empty() {
             language.capacities = self.capacity.iter().map(|(name, _)| name.clone()).collect();
             language.efforts = effort::efforts(&self.capacity);

@@ -47,6 +47,7 @@ pub use run::{Before, ReadyRun, RunRequest};
 pub use simulation::{OnMiss, Simulation, WorkerSet, recordings};
 pub use spending::{SharedLimits, ended};
 pub use started::told;
+pub use tools::{AgentTools, Consent};
 
 /// Receives the lines a person should see while something is found, fetched or waited for.
 pub type Tell = fn(&str);

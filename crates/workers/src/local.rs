@@ -174,7 +174,8 @@ fn caller() -> u64 {
 fn message(message: &ChatMessage) -> Message {
     let role = match message.role {
         Speaker::System => Role::System,
-        Speaker::User => Role::User,
+        // Tools are told of in plain text, where a result is something that the model is told.
+        Speaker::User | Speaker::Tool => Role::User,
         Speaker::Assistant => Role::Assistant,
     };
     Message { role, content: message.content.clone() }
@@ -204,7 +205,7 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
         return Err(AskError { cost: FailedCost::Known(usage), ..AskError::free(kind, message) });
     }
     let model = Some(level.name.clone());
-    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated })
+    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated, tool_calls: Vec::new() })
 }
 
 fn failure(name: &str, error: &EngineError) -> AskError {

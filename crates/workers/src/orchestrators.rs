@@ -79,10 +79,10 @@ fn load_bundled(model: &BundledModel, device: DeviceChoice) -> Result<LanguagePo
     })
 }
 
-/// The language of the bundled orchestrator, which was taught the default names of capacities.
+/// The language of the bundled orchestrator, which was taught the default names of capacities, and no tools.
 fn with_default_names(language: &Language) -> Arc<Language> {
-    let Language { capacities, efforts, tests, .. } = Language::default();
-    Arc::new(Language { capacities, efforts, tests, ..language.clone() })
+    let Language { capacities, efforts, tests, tools, .. } = Language::default();
+    Arc::new(Language { capacities, efforts, tests, tools, ..language.clone() })
 }
 
 /// Agents in a round of what a policy writes. More than training draws by default: the weaker the models, the more agents pay.

@@ -105,6 +105,8 @@ impl Resolved {
             max_parallel: run.max_parallel.unwrap_or(default.max_parallel).max(1),
             max_rounds: run.max_rounds.unwrap_or(default.max_rounds).max(1),
             on_parent_failure: run.on_parent_failure.unwrap_or_default(),
+            tool_calls: run.max_tool_calls.unwrap_or(default.tool_calls),
+            decisions: default.decisions,
             retry: run.retry,
             least_reply_tokens: run.least_reply_tokens.unwrap_or(default.least_reply_tokens).max(1),
             // Replies that cost nothing are not worth keeping.

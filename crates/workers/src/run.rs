@@ -11,8 +11,9 @@ use crate::resolve::{Resolved, RunLimits};
 use crate::{Tell, started};
 use lemon_exec::store::{RunMeta, StartedWith};
 use lemon_exec::worker::recorded_workers;
-use lemon_exec::{Budget, Form, Runner};
+use lemon_exec::{Budget, Form, Runner, Settings};
 use lemon_spec::{AnswerRule, validate};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What a command asks of a run.
@@ -32,6 +33,8 @@ pub struct RunRequest {
     pub spec: Option<String>,
     /// The form of the answer; as the question reads, where absent.
     pub form: Option<Form>,
+    /// What a person decided about calls of tools that wait, by `AGENT/CALL`.
+    pub decisions: BTreeMap<String, bool>,
     /// Whether a run may be resumed with other models than it was started with.
     pub anyway: bool,
 }
@@ -125,7 +128,7 @@ impl ReadyRun {
         };
         // A recording must see every call.
         let limits = RunLimits { budget, no_reuse: request.no_reuse || files.record.is_some() };
-        let settings = resolved.settings(&limits)?;
+        let settings = Settings { decisions: request.decisions, ..resolved.settings(&limits)? };
         let orchestrator = resolved.orchestrator(spec.as_deref())?;
         if is_recorded {
             let models = started::told(&started_with.capacities);

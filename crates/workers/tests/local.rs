@@ -39,6 +39,7 @@ fn request(text: &str, max_tokens: u64) -> Request {
         temperature: Some(1.0),
         seed: 1,
         schema: None,
+        tools: None,
         agent_prompt: None,
         progress: None,
     }

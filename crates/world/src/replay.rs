@@ -67,6 +67,7 @@ impl Recorded {
             worker: Arc::new(self),
             clock: Clock::Simulated,
             code: None,
+            tools: None,
         }
     }
 
@@ -236,6 +237,7 @@ fn serve(request: &Request, call: &RecordedCall) -> Result<Reply, AskError> {
         simulated_s: Some(0.2 + tokens_in as f64 / 4000.0 + tokens_out as f64 / SPEED),
         confidence: None,
         truncated: call.truncated,
+        tool_calls: Vec::new(),
     })
 }
 

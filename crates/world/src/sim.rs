@@ -107,6 +107,7 @@ impl World {
             worker: Arc::new(self),
             clock: Clock::Simulated,
             code: None,
+            tools: None,
         }
     }
 
@@ -176,6 +177,7 @@ pub(crate) fn finish(
         simulated_s: Some(seconds),
         confidence: None,
         truncated: false,
+        tool_calls: Vec::new(),
     })
 }
 

@@ -37,6 +37,15 @@ pub struct RunArgs {
     /// With --resume: use other models than the run was started with
     #[arg(long, requires = "resume")]
     pub anyway: bool,
+    /// Let tools run that may change something; without it a person is asked on a terminal, or they do not run
+    #[arg(long, env = "LEMON_ALLOW_TOOLS")]
+    pub allow_tools: bool,
+    /// With --resume: make a call of a tool that waits for approval: AGENT/CALL, as `lemon trace show` names it
+    #[arg(long, requires = "resume", value_name = "CALL")]
+    pub approve: Vec<String>,
+    /// With --resume: tell the agent that the call is denied
+    #[arg(long, requires = "resume", value_name = "CALL")]
+    pub deny: Vec<String>,
     /// Tokens the run may spend
     #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
     pub budget_tokens: Option<u64>,

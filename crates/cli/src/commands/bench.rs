@@ -173,6 +173,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
             levels: language.capacities.iter().map(level).collect(),
             clock: Clock::Real,
             code: None,
+            tools: None,
         },
         orchestrator: Arc::new(Fixed { text: TEAM.into(), reviewer: None }),
         language,

@@ -145,6 +145,7 @@ fn request(name: &str, words: &str, schema: Option<Arc<serde_json::Value>>) -> R
         temperature: None,
         seed: 0,
         schema,
+        tools: None,
         agent_prompt: None,
         progress: None,
     }

@@ -8,10 +8,11 @@ use crate::{cut_off, print_data, println, runtime, say, tell, to_json};
 use lemon::RunResult;
 use lemon::jobs::pages;
 use lemon_exec::store::{RunMeta, Store};
-use lemon_exec::{Budget, Job, Runner, fresh_id};
+use lemon_exec::{Budget, Job, OfferedTool, Runner, fresh_id};
 use lemon_spec::diagnostic;
 use lemon_trace::{EventKind, Failure, StopReason, Trace};
-use lemon_workers::{Before, Config, ReadyRun, Resolved, RunRequest, WorkerFiles};
+use lemon_workers::{Before, Config, Consent, ReadyRun, Resolved, RunRequest, WorkerFiles};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
     if args.write {
         return Err(Fault::new("--write needs --dry-run").hint("`lemon run` writes the team anyway; leave --write out"));
     }
-    let config = cli.config(&args.endpoints)?;
+    let config = cli.config(&args.endpoints)?.with_consent(consent(args));
     let runtime = runtime()?;
     let cancel = CancellationToken::new();
     runtime.spawn(cancel_on_signal(cancel.clone(), ON_RECORD));
@@ -94,8 +95,45 @@ pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &
         spec: args.spec.as_deref().map(super::read_input).transpose()?,
         form: args.form,
         anyway: args.anyway,
+        decisions: decisions(args),
     };
     Ok(ReadyRun::new(config, request, before, questions, tell(args.quiet)).await?)
+}
+
+/// Who lets tools run that may change something: the flag, or the person at the terminal.
+fn consent(args: &RunArgs) -> Consent {
+    use std::io::IsTerminal;
+    let has_person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    match args.allow_tools {
+        true => Consent::Given,
+        false if has_person && !args.quiet => Consent::Ask(Arc::new(ask)),
+        false => Consent::Withheld,
+    }
+}
+
+fn ask(tool: &OfferedTool) -> bool {
+    eprint!("An agent wants to call `{}`, which may change something. Let it run for this command? [y/N] ", tool.name);
+    let mut line = String::new();
+    // What cannot be read is no permission.
+    std::io::stdin().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
+}
+
+/// What `--approve` and `--deny` say.
+fn decisions(args: &RunArgs) -> BTreeMap<String, bool> {
+    let granted = args.approve.iter().map(|call| (call.clone(), true));
+    granted.chain(args.deny.iter().map(|call| (call.clone(), false))).collect()
+}
+
+/// That every decision is about a call that waits for one.
+fn check_decisions(args: &RunArgs, trace: &Trace) -> Result<(), Fault> {
+    let waiting = trace.waiting_calls();
+    let unknown = |call: &&String| !waiting.contains(*call);
+    let Some(call) = args.approve.iter().chain(&args.deny).find(unknown) else { return Ok(()) };
+    let hint = match waiting.is_empty() {
+        true => "no call of this run waits".to_owned(),
+        false => format!("these wait: {}", waiting.join(", ")),
+    };
+    Err(Fault::new(format!("no call `{call}` waits for approval")).hint(hint))
 }
 
 /// The store, made if there is none.
@@ -141,6 +179,7 @@ async fn resume(
         return Err(Fault::new(format!("there is nothing to continue: the answer of {run_id} is not cut off"))
             .hint("without --continue, --resume finishes what is left of a run"));
     }
+    check_decisions(args, &trace)?;
     let before = Before {
         spec: meta.spec,
         budget: meta.budget,
@@ -254,6 +293,9 @@ fn advice(reason: StopReason) -> Option<&'static str> {
             "`lemon trace show` says why each failed; `lemon doctor`, with the same --base-url and --model, checks endpoints"
         }
         StopReason::Cancelled => "nothing is lost; continue with --resume RUN",
+        StopReason::Approval => {
+            "a call waits for you: `lemon trace show` has it; continue with --resume RUN --approve CALL, or --deny CALL"
+        }
         StopReason::Rejected => "correct the specification; `lemon validate FILE` checks it",
         StopReason::OrchestratorFailed => "`lemon trace show` says why; give a team with --spec FILE to run without it",
     })

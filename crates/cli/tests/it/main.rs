@@ -43,6 +43,7 @@ mod specs;
 mod started;
 mod tasks;
 mod together;
+mod tool_runs;
 mod tools;
 mod train;
 mod usage;

@@ -114,8 +114,23 @@ fn every_change_has_words_and_a_verdict() {
     check(Change::AnswerBy { rule: AnswerRule::Vote }, Recommendation::Change, "making the answer by vote");
     check(Change::Stop, Recommendation::Change, "stopping after this round");
     check(Change::Review, Recommendation::Change, "reviewing this round");
+    let add = Change::AddTool { agent: a(), tool: "python".into(), at: 0 };
+    check(add, Recommendation::Add, "giving `a` `python` too");
     let withhold = Change::WithholdMessage { from: a(), to: b() };
     check(withhold, Recommendation::Remove, "withholding the message of `a` from `b`");
+}
+
+#[test]
+fn a_tool_is_told_by_what_it_is_worth() {
+    let told = |worth: f64, tokens: f64| {
+        let change = Change::RemoveTool { agent: "solve".into(), tool: "python".into() };
+        let edit = Edit { family: Family::Tool, decision: Decision::Delegate, forward: true, change };
+        advice(&edit, &finding(worth, 3.0, tokens), &AdviceSettings::default()).text
+    };
+    let kept = "`python` for `solve` is worth +11.0 ± 3.0 points and costs 9 % of the tokens: keep it as it is";
+    assert_eq!(told(11.0, -9.0), kept);
+    let left = "`python` for `solve` is worth −5.0 ± 3.0 points and saves 9 % of the tokens: leave it out";
+    assert_eq!(told(-5.0, 9.0), left);
 }
 
 #[test]

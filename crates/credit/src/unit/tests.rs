@@ -83,7 +83,7 @@ fn a_run_and_its_plan_have_the_same_units() {
 fn tool_calls_are_units_each() {
     let mut trace = tell(&[part("solve", "solver", &[], "1")], &["solve"]);
     for _ in 0..2 {
-        let kind = EventKind::ToolCall { tool: "python".into(), input: serde_json::Value::Null };
+        let kind = EventKind::ToolCall { tool: "python".into(), input: serde_json::Value::Null, call: None };
         crate::story::push(&mut trace, "solve", kind);
     }
     let calls: Vec<String> = units_of_trace(&trace)

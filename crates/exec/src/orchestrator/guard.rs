@@ -126,6 +126,7 @@ fn plain_agent(id: &str, capacity: String) -> Agent {
         capacity,
         after: Vec::new(),
         share: Share::Reply,
+        tools: Vec::new(),
     }
 }
 

@@ -121,6 +121,11 @@ impl Prompted {
         }
         let _ =
             write!(text, "\nAt most {} agents, {} references each.", language.limits.agents, language.limits.parents);
+        if !language.tools.is_empty() {
+            let tools = language.tools.join(", ");
+            let _ =
+                write!(text, "\nAn agent may be given tools, which it then calls: `tools: […]` with some of {tools}.");
+        }
         text
     }
 }

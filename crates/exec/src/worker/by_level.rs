@@ -50,6 +50,10 @@ impl Worker for ByLevel {
     fn wants_team(&self) -> bool {
         self.levels.iter().any(|(worker, _)| worker.wants_team())
     }
+
+    fn calls_tools(&self, level: usize) -> bool {
+        self.levels.get(level).is_some_and(|(worker, level)| worker.calls_tools(*level))
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +75,7 @@ mod tests {
                 simulated_s: None,
                 confidence: None,
                 truncated: false,
+                tool_calls: Vec::new(),
             })
         }
     }
@@ -88,6 +93,7 @@ mod tests {
             temperature: None,
             seed: 0,
             schema: None,
+            tools: None,
             agent_prompt: None,
             progress: None,
         };

@@ -6,9 +6,11 @@
 
 use super::{AskError, Reply, Request, Worker};
 use crate::code::{CodeError, CodeJob, CodeRun, CodeRunner};
+use crate::tool::{self, OfferedTool, ToolRun, ToolRunner};
 use async_trait::async_trait;
 use lemon_trace::FailureKind;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,6 +47,20 @@ struct CodeTake {
     ran: CodeRun,
 }
 
+/// A call of a tool that was made.
+#[derive(Serialize, Deserialize)]
+struct ToolTake {
+    key: String,
+    called: ToolRun,
+}
+
+/// What was known of a tool.
+#[derive(Serialize, Deserialize)]
+struct OfferTake {
+    tool: String,
+    offered: Result<OfferedTool, String>,
+}
+
 /// A cassette that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
@@ -71,8 +87,12 @@ pub enum CassetteError {
 /// What determines a reply, as a key.
 fn key(request: &Request) -> String {
     let parts = (&request.capacity, &request.messages, request.temperature, request.seed, &request.schema);
-    // Texts, numbers and a JSON value always serialise.
-    blake3::hash(serde_json::to_string(&parts).unwrap_or_default().as_bytes()).to_hex().to_string()
+    // Texts, numbers and JSON values always serialise.
+    let text = match &request.tools {
+        None => serde_json::to_string(&parts),
+        Some(tools) => serde_json::to_string(&(parts, tools)),
+    };
+    blake3::hash(text.unwrap_or_default().as_bytes()).to_hex().to_string()
 }
 
 /// What determines how a program ends, as a key.
@@ -81,10 +101,16 @@ fn code_key(job: &CodeJob) -> String {
     blake3::hash(serde_json::to_string(job).unwrap_or_default().as_bytes()).to_hex().to_string()
 }
 
+/// What determines the result of a tool, as a key.
+fn tool_key(tool: &str, arguments: &Value) -> String {
+    blake3::hash(serde_json::json!([tool, arguments]).to_string().as_bytes()).to_hex().to_string()
+}
+
 /// Passes calls on and records how each ended.
 pub struct Recording {
     inner: Arc<dyn Worker>,
     code: Option<Arc<dyn CodeRunner>>,
+    tools: Option<Arc<dyn ToolRunner>>,
     path: PathBuf,
     // A std mutex: the lock is held for one write and never across an await.
     file: Mutex<File>,
@@ -100,13 +126,19 @@ impl Recording {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(io)?;
         writeln!(file, "{}", serde_json::json!(CassetteHeader { cassette: VERSION, workers: workers.to_owned() }))
             .map_err(io)?;
-        Ok(Recording { inner, code: None, path: path.to_owned(), file: Mutex::new(file) })
+        Ok(Recording { inner, code: None, tools: None, path: path.to_owned(), file: Mutex::new(file) })
     }
 
     /// The same that also records the programs that `code` runs.
     #[must_use]
     pub fn with_code(self, code: Option<Arc<dyn CodeRunner>>) -> Self {
         Recording { code, ..self }
+    }
+
+    /// The same that also records the calls of `tools`.
+    #[must_use]
+    pub fn with_tools(self, tools: Option<Arc<dyn ToolRunner>>) -> Self {
+        Recording { tools, ..self }
     }
 
     fn write(&self, take: &impl Serialize) -> std::io::Result<()> {
@@ -118,7 +150,7 @@ impl Recording {
 #[async_trait]
 impl Worker for Recording {
     async fn ask(&self, request: &Request) -> Result<Reply, AskError> {
-        let result = self.inner.ask(request).await;
+        let result = tool::ask(&*self.inner, request).await;
         let take = Take {
             key: key(request),
             agent: request.agent.clone(),
@@ -131,6 +163,11 @@ impl Worker for Recording {
             return Err(AskError::unknown_cost(FailureKind::Refused, message));
         }
         take.result
+    }
+
+    /// Whatever the inner worker does: what is on the cassette is the request with its tools.
+    fn calls_tools(&self, _: usize) -> bool {
+        true
     }
 }
 
@@ -151,6 +188,41 @@ impl CodeRunner for Recording {
     }
 }
 
+#[async_trait]
+impl ToolRunner for Recording {
+    async fn offered(&self, names: &[String]) -> Vec<Result<OfferedTool, String>> {
+        let Some(tools) = &self.tools else { return names.iter().map(|_| Err(NO_TOOLS.to_owned())).collect() };
+        let mut offers = tools.offered(names).await;
+        for (name, offered) in names.iter().zip(&mut offers) {
+            let take = OfferTake { tool: name.clone(), offered: offered.clone() };
+            if let Err(error) = self.write(&take) {
+                *offered = Err(format!("what is known of the tool could not be recorded: {error}"));
+            }
+        }
+        offers
+    }
+
+    async fn permit(&self, tool: &OfferedTool) -> Result<(), String> {
+        match &self.tools {
+            Some(tools) => tools.permit(tool).await,
+            None => Err(NO_TOOLS.to_owned()),
+        }
+    }
+
+    async fn call(&self, tool: &OfferedTool, arguments: &Value) -> ToolRun {
+        let Some(tools) = &self.tools else { return ToolRun::failed(NO_TOOLS) };
+        let called = tools.call(tool, arguments).await;
+        let take = ToolTake { key: tool_key(&tool.name, arguments), called };
+        match self.write(&take) {
+            Ok(()) => take.called,
+            Err(error) => ToolRun::failed(format!("the tool ran, and its result could not be recorded: {error}")),
+        }
+    }
+}
+
+/// What a runner says that has no tools.
+const NO_TOOLS: &str = "no tool is run here";
+
 /// What kind of workers a cassette says was recorded; empty where it does not say, or is none.
 pub fn recorded_workers(path: &Path) -> String {
     let mut line = String::new();
@@ -165,6 +237,10 @@ pub struct Replay {
     takes: Mutex<HashMap<String, VecDeque<Result<Reply, AskError>>>>,
     /// How each program ended, by its key.
     programs: HashMap<String, CodeRun>,
+    /// How each call of a tool ended, by its key, in order.
+    calls: Mutex<HashMap<String, VecDeque<ToolRun>>>,
+    /// What was known of each tool.
+    offers: HashMap<String, Result<OfferedTool, String>>,
 }
 
 impl Replay {
@@ -191,17 +267,25 @@ impl Replay {
             return Err(malformed(1, format!("a cassette of version {}, newer than {VERSION}", header.cassette)));
         }
         let (mut takes, mut programs): (HashMap<_, VecDeque<_>>, _) = (HashMap::new(), HashMap::new());
+        let (mut calls, mut offers): (HashMap<_, VecDeque<_>>, _) = (HashMap::new(), HashMap::new());
         for (at, line) in lines.iter().enumerate().skip(1) {
             match serde_json::from_slice::<Take>(line) {
                 Ok(take) => takes.entry(take.key).or_default().push_back(take.result),
                 Err(error) if error.is_eof() && at + 1 == lines.len() => {}
-                Err(error) => match serde_json::from_slice::<CodeTake>(line) {
-                    Ok(take) => drop(programs.insert(take.key, take.ran)),
-                    Err(_) => return Err(malformed(at + 1, error.to_string())),
-                },
+                Err(error) => {
+                    if let Ok(take) = serde_json::from_slice::<CodeTake>(line) {
+                        programs.insert(take.key, take.ran);
+                    } else if let Ok(take) = serde_json::from_slice::<ToolTake>(line) {
+                        calls.entry(take.key).or_default().push_back(take.called);
+                    } else if let Ok(take) = serde_json::from_slice::<OfferTake>(line) {
+                        offers.insert(take.tool, take.offered);
+                    } else {
+                        return Err(malformed(at + 1, error.to_string()));
+                    }
+                }
             }
         }
-        Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes), programs })
+        Ok(Replay { path: path.to_owned(), takes: Mutex::new(takes), programs, calls: Mutex::new(calls), offers })
     }
 
     /// How many calls are on it.
@@ -239,6 +323,26 @@ impl Worker for Replay {
             // A replay has no endpoint that could ask to wait.
             Some(Err(error)) => Err(AskError { retry_after: Some(Duration::ZERO), ..error }),
         }
+    }
+
+    fn calls_tools(&self, _: usize) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl ToolRunner for Replay {
+    async fn offered(&self, names: &[String]) -> Vec<Result<OfferedTool, String>> {
+        let missing = || Err(format!("{} has no recording of this tool", self.path.display()));
+        names.iter().map(|name| self.offers.get(name).cloned().unwrap_or_else(missing)).collect()
+    }
+
+    async fn call(&self, tool: &OfferedTool, arguments: &Value) -> ToolRun {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = calls.get_mut(&tool_key(&tool.name, arguments));
+        // As with replies, the last one stays.
+        let run = recorded.and_then(|runs| if runs.len() > 1 { runs.pop_front() } else { runs.front().cloned() });
+        run.unwrap_or_else(|| ToolRun::failed(format!("{} has no recording of this call", self.path.display())))
     }
 }
 

@@ -17,6 +17,7 @@ pub use scripted::{Script, ScriptError, Scripted};
 
 use crate::code::CodeRunner;
 use crate::ledger::Price;
+use crate::tool::{OfferedTool, RequestedCall, ToolRunner};
 use async_trait::async_trait;
 use lemon_spec::Style;
 use lemon_trace::{Failure, FailureKind};
@@ -48,6 +49,12 @@ pub trait Worker: Send + Sync {
     fn wants_team(&self) -> bool {
         false
     }
+
+    /// Whether the model of this capacity is asked with [`Request::tools`] and replies with [`Reply::tool_calls`]. Any other
+    /// is told of tools in plain text.
+    fn calls_tools(&self, _level: usize) -> bool {
+        false
+    }
 }
 
 /// One call.
@@ -69,11 +76,21 @@ pub struct Request {
     pub seed: u64,
     /// The JSON Schema the reply should obey, where the endpoint can enforce one.
     pub schema: Option<Arc<serde_json::Value>>,
+    /// The tools that the reply may call.
+    pub tools: Option<Arc<[OfferedTool]>>,
     /// What the conversation was made of, where an agent of a team is asked. For workers that are no language models; not
     /// sent to an endpoint.
     pub agent_prompt: Option<Arc<AgentPrompt>>,
     /// Receives each piece of the reply as it arrives. Neither sent, hashed nor recorded.
     pub progress: Option<Progress>,
+}
+
+impl Request {
+    /// Whether the conversation has or may have calls of tools.
+    pub fn speaks_of_tools(&self) -> bool {
+        let has_calls = |message: &ChatMessage| message.role == Speaker::Tool || !message.tool_calls.is_empty();
+        self.tools.is_some() || self.messages.iter().any(has_calls)
+    }
 }
 
 /// Receives a reply piece by piece while it is being written.
@@ -154,6 +171,12 @@ pub struct ChatMessage {
     pub role: Speaker,
     /// The text.
     pub content: String,
+    /// The calls of tools that the model asked for beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<RequestedCall>,
+    /// The call whose result it is, by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
 }
 
 /// The speaker of a message.
@@ -166,26 +189,42 @@ pub enum Speaker {
     User,
     /// The model.
     Assistant,
+    /// A tool.
+    Tool,
 }
 
 impl ChatMessage {
     /// Standing instructions.
     pub fn system(content: impl Into<String>) -> Self {
-        ChatMessage { role: Speaker::System, content: content.into() }
+        ChatMessage::of(Speaker::System, content.into())
     }
 
     /// A question.
     pub fn user(content: impl Into<String>) -> Self {
-        ChatMessage { role: Speaker::User, content: content.into() }
+        ChatMessage::of(Speaker::User, content.into())
     }
 
     /// A reply.
     pub fn assistant(content: impl Into<String>) -> Self {
-        ChatMessage { role: Speaker::Assistant, content: content.into() }
+        ChatMessage::of(Speaker::Assistant, content.into())
+    }
+
+    /// A reply that asks for calls.
+    pub fn calling(content: impl Into<String>, tool_calls: Vec<RequestedCall>) -> Self {
+        ChatMessage { tool_calls, ..ChatMessage::assistant(content) }
+    }
+
+    /// The result of a call.
+    pub fn result(call: impl Into<String>, content: impl Into<String>) -> Self {
+        ChatMessage { tool_call_id: Some(call.into()), ..ChatMessage::of(Speaker::Tool, content.into()) }
+    }
+
+    fn of(role: Speaker, content: String) -> Self {
+        ChatMessage { role, content, tool_calls: Vec::new(), tool_call_id: None }
     }
 }
 
-/// A usable reply: not empty, and complete unless it says that it is not.
+/// A usable reply: not empty, or with calls of tools, and complete unless it says that it is not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The text.
@@ -203,6 +242,9 @@ pub struct Reply {
     /// It was cut off at `max_tokens`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The calls of tools that it asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<RequestedCall>,
 }
 
 /// Tokens of one call.
@@ -299,6 +341,8 @@ pub struct Backend {
     pub clock: Clock,
     /// Runs the programs that agents write; without one, no code is run.
     pub code: Option<Arc<dyn CodeRunner>>,
+    /// Runs the tools that agents call; without one, agents have none.
+    pub tools: Option<Arc<dyn ToolRunner>>,
 }
 
 /// The clock of a run.

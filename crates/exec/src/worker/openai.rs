@@ -2,9 +2,11 @@
 
 mod completion;
 mod read;
+mod tool_calls;
 
 use super::redact::{Secrets, mask_url};
-use super::{AskError, ChatMessage, Reply, Request, Worker};
+use super::{AskError, Reply, Request, Worker};
+use crate::tool::RequestedCall;
 use async_trait::async_trait;
 use completion::{Bounds, Completion};
 use lemon_trace::FailureKind;
@@ -18,6 +20,7 @@ use std::error::Error;
 use std::iter::successors;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tool_calls::WireMessages;
 
 /// How much of an endpoint's error message is kept.
 const MAX_ERROR_CHARS: usize = 300;
@@ -69,6 +72,8 @@ struct EndpointState {
     refuses_schema: AtomicBool,
     /// Set once the endpoint refuses a request because of its temperature: some models have one of their own.
     refuses_temperature: AtomicBool,
+    /// Set once the endpoint refuses a request because of its tools: its model is then told of them in plain text.
+    refuses_tools: AtomicBool,
 }
 
 impl OpenAi {
@@ -144,7 +149,13 @@ impl OpenAi {
         }
         let reply = completion.into_reply(request)?;
         let model = reply.model.map(|model| self.secrets.hide_in_error(&model));
-        Ok(Reply { text: self.secrets.hide(reply.text), model, ..reply })
+        let hidden = |call: RequestedCall| RequestedCall {
+            id: String::new(),
+            tool: self.secrets.hide(call.tool),
+            arguments: self.secrets.hide(call.arguments),
+        };
+        let tool_calls = reply.tool_calls.into_iter().map(hidden).collect();
+        Ok(Reply { text: self.secrets.hide(reply.text), model, tool_calls, ..reply })
     }
 
     /// An error fit to be put on record: without secrets, which some endpoints quote, and not too long. In this order,
@@ -176,8 +187,13 @@ impl Worker for OpenAi {
         });
         result.map_err(|error| {
             let error = state.without_temperature(error, sent.temperature.is_some());
+            let error = state.without_tools(error, sent.speaks_of_tools());
             self.presentable_error(state.without_schema(error, schema))
         })
+    }
+
+    fn calls_tools(&self, level: usize) -> bool {
+        self.levels.get(level).is_some_and(|state| !state.refuses_tools.load(Ordering::Relaxed))
     }
 }
 
@@ -200,6 +216,7 @@ impl EndpointState {
             headers,
             refuses_schema: AtomicBool::new(false),
             refuses_temperature: AtomicBool::new(false),
+            refuses_tools: AtomicBool::new(false),
         })
     }
 
@@ -208,6 +225,18 @@ impl EndpointState {
         let named = error.failure.message.to_ascii_lowercase().contains("temperature");
         if sent && named && error.failure.kind == FailureKind::Refused {
             self.refuses_temperature.store(true, Ordering::Relaxed);
+            error.failure.kind = FailureKind::SchemaRefused;
+            error.retry_after = Some(Duration::ZERO);
+        }
+        error
+    }
+
+    /// A request refused for its tools may be taken with the tools in plain text, as the next attempt has them.
+    fn without_tools(&self, mut error: AskError, sent: bool) -> AskError {
+        let said = error.failure.message.to_ascii_lowercase();
+        let named = ["tool", "function", "jinja", "template"].iter().any(|word| said.contains(word));
+        let refused = matches!(error.failure.kind, FailureKind::Refused | FailureKind::ServerError);
+        if sent && named && refused && !self.refuses_tools.swap(true, Ordering::Relaxed) {
             error.failure.kind = FailureKind::SchemaRefused;
             error.retry_after = Some(Duration::ZERO);
         }
@@ -253,7 +282,9 @@ pub fn http_client() -> Result<reqwest::Client, String> {
 #[derive(Serialize)]
 struct ChatRequest<'a> {
     model: &'a str,
-    messages: &'a [ChatMessage],
+    messages: WireMessages<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Value>,
     max_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
@@ -271,7 +302,8 @@ fn body(request: &Request, endpoint: &Endpoint, schema: bool) -> Vec<u8> {
     let schema = request.schema.as_ref().filter(|_| schema);
     let body = ChatRequest {
         model: &endpoint.model,
-        messages: &request.messages,
+        messages: WireMessages::of(request),
+        tools: request.tools.as_deref().map(tool_calls::offered),
         max_tokens: request.max_tokens,
         stream: endpoint.stream.then_some(true),
         stream_options: endpoint.stream.then(|| json!({"include_usage": true})),

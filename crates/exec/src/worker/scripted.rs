@@ -115,6 +115,14 @@ impl Worker for Scripted {
             counted: true,
         };
         request.progress.iter().for_each(|progress| progress.tell(&text));
-        Ok(Reply { text, usage, model: Some("scripted".into()), simulated_s: None, confidence: None, truncated })
+        Ok(Reply {
+            text,
+            usage,
+            model: Some("scripted".into()),
+            simulated_s: None,
+            confidence: None,
+            truncated,
+            tool_calls: Vec::new(),
+        })
     }
 }

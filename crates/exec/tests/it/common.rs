@@ -35,7 +35,7 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
     let language = Language::default();
     let level = |name: &String| Level { price: PRICE, ..Level::new(name) };
     let levels = language.capacities.iter().map(level).collect();
-    let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real, code: None };
+    let backend = Backend { worker, name: "test".into(), levels, clock: Clock::Real, code: None, tools: None };
     Runner {
         backend,
         orchestrator,
@@ -132,7 +132,15 @@ impl<F: Fn(&Request) -> Result<Reply, AskError> + Send + std::marker::Sync> Work
 /// A reply of ten tokens in and ten out.
 pub fn ten(text: impl Into<String>) -> Result<Reply, AskError> {
     let usage = Usage { tokens_in: 10, tokens_out: 10, counted: false };
-    Ok(Reply { text: text.into(), usage, model: None, simulated_s: None, confidence: None, truncated: false })
+    Ok(Reply {
+        text: text.into(),
+        usage,
+        model: None,
+        simulated_s: None,
+        confidence: None,
+        truncated: false,
+        tool_calls: Vec::new(),
+    })
 }
 
 #[track_caller]

@@ -19,5 +19,6 @@ mod simulated_clock;
 mod state;
 mod state_random;
 mod store;
+mod tools;
 mod truncated;
 mod waiting;

@@ -72,6 +72,7 @@ impl Worker for Erratic {
                 simulated_s: None,
                 confidence: None,
                 truncated: self.draw(5) == 0,
+                tool_calls: Vec::new(),
             });
         }
         let kind = KINDS[self.draw(5) as usize];
@@ -168,7 +169,7 @@ fn check_reason(trace: &Trace, seed: u64) -> StopReason {
         StopReason::TimeBudget => true,
         StopReason::AllAgentsFailed => met.is_none() && trace.summary().answer.is_none(),
         StopReason::Answered | StopReason::AnswerAgentsFailed => met.is_none() && trace.summary().answer.is_some(),
-        StopReason::Cancelled | StopReason::Rejected | StopReason::OrchestratorFailed => false,
+        StopReason::Cancelled | StopReason::Approval | StopReason::Rejected | StopReason::OrchestratorFailed => false,
     };
     assert!(fits, "seed {seed}: {reason:?} with {met:?}");
     reason

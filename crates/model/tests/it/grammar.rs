@@ -37,6 +37,8 @@ fn settings() -> Vec<Setting> {
             &[],
             Shape::default(),
         ),
+        setting("tools", tools(3), &[], shape(3, 1, 4, 4)),
+        setting("few tools", tools(1), &["a1"], shape(2, 2, 4, 4)),
         setting("no review", language(), &[], Shape { review: false, ..shape(8, 4, 12, 20) }),
         setting("no agents", language(), &["a1", "b"], shape(0, 4, 12, 20)),
     ]
@@ -50,6 +52,11 @@ fn limited(change: impl FnOnce(&mut Limits)) -> Language {
     let mut language = Language::default();
     change(&mut language.limits);
     language
+}
+
+fn tools(most: usize) -> Language {
+    let tools = ["python", "docs.search", "7.a, b", "s.{y}: \"z\"", "null", "s.é"].map(String::from).to_vec();
+    Language { tools, ..limited(|limits| limits.tools = most) }
 }
 
 /// Roles and capacities that have to be quoted, or are not ASCII.

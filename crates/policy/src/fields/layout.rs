@@ -299,6 +299,7 @@ pub(super) fn scalar(word: &str) -> String {
         capacity: String::new(),
         after: Vec::new(),
         share: Share::Reply,
+        tools: Vec::new(),
     };
     let answer = Answer { from: Vec::new(), by: AnswerRule::Last };
     let written = render(&Spec { agents: vec![agent], answer, next: Next::Stop });

@@ -304,8 +304,8 @@ fn edits_are_encoded_or_left_alone() {
                 let always = match edit.family {
                     Family::Capacity | Family::Share | Family::Answer | Family::Duty | Family::Message => Some(true),
                     Family::Stop => Some(review || edit.change == Change::Stop),
-                    // A table has no words for roles, and writes none.
-                    Family::Role => Some(false),
+                    // A table has no words for roles and tools, and writes none.
+                    Family::Role | Family::Tool => Some(false),
                     Family::Dependency | Family::Agent => None,
                 };
                 assert!(always.is_none_or(|always| always == found.is_some()), "{edit:?}\n{}", plan.source());

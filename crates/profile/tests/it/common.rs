@@ -14,7 +14,8 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use tokio_util::sync::CancellationToken;
 
-pub static LANGUAGE: LazyLock<Arc<Language>> = LazyLock::new(|| Arc::new(Language::default()));
+pub static LANGUAGE: LazyLock<Arc<Language>> =
+    LazyLock::new(|| Arc::new(Language { tools: vec!["consult".to_owned()], ..Language::default() }));
 
 /// Every word problem of the samples: 84.
 pub static WORD_PROBLEMS: LazyLock<Vec<Case>> = LazyLock::new(|| {

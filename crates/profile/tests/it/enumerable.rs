@@ -2,8 +2,8 @@
 
 use crate::common::{env, own_cases};
 use async_trait::async_trait;
-use lemon_exec::worker::{AskError, Reply, Request, Usage};
-use lemon_exec::{Backend, Clock, Level, Worker};
+use lemon_exec::worker::{AskError, Reply, Request, Speaker, Usage};
+use lemon_exec::{Backend, Clock, Level, OfferedTool, RequestedCall, ToolRun, ToolRunner, Worker};
 use lemon_rollout::{Case, RolloutEnv};
 use std::sync::Arc;
 
@@ -42,6 +42,32 @@ pub const DUTY: &str = "Work with care.";
 /// Who has this role works as well as who has that duty.
 pub const ROLE: &str = "Careful reader";
 
+/// A tool that helps as much as that duty; an agent that has it calls it before it replies.
+const TOOL: &str = "consult";
+
+/// A fake tool of that world.
+struct FakeConsult;
+
+#[async_trait]
+impl ToolRunner for FakeConsult {
+    async fn offered(&self, names: &[String]) -> Vec<Result<OfferedTool, String>> {
+        let offer = |name: &String| OfferedTool {
+            name: name.clone(),
+            description: "Helps.".to_owned(),
+            schema: serde_json::json!({"type": "object"}),
+            price: 0.0,
+            idempotent: true,
+            read_only: true,
+            approve: false,
+        };
+        names.iter().map(|name| Ok(offer(name))).collect()
+    }
+
+    async fn call(&self, _: &OfferedTool, _: &serde_json::Value) -> ToolRun {
+        ToolRun { ok: true, text: "Help.".to_owned(), known: false }
+    }
+}
+
 /// A fake worker of that world. A task says how hard it is and gives every agent a number; its noise is that number, shifted by
 /// the seed. So over all tasks of a difficulty, whatever the seed, every combination of noise comes exactly once.
 struct FakeEnumerable;
@@ -55,12 +81,27 @@ impl Worker for FakeEnumerable {
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();
         let noise = (noise(combination as u64, member) + request.seed) % VALUES;
         let readings = agent_prompt.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
-        let right =
-            is_right(noise, request.level, agent_prompt.duty == DUTY || agent_prompt.role == ROLE, readings, hard);
-        let text = format!("I thought about it.\nAnswer: {}", u8::from(right));
+        let was_helped = request.messages.iter().any(|message| message.role == Speaker::Tool);
+        let dutiful = agent_prompt.duty == DUTY || agent_prompt.role == ROLE || was_helped;
+        let right = is_right(noise, request.level, dutiful, readings, hard);
+        let consults = request.tools.is_some() && !was_helped;
+        let text = if consults { String::new() } else { format!("I thought about it.\nAnswer: {}", u8::from(right)) };
+        let call = RequestedCall { id: String::new(), tool: TOOL.to_owned(), arguments: "{}".to_owned() };
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();
         let usage = Usage { tokens_in, tokens_out: text.len() as u64, counted: true };
-        Ok(Reply { text, usage, model: None, simulated_s: Some(1.0), confidence: None, truncated: false })
+        Ok(Reply {
+            text,
+            usage,
+            model: None,
+            simulated_s: Some(1.0),
+            confidence: None,
+            truncated: false,
+            tool_calls: consults.then_some(call).into_iter().collect(),
+        })
+    }
+
+    fn calls_tools(&self, _: usize) -> bool {
+        true
     }
 }
 
@@ -71,6 +112,7 @@ pub fn enumerable() -> RolloutEnv {
         levels: ["small", "medium", "large"].map(Level::new).to_vec(),
         clock: Clock::Simulated,
         code: None,
+        tools: Some(Arc::new(FakeConsult)),
     })
 }
 

@@ -109,6 +109,36 @@ next: review
     [judged, reviewed]
 }
 
+/// An agent with a tool and one without. A tool helps as a duty does.
+fn tooled() -> Study {
+    let id = str::to_owned;
+    let known = |change, by_hand| Known { change, by_hand };
+    Study {
+        name: "tool",
+        text: "
+agents:
+  - {id: a, base: solver, capacity: medium, tools: [consult]}
+  - {id: b, base: solver, capacity: small}
+  - {id: c, base: solver, capacity: medium, after: [a, b]}
+answer: {from: [c], by: last}
+",
+        team: Team {
+            members: vec![
+                member(0, 1, true, false, &[]),
+                member(1, 0, false, false, &[]),
+                member(2, 1, false, false, &[0, 1]),
+            ],
+            from: vec![2],
+            rule: AnswerRule::Last,
+            reviewed: false,
+        },
+        changes: vec![
+            known(Change::RemoveTool { agent: id("a"), tool: id("consult") }, |team| team.member(0).dutiful = false),
+            known(Change::AddTool { agent: id("b"), tool: id("consult"), at: 0 }, |team| team.member(1).dutiful = true),
+        ],
+    }
+}
+
 /// By difficulty and combination of noise: success of the original, and the difference.
 type Runs = [Vec<(f64, f64)>; 2];
 
@@ -123,7 +153,7 @@ pub struct Measured {
 /// Every counterfactual of every study, once.
 pub static MEASURED: LazyLock<Vec<Measured>> = LazyLock::new(|| {
     let [judged, reviewed] = judged_and_reviewed();
-    [voting(), judged, reviewed].iter().flat_map(measure).collect()
+    [voting(), judged, reviewed, tooled()].iter().flat_map(measure).collect()
 });
 
 fn measure(study: &Study) -> Vec<Measured> {

@@ -183,7 +183,11 @@ fn tools_are_absent_unless_used() {
     let mut run = solve_and_check("1", "1");
     check(&run, &Grades::default(), Channel::Tool, None);
     for ok in [true, false, true, true] {
-        push(&mut run, "solve", EventKind::ToolResult { tool: "python".into(), output: serde_json::Value::Null, ok });
+        push(
+            &mut run,
+            "solve",
+            EventKind::ToolResult { tool: "python".into(), output: serde_json::Value::Null, ok, call: None },
+        );
     }
     check(&run, &Grades::default(), Channel::Tool, Some(0.75));
 }

@@ -176,6 +176,7 @@ impl Asking<'_> {
             // Seeds of 31 bits are taken by every endpoint.
             seed: draw(self.context.seed, &[occasion, &case.id, &ask]) >> 33,
             schema,
+            tools: None,
             agent_prompt: None,
             progress: None,
         };

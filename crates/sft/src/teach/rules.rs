@@ -203,6 +203,7 @@ fn chain_of(levels: &[Level], mark: &str, kind: TaskKind, language: &Language) -
         after: if at > 0 { vec![format!("a{at}")] } else { Vec::new() },
         // No agent reads the last one.
         share: if at + 1 < levels.len() { Share::Answer } else { Share::Reply },
+        tools: Vec::new(),
     };
     let from = vec![format!("a{}", levels.len())];
     let agents = levels.iter().enumerate().map(agent).collect();

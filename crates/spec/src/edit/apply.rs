@@ -16,10 +16,10 @@ pub fn apply(plan: &Plan, edit: &Edit, language: &Language) -> Result<Edited, Ed
     let edited =
         validate_round(&text, language, plan.earlier_ids()).map_err(|why| EditError::Invalid(Box::new(why)))?;
 
-    // A change that was made found its field; every field has a span in a canonical text.
+    // A change that was made found its field; every field has a place in a canonical text.
     let lost = || EditError::NotApplicable(edit.describe(), "there is no such field");
     let field = edit.field(plan).ok_or_else(lost)?;
-    let before_canonical = original.spans.get(field).ok_or_else(lost)?;
+    let before_canonical = original.spans.place(field).ok_or_else(lost)?;
     let after = span_after(field, before_canonical, edited.spans()).ok_or_else(lost)?;
     let withhold = match &edit.change {
         Change::WithholdMessage { from, to } => Some((from.clone(), to.clone())),
@@ -38,7 +38,7 @@ fn span_after(field: Field, before: Span, edited: &Spans) -> Option<Span> {
         };
         return Some(Span { start, end: start });
     }
-    edited.get(field)
+    edited.place(field)
 }
 
 /// Changes the specification; returns the fields of the result that changed besides the edited one.
@@ -108,6 +108,23 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String])
         }
         Change::ShareAnswer { agent } => return set(&mut find(spec, agent)?.share, Share::Answer, edit),
         Change::ShareReply { agent } => return set(&mut find(spec, agent)?.share, Share::Reply, edit),
+        Change::RemoveTool { agent, tool } => {
+            let tools = &mut find(spec, agent)?.tools;
+            let Some(at) = tools.iter().position(|known| known == tool) else {
+                return refuse("it does not have that tool");
+            };
+            tools.remove(at);
+        }
+        Change::AddTool { agent, tool, at } => {
+            let tools = &mut find(spec, agent)?.tools;
+            if tools.contains(tool) {
+                return refuse("it has that tool already");
+            }
+            if *at > tools.len() {
+                return refuse("its list has no such place");
+            }
+            tools.insert(*at, tool.clone());
+        }
         Change::AnswerBy { rule } => return set(&mut spec.answer.by, *rule, edit),
         Change::Stop => return set(&mut spec.next, Next::Stop, edit),
         Change::Review => return set(&mut spec.next, Next::Review, edit),
@@ -206,6 +223,7 @@ pub fn edits(plan: &Plan, language: &Language) -> Vec<Edit> {
     for position in 0..plan.agents().len() {
         existence(plan, position, language, &mut changes);
         delegation(plan, position, language, &mut changes);
+        tools(plan, position, language, &mut changes);
         references(plan, position, language, &heights, &mut changes);
     }
     let other_rules = language.answer_rules().iter().filter(|rule| **rule != plan.answer_rule());
@@ -260,6 +278,23 @@ fn delegation(plan: &Plan, position: usize, language: &Language, changes: &mut V
         Share::Reply => Change::ShareAnswer { agent: id() },
         Share::Answer => Change::ShareReply { agent: id() },
     });
+}
+
+/// Each of its tools, and those that other agents have.
+fn tools(plan: &Plan, position: usize, language: &Language, changes: &mut Vec<Change>) {
+    let Some(agent) = plan.spec().agents.get(position) else { return };
+    let id = || agent.id.clone();
+    changes.extend(agent.tools.iter().map(|tool| Change::RemoveTool { agent: id(), tool: tool.clone() }));
+    if agent.tools.len() >= language.limits.tools {
+        return;
+    }
+    let rank = |tool: &String| language.tools.iter().position(|known| known == tool);
+    let is_used = |tool: &&String| plan.spec().agents.iter().any(|other| other.tools.contains(tool));
+    for tool in language.tools.iter().filter(|tool| !agent.tools.contains(tool)).filter(is_used) {
+        // A list in the order of the language stays so.
+        let at = agent.tools.iter().position(|known| rank(known) > rank(tool)).unwrap_or(agent.tools.len());
+        changes.push(Change::AddTool { agent: id(), tool: tool.clone(), at });
+    }
 }
 
 /// The agents it reads, and each message it gets.

@@ -84,7 +84,7 @@ fn published_type(kind: &EventKind) -> &'static str {
         EventKind::Decision { .. } | EventKind::Retry { .. } | EventKind::Stop { .. } => "orchestrator_decision",
         EventKind::Rejection { .. } | EventKind::Budget { .. } => "safety_event",
         EventKind::Delegate { .. } | EventKind::Message { .. } => "message",
-        EventKind::Resume { .. } => "human_intervention",
+        EventKind::Resume { .. } | EventKind::Approval { .. } => "human_intervention",
         EventKind::Spawn { .. } => "spawn",
         EventKind::ToolCall { .. } => "tool_call",
         EventKind::ToolResult { .. } => "tool_result",
@@ -111,7 +111,9 @@ fn ends(event: &Event) -> (Option<&str>, Option<&str>, Option<&str>) {
         EventKind::Delegate { to, .. } => (Some(ORCHESTRATOR), Some(to), None),
         EventKind::Message { from, to, .. } => (Some(from), Some(to), None),
         EventKind::Return { .. } => (Some(&event.agent), Some(ORCHESTRATOR), None),
-        EventKind::ToolCall { tool, .. } | EventKind::ToolResult { tool, .. } => (None, None, Some(tool)),
+        EventKind::ToolCall { tool, .. } | EventKind::ToolResult { tool, .. } | EventKind::Approval { tool, .. } => {
+            (None, None, Some(tool))
+        }
         _ => (None, None, None),
     }
 }

@@ -28,9 +28,10 @@ impl<'a> Effects<'a> {
             | Change::ResetDuty { agent }
             | Change::LowerCapacity { agent }
             | Change::RaiseCapacity { agent }
+            | Change::RemoveTool { agent, .. }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => agent == id,
-            Change::AddReference { agent, .. } => agent == id && effect.is_addition,
+            Change::AddReference { agent, .. } | Change::AddTool { agent, .. } => agent == id && effect.is_addition,
             _ => false,
         };
         self.all.iter().filter(is_its).map(|effect| effect.advice)

@@ -299,6 +299,7 @@ fn ask(
         temperature: None,
         seed: seed_of(&["check", &team.to_string(), &agent.to_string()]),
         schema: None,
+        tools: None,
         agent_prompt: Some(Arc::new(prompt)),
         progress: None,
     };

@@ -70,6 +70,7 @@ impl Asked {
             temperature: None,
             seed: self.seed,
             schema: None,
+            tools: None,
             agent_prompt: Some(Arc::new(agent_prompt)),
             progress: None,
         }

@@ -1,6 +1,8 @@
 //! What an endpoint's reply says, whole or collected piece by piece, and what it cost.
 
+use super::tool_calls::CallPieces;
 use crate::tokens;
+use crate::tool::{calls_in, written_out};
 use crate::worker::{AskError, FailedCost, Reply, Request, Usage};
 use lemon_trace::FailureKind;
 use serde::Deserialize;
@@ -60,7 +62,7 @@ pub(super) struct Completion {
     pub(super) finish_reason: Option<String>,
     usage: Option<Value>,
     model: Option<String>,
-    tool_calls: bool,
+    tool_calls: CallPieces,
     /// The connection broke after the reply had ended and before its usage could come.
     pub(super) broke_off: bool,
 }
@@ -113,8 +115,10 @@ impl Completion {
             }
             self.text.push_str(&text);
             self.reasoning.push_str(reasoning);
-            self.tool_calls |=
-                choice.message.tool_calls.is_some_and(|calls| calls.as_array().is_none_or(|c| !c.is_empty()));
+            choice.message.tool_calls.into_iter().for_each(|calls| self.tool_calls.add(calls));
+            if self.text.len() + self.reasoning.len() + self.tool_calls.bytes() > bounds.text {
+                return Err(too_long(bounds.text, "text"));
+            }
             self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
         self.usage = body.usage.filter(|usage| !usage.is_null()).or(self.usage.take());
@@ -126,8 +130,18 @@ impl Completion {
         let usage = self.usage(request);
         let fail = |kind, message: &str| AskError { cost: FailedCost::Known(usage), ..AskError::free(kind, message) };
         let truncated = self.is_truncated();
-        if self.text.trim().is_empty() {
-            return Err(match (truncated, self.tool_calls) {
+        let (mut text, mut tool_calls) = (self.text, Vec::new());
+        let was_offered = request.tools.as_deref();
+        let calls_unoffered = was_offered.is_none() && !self.tool_calls.is_empty();
+        if let Some(offered) = was_offered {
+            tool_calls = self.tool_calls.named(offered);
+            // Some servers leave the calls of their model in its text.
+            if tool_calls.is_empty() {
+                (text, tool_calls) = calls_in(&text, offered);
+            }
+        }
+        if text.trim().is_empty() && tool_calls.is_empty() {
+            return Err(match (truncated, calls_unoffered) {
                 (true, _) => {
                     let message = format!("the reply was cut off at {} tokens before it had text", request.max_tokens);
                     fail(FailureKind::Truncated, &message)
@@ -138,7 +152,7 @@ impl Completion {
                 (false, false) => fail(FailureKind::Empty, "the reply has no text"),
             });
         }
-        Ok(Reply { text: self.text, usage, model: self.model, simulated_s: None, confidence: None, truncated })
+        Ok(Reply { text, usage, model: self.model, simulated_s: None, confidence: None, truncated, tool_calls })
     }
 
     fn is_truncated(&self) -> bool {
@@ -151,10 +165,13 @@ impl Completion {
     ///
     /// Where our count would be a guess, all that was reserved counts.
     fn usage(&self, request: &Request) -> Usage {
-        let prompt_bytes: u64 = request.messages.iter().map(|message| message.content.len() as u64).sum();
-        let most_in = prompt_bytes + 64 * request.messages.len() as u64 + 1024;
+        let messages = written_out(request);
+        let prompt_bytes: u64 = messages.iter().map(|message| message.content.len() as u64).sum();
+        let most_in = prompt_bytes + 64 * messages.len() as u64 + 1024;
         let least_in = (prompt_bytes / MOST_BYTES_PER_TOKEN).max(1);
-        let text_bytes = self.text.len() as u64;
+        // Calls that were not asked for are no reply.
+        let calls = if request.tools.is_some() { self.tool_calls.text() } else { String::new() };
+        let text_bytes = (self.text.len() + calls.len()) as u64;
         let least_out = (text_bytes / MOST_BYTES_PER_TOKEN).max(u64::from(text_bytes > 0));
         let most_out = request.max_tokens.max(text_bytes);
         match self.reported() {
@@ -164,8 +181,8 @@ impl Completion {
                 Usage { tokens_in, tokens_out, counted: false }
             }
             // Who can tell what a model did that says nothing, or what would have been reported?
-            _ if self.broke_off || self.text.is_empty() => reserved(request),
-            _ => counted(request, &self.text, &self.reasoning, self.is_truncated()),
+            _ if self.broke_off || text_bytes == 0 => reserved(request),
+            _ => counted(request, &(self.text.clone() + &calls), &self.reasoning, self.is_truncated()),
         }
     }
 
@@ -178,8 +195,9 @@ impl Completion {
 /// Usage counted here, within what the call was allowed. A reply cut off at its limit has as many tokens as that.
 fn counted(request: &Request, text: &str, reasoning: &str, truncated: bool) -> Usage {
     let written = if truncated { request.max_tokens } else { tokens::count(text) + tokens::count(reasoning) };
+    let messages = written_out(request);
     Usage {
-        tokens_in: tokens::count_conversation(&request.messages).min(tokens::at_most(&request.messages)),
+        tokens_in: tokens::count_conversation(&messages).min(tokens::at_most(&messages)),
         tokens_out: written.min(request.max_tokens),
         counted: true,
     }
@@ -187,7 +205,7 @@ fn counted(request: &Request, text: &str, reasoning: &str, truncated: bool) -> U
 
 /// All that was reserved for a call.
 fn reserved(request: &Request) -> Usage {
-    Usage { tokens_in: tokens::at_most(&request.messages), tokens_out: request.max_tokens, counted: true }
+    Usage { tokens_in: tokens::at_most(&written_out(request)), tokens_out: request.max_tokens, counted: true }
 }
 
 pub(super) fn error_message(error: &Value) -> String {

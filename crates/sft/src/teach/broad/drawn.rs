@@ -263,6 +263,7 @@ fn agent(at: usize, base: &str, after: Vec<String>) -> Agent {
         capacity: String::new(),
         after,
         share: Share::Reply,
+        tools: Vec::new(),
     }
 }
 

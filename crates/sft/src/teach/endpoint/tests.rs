@@ -30,6 +30,7 @@ fn backend(endpoint: &FakeEndpoint) -> Backend {
         levels: vec![Level::new("writer")],
         clock: Clock::Real,
         code: None,
+        tools: None,
     }
 }
 

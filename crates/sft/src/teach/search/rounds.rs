@@ -110,6 +110,7 @@ mod tests {
             capacity: capacity.to_owned(),
             after: after.iter().map(|id| (*id).to_owned()).collect(),
             share: Share::Reply,
+            tools: Vec::new(),
         };
         let agents = vec![
             agent("a1", "planner", "large", WORKED, &[]),

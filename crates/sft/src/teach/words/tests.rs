@@ -18,6 +18,7 @@ fn team(mark: &str, base: &str) -> Spec {
         capacity: "large".to_owned(),
         after: after.iter().map(|id| (*id).to_owned()).collect(),
         share: Share::Reply,
+        tools: Vec::new(),
     };
     let answer = Answer { from: vec!["a2".to_owned()], by: AnswerRule::Last };
     Spec { agents: vec![agent("a1", &[]), agent("a2", &["a1"])], answer, next: Next::Stop }
