@@ -3,12 +3,14 @@
 use crate::keys::{PREFIX, ServerKey};
 use crate::refusal::Refusal;
 use crate::state::AppState;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The cookie that a browser shows its key in.
 pub const COOKIE: &str = "lemon_key";
@@ -16,6 +18,9 @@ pub const COOKIE: &str = "lemon_key";
 const OPEN: [&str; 5] = ["/healthz", "/readyz", "/openapi.json", "/login", "/favicon.ico"];
 /// What the paths of assets begin with, which need no key either.
 const ASSETS: &str = "/app/";
+
+/// How long a body may take to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Who asks.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +56,32 @@ pub async fn check(State(app): State<Arc<AppState>>, mut request: Request, next:
     if origin.is_some() && request.method() == Method::OPTIONS {
         return secured(preflight(), origin);
     }
+    let request = match whole(request, app.config.most_body).await {
+        Ok(request) => request,
+        Err(refusal) => return secured(refusal.into_response(), origin),
+    };
     secured(next.run(request).await, origin)
+}
+
+/// The request once its body is here: not too long, and not too late.
+async fn whole(request: Request, most: usize) -> Result<Request, Refusal> {
+    let (parts, body) = request.into_parts();
+    let refusal = |status, fact: String| Refusal::new(status, "invalid_request_error", fact);
+    let too_long = || refusal(StatusCode::PAYLOAD_TOO_LARGE, format!("expected a body of at most {most} bytes"));
+    let announced =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > most) {
+        return Err(too_long());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, most)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Ok(Err(error)) if error.to_string().contains("length limit") => Err(too_long()),
+        Ok(Err(error)) => Err(Refusal::bad(format!("the body broke off: {error}"))),
+        Err(_) => {
+            let fact = format!("expected the body within {} seconds", BODY_TIMEOUT.as_secs());
+            Err(refusal(StatusCode::REQUEST_TIMEOUT, fact))
+        }
+    }
 }
 
 /// The foreign site that may ask, if the request comes from one.

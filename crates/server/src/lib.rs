@@ -22,6 +22,7 @@ mod workers;
 
 pub use guard::Caller;
 pub use listen::{HttpServer, ServerError};
+pub use otlp::{Collector, CollectorError};
 pub use refusal::Refusal;
 pub use runs::{LiveEvent, LiveRun, LiveRuns, Subscription};
 pub use state::{AppState, Origin, RunOrder, ServerConfig};

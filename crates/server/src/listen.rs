@@ -3,7 +3,7 @@
 use crate::guard;
 use crate::keys::{KeyError, Keys};
 use crate::metrics::ServerCounters;
-use crate::otlp::Exporter;
+use crate::otlp::{Collector, CollectorError, Exporter};
 use crate::refusal::Refusal;
 use crate::runs::LiveRuns;
 use crate::state::{AppState, ServerConfig};
@@ -67,8 +67,8 @@ pub enum ServerError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The collector cannot be sent to.
-    #[error("{0}")]
-    Collector(String),
+    #[error(transparent)]
+    Collector(#[from] CollectorError),
 }
 
 impl ServerError {
@@ -104,7 +104,7 @@ impl HttpServer {
         let listener = listen(address).map_err(|reason| ServerError::Listen { address, reason })?;
         config.address = listener.local_addr().map_err(|reason| ServerError::Listen { address, reason })?;
         let exporter = match &config.otlp {
-            Some(url) => Some(Exporter::start(url, tell).map_err(ServerError::Collector)?),
+            Some(url) => Some(Exporter::start(Collector::new(url)?, tell)),
             None => None,
         };
         let workers = Workers::new(ready, config.teams.clone(), config.policies.clone());
@@ -136,8 +136,12 @@ impl HttpServer {
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let HttpServer { app, listener, tell } = self;
         match app.take_up().await {
-            Ok(0) => {}
-            Ok(taken) => tell(&format!("{taken} interrupted runs are taken up")),
+            Ok((taken, left)) => {
+                left.iter().for_each(|line| tell(&format!("warning: {line}")));
+                if taken > 0 {
+                    tell(&format!("{taken} interrupted runs are taken up"));
+                }
+            }
             Err(refusal) => tell(&format!("warning: interrupted runs are not taken up: {}", refusal.fact)),
         }
         let service = TowerToHyperService::new(router(app.clone()));
@@ -222,7 +226,6 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// All routes, behind the guard.
 pub(crate) fn router(state: Arc<AppState>) -> Router {
-    let most = state.config.most_body;
     Router::new()
         .merge(api::routes())
         .merge(app::routes())
@@ -231,7 +234,8 @@ pub(crate) fn router(state: Arc<AppState>) -> Router {
             let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
             Refusal::new(status, "invalid_request_error", "this address does not take this method")
         })
-        .layer(DefaultBodyLimit::max(most))
+        // The guard bounds bodies, and the time they take.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(state.clone(), guard::check))
         .with_state(state)
 }

@@ -154,7 +154,8 @@ impl AppState {
         let run_id = format!("r-{}", fresh_id());
         let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
         let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
-        let begin = Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None };
+        let begin =
+            Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None, is_abandoned: false };
         let job = Job {
             run_id: run_id.clone(),
             task_id: run_id,
@@ -170,7 +171,7 @@ impl AppState {
     }
 
     fn launch(self: &Arc<Self>, begin: Begin<'_>, job: Job) -> Result<Arc<LiveRun>, Refusal> {
-        let Begin { order, orchestrator, meta, trace } = begin;
+        let Begin { order, orchestrator, meta, trace, is_abandoned } = begin;
         if self.closing.is_cancelled() {
             let fact = "the server is closing";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", fact).retry_after(5));
@@ -183,6 +184,9 @@ impl AppState {
             let fact = format!("{} runs are under way, and no more are taken", self.config.most_runs);
             let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", fact);
             return Err(refusal.code("rate_limit_exceeded").retry_after(1));
+        }
+        if is_abandoned {
+            cancel.cancel();
         }
         let mut settings = self.workers.settings.clone();
         settings.budget = meta.budget;
@@ -245,33 +249,42 @@ impl AppState {
         self.runs.leave(live.id());
     }
 
-    /// Takes up the runs that a server before this one left unfinished, and returns how many.
+    /// Takes up the runs that a server before this one left unfinished. Gives how many, and why others are left as they are.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn take_up(self: &Arc<Self>) -> Result<usize, Refusal> {
-        let mut taken = 0;
+    pub async fn take_up(self: &Arc<Self>) -> Result<(usize, Vec<String>), Refusal> {
+        let (mut taken, mut left) = (0, Vec::new());
         for run_id in self.store.interrupted()? {
             let meta = self.store.meta(&run_id)?;
             let Some(served) = meta.served.clone() else { continue };
-            let trace = self.store.trace(&run_id)?;
-            taken += usize::from(self.take_up_one(trace, meta, &served).await.is_ok());
+            match self.take_up_one(&run_id, meta, &served).await {
+                Ok(_) => taken += 1,
+                Err(refusal) => left.push(format!("the interrupted run {run_id} is left: {}", refusal.fact)),
+            }
         }
-        Ok(taken)
+        Ok((taken, left))
     }
 
     async fn take_up_one(
         self: &Arc<Self>,
-        trace: Trace,
+        run_id: &str,
         meta: RunMeta,
         served: &ServedRequest,
     ) -> Result<Arc<LiveRun>, Refusal> {
+        let trace = self.store.trace(run_id)?;
         let team = match &meta.spec {
             Some(text) => TeamChoice::Text(text.clone()),
             None => self.workers.choice(&served.model)?,
         };
-        let caller = self.keys.caller_of(served.key.as_deref())?;
         let origin = if served.app { Origin::App } else { Origin::Api };
+        // The client of a run of the API went with the server before: the run ends as if the client had gone, spends nothing
+        // more, and can be resumed by hand.
+        let is_abandoned = origin == Origin::Api;
+        let caller = match is_abandoned {
+            true => Caller::anonymous(),
+            false => self.keys.caller_of(served.key.as_deref())?,
+        };
         let order = RunOrder {
             team,
             model: served.model.clone(),
@@ -282,12 +295,7 @@ impl AppState {
         let orchestrator = self.workers.orchestrator(&order.team).await?;
         let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
         let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
-        let live = self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace) }, job)?;
-        if origin == Origin::Api {
-            // Its client went with the server before: it ends as if the client had gone, and can be resumed by hand.
-            live.cancel();
-        }
-        Ok(live)
+        self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace), is_abandoned }, job)
     }
 }
 
@@ -297,6 +305,8 @@ struct Begin<'a> {
     orchestrator: Arc<dyn lemon_exec::Orchestrator>,
     meta: RunMeta,
     trace: Option<Trace>,
+    /// Whether no client is left that would read the answer.
+    is_abandoned: bool,
 }
 
 /// Of two limits on the same thing the lower one.

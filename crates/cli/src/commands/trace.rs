@@ -6,18 +6,15 @@ use crate::{one_line, print, print_data, println, runtime, to_json};
 use clap::ValueEnum;
 use lemon::RunResult;
 use lemon_exec::store::{RunRow, Store};
-use lemon_exec::worker::{http_client, http_error};
+use lemon_server::{Collector, CollectorError};
 use lemon_trace::Trace;
 use lemon_trace::export::jsonl::write_jsonl;
-use lemon_trace::export::otlp::{otlp_json, otlp_protobuf};
+use lemon_trace::export::otlp::otlp_json;
 use lemon_trace::export::schema::{Content, schema};
 use lemon_view::run::{html, svg};
 use lemon_workers::Config;
 use std::io::Write;
 use std::path::Path;
-
-/// Headers for a collector, as every OpenTelemetry exporter reads them.
-const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
 /// The forms of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,41 +126,16 @@ fn write(trace: &Trace, format: Format, content: bool, out: Option<&Path>) -> Re
     Ok(0)
 }
 
-/// Sends a trace to a collector as OTLP over HTTP with protobuf.
+/// Sends a trace to a collector.
 async fn post(trace: &Trace, url: &str) -> Result<u8, Fault> {
-    let url = match url.trim_end_matches('/') {
-        whole if whole.ends_with("/v1/traces") => whole.to_owned(),
-        base => format!("{base}/v1/traces"),
-    };
-    let mut request = http_client()
-        .map_err(Fault::new)?
-        .post(&url)
-        .header("content-type", "application/x-protobuf")
-        .timeout(std::time::Duration::from_secs(30))
-        .body(otlp_protobuf(trace));
-    // The variable every OpenTelemetry exporter reads: keys of hosted collectors belong there.
-    let headers = match std::env::var(HEADERS) {
-        Ok(headers) => headers,
-        Err(std::env::VarError::NotPresent) => String::new(),
-        Err(error) => return Err(Fault::new(format!("{HEADERS}: {error}"))),
-    };
-    for pair in headers.split(',').filter(|pair| !pair.trim().is_empty()) {
-        // The value may be a key: it is not told.
-        let (name, value) = pair
-            .split_once('=')
-            .ok_or_else(|| Fault::new(format!("{HEADERS}: expected NAME=VALUE, found an entry without `=`")))?;
-        request = request.header(name.trim(), value.trim());
-    }
-    let response = request.send().await.map_err(|error| {
-        let fault = Fault::new(format!("{url} cannot be reached: {}", http_error(&error)));
-        Fault { code: 1, ..fault.hint("is a collector listening there for OTLP over HTTP?") }
+    let collector = Collector::new(url).map_err(Fault::new)?;
+    collector.send(trace).await.map_err(|error| {
+        let fault = Fault::new(&error).code(1);
+        match error {
+            CollectorError::Unreachable { .. } => fault.hint("is a collector listening there for OTLP over HTTP?"),
+            _ => fault,
+        }
     })?;
-    let status = response.status();
-    if !status.is_success() {
-        let said = response.text().await.unwrap_or_else(|error| format!("(unreadable: {})", http_error(&error)));
-        let said: String = said.chars().take(300).collect();
-        return Err(Fault { code: 1, ..Fault::new(format!("{url} answered {status}: {said}")) });
-    }
-    eprintln!("sent {} to {url}", trace.header.run_id);
+    eprintln!("sent {} to {}", trace.header.run_id, collector.url());
     Ok(0)
 }

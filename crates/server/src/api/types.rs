@@ -31,7 +31,8 @@ pub struct ChatBody {
     pub temperature: Option<f64>,
     /// The seed of every random choice.
     pub seed: Option<i64>,
-    /// Texts that end the answer where they occur in it.
+    /// A text that ends the answer where it occurs in it, or a list of at most four.
+    #[schema(value_type = Option<String>)]
     pub stop: Option<StopWord>,
     /// The end user; it goes on record.
     pub user: Option<String>,
@@ -88,13 +89,13 @@ pub struct StreamOptions {
 }
 
 /// One text or several.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum StopWord {
     /// One.
     One(String),
     /// At most four.
-    Many(#[schema(max_items = 4)] Vec<String>),
+    Many(Vec<String>),
 }
 
 /// A chat completion.
