@@ -38,15 +38,16 @@ impl Served {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (sender, said) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut served = Served { child: Some(child), address: String::new(), said };
         let mut before = Vec::new();
-        loop {
-            let line = said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it said only {before:?}"));
+        while served.address.is_empty() {
+            let line = served.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it said only {before:?}"));
             if let Some((_, rest)) = line.split_once("serving at http://") {
-                let address = rest.split('/').next().unwrap().to_owned();
-                return Served { child: Some(child), address, said };
+                served.address = rest.split('/').next().unwrap().to_owned();
             }
             before.push(line);
         }
+        served
     }
 
     pub fn get(&self, path: &str) -> Response {
