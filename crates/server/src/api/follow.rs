@@ -234,6 +234,11 @@ fn unanswered(run: &LiveRun, trace: &Trace) -> Refusal {
             let fact = "the time of the run was up before there was an answer";
             Refusal::new(StatusCode::GATEWAY_TIMEOUT, "server_error", fact).code("run_timeout")
         }
+        Some(StopReason::Approval) => {
+            let fact = "a person has to allow a call of a tool before the run can go on";
+            let refusal = Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact).code("approval_needed");
+            refusal.hint(format!("`lemon run --resume {}` asks for it", run.id()))
+        }
         Some(StopReason::Cancelled) => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             Refusal::new(status, "server_error", "the run was cancelled").code("run_cancelled")

@@ -29,6 +29,8 @@ const ROUTE: &str = "/v1/responses";
         (status = 400, description = "The request cannot be honoured", body = ErrorBody),
         (status = 401, description = "A key is needed, or not known", body = ErrorBody),
         (status = 404, description = "There is no such model", body = ErrorBody),
+        (status = 408, description = "The body took too long", body = ErrorBody),
+        (status = 409, description = "A person has to allow a call of a tool", body = ErrorBody),
         (status = 413, description = "The request is too long", body = ErrorBody),
         (status = 429, description = "A rate or the budget of a key is used up", body = ErrorBody),
         (status = 422, description = "The answer is not in the format that was asked for", body = ErrorBody),
