@@ -57,6 +57,9 @@ pub struct ServerArgs {
     /// Send finished runs to this OpenTelemetry collector, for instance http://localhost:4318
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp: Option<String>,
+    /// Let tools run that may change something; without it they do not run
+    #[arg(long, env = "LEMON_ALLOW_TOOLS")]
+    pub allow_tools: bool,
     /// Make every call again, although its reply is on record
     #[arg(long)]
     pub no_reuse: bool,

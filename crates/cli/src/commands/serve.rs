@@ -7,7 +7,7 @@ use crate::tell;
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
 use lemon_server::{HttpServer, ServerConfig, ServerError};
-use lemon_workers::{Before, ReadyRun, RunRequest, WorkerFiles};
+use lemon_workers::{Before, Consent, ReadyRun, RunRequest, WorkerFiles};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use std::time::Duration;
 const MOST_THREADS: usize = 4;
 
 pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
-    let config = cli.config(&args.endpoints)?;
+    let consent = if args.allow_tools { Consent::Given } else { Consent::Withheld };
+    let config = cli.config(&args.endpoints)?.with_consent(consent);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Fault::new(format!("no runtime: {error}")))?;

@@ -237,7 +237,7 @@ fn unanswered(run: &LiveRun, trace: &Trace) -> Refusal {
         Some(StopReason::Approval) => {
             let fact = "a person has to allow a call of a tool before the run can go on";
             let refusal = Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact).code("approval_needed");
-            refusal.hint(format!("`lemon run --resume {}` asks for it", run.id()))
+            refusal.hint(format!("`lemon run --resume {} --approve AGENT/CALL` makes it", run.id()))
         }
         Some(StopReason::Cancelled) => {
             let status = StatusCode::SERVICE_UNAVAILABLE;
