@@ -5,7 +5,7 @@
 //! gpu_bench run SHAPE TEXTS PROMPT REPLY SHARED [CHUNK] [ROUNDS]
 //! gpu_bench profile SHAPE TEXTS CONTEXT
 //! ```
-//! `SHAPE` is `qwen` (2.5, 1.5B) or `smol` (135M); prompts are shared by `SHARED` texts.
+//! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B) or `smol` (135M); prompts are shared by `SHARED` texts.
 
 use lemon_gpu::{Batch, Device, GpuError, Model, ModelSettings, ModelShape, OF_DRAW, PAGE, Row, Sampling, check};
 use std::time::Instant;
@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: usize| args.get(at).map_or(Ok(default), |it| it.parse::<usize>());
     let device = Device::open()?;
+    device.set_overlap(std::env::var_os("NO_OVERLAP").is_none());
     let info = device.info();
     match args.first().map(String::as_str) {
         Some("check") => {

@@ -10,6 +10,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cudarc::nvrtc::Ptx;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The oldest driver, as `cuDriverGetVersion` numbers it, that has all functions that are called.
 const OLDEST_DRIVER: i32 = 12_080;
@@ -19,6 +20,7 @@ pub struct Device {
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
     info: DeviceInfo,
+    overlap: AtomicBool,
 }
 
 /// What a GPU is.
@@ -104,12 +106,17 @@ impl Device {
             return Err(GpuError::OldDevice { name: info.name, found: format!("{major}.{minor}") });
         }
         let stream = context.new_stream()?;
-        Ok(Arc::new(Device { context, stream, info }))
+        Ok(Arc::new(Device { context, stream, info, overlap: AtomicBool::new(true) }))
     }
 
     /// What it is.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Whether a kernel may be started while the one before it ends, where the GPU can: it may by default. For measurements.
+    pub fn set_overlap(&self, overlap: bool) {
+        self.overlap.store(overlap, Ordering::Relaxed);
     }
 
     /// Free memory in bytes.
@@ -185,17 +192,30 @@ impl Device {
             pointer.cast_mut()
         };
         let mut pointers: Vec<*mut c_void> = args.iter().map(pointer).collect();
-        let grid = (grid.0 as u32, grid.1 as u32, 1);
-        // SAFETY: callers pass what the kernel in the same file of kernels takes; arguments are copied by the call.
+        let grid = (grid.0 as u32, grid.1 as u32);
+        // Kernels wait themselves for the end of the one before, where the GPU has an instruction for it.
+        let overlap = u32::from(self.info.capability.0 >= 9 && self.overlap.load(Ordering::Relaxed));
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid.0,
+            gridDimY: grid.1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared as u32,
+            hStream: self.stream.cu_stream(),
+            attrs: &mut early,
+            numAttrs: overlap,
+        };
+        // SAFETY: callers pass what the kernel takes; arguments and attributes are copied by the call.
         unsafe {
-            result::launch_kernel(
-                kernel.cu_function(),
-                grid,
-                (threads, 1, 1),
-                shared as u32,
-                self.stream.cu_stream(),
-                &mut pointers,
-            )?;
+            let arguments = pointers.as_mut_ptr();
+            sys::cuLaunchKernelEx(&config, kernel.cu_function(), arguments, std::ptr::null_mut()).result()?;
         }
         Ok(())
     }

@@ -15,6 +15,9 @@ pub enum GpuError {
         /// Where it comes from.
         hint: &'static str,
     },
+    /// There is a driver and no GPU.
+    #[error("expected an NVIDIA GPU, found none. hint: `nvidia-smi -L` lists them; or use the CPU")]
+    NoDevice,
     /// The driver supports only an earlier CUDA.
     #[error("expected a driver for CUDA 12.8 or later, found one for {found}. hint: update the NVIDIA driver")]
     OldDriver {
@@ -70,6 +73,7 @@ impl From<DriverError> for GpuError {
             | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
             | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
             | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT => GpuError::Lost(said),
+            CUresult::CUDA_ERROR_NO_DEVICE => GpuError::NoDevice,
             _ => GpuError::Driver(said),
         }
     }

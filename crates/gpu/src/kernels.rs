@@ -83,6 +83,7 @@ fn compile(shape: &ModelShape, capability: (i32, i32)) -> Result<Vec<u8>, GpuErr
         format!("-DDIM={}", shape.head_dim),
         format!("-DGROUP={}", shape.group()),
         format!("-DKV_HEADS={}", shape.kv_heads),
+        format!("-DHIDDEN={}", shape.hidden),
         format!("-DQK_NORM={}", u32::from(shape.qk_norm)),
     ];
     let program = nvrtc::create_program(&source, Some(c"lemon.cu")).map_err(refused)?;

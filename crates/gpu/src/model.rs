@@ -136,7 +136,7 @@ impl Model {
             let (inputs, drawn) = (device.take_pinned(input_bytes)?, device.take_pinned(DRAWN_BYTES * draws)?);
             Ok(Slot { inputs, masks: None, drawn, done: None, waited: true })
         };
-        Ok(Model {
+        let mut model = Model {
             graphs: HashMap::new(),
             slots: (0..SLOTS).map(slot).collect::<Result<_, GpuError>>()?,
             turn: 0,
@@ -158,7 +158,25 @@ impl Model {
             device: device.clone(),
             shape,
             settings,
-        })
+        };
+        if settings.tuning {
+            model.tune()?;
+        }
+        Ok(model)
+    }
+
+    /// Times the algorithms of all products.
+    fn tune(&mut self) -> Result<(), GpuError> {
+        for product in [Product::Qkv, Product::O, Product::GateUp, Product::Down] {
+            let operands = self.operands_of_layers(product);
+            self.products.tune(product, self.form(product), self.settings.rows, &operands)?;
+        }
+        let head = self.operands(Product::Head, None);
+        self.products.tune(Product::Head, self.form(Product::Head), self.logit_rows, &[head])
+    }
+
+    fn operands_of_layers(&self, product: Product) -> Vec<Operands> {
+        self.weights.layers.iter().map(|layer| self.operands(product, Some(layer))).collect()
     }
 
     /// The shape it was made for.
@@ -330,8 +348,7 @@ impl Model {
     fn prepare(&mut self, sizes: Sizes) -> Result<(), GpuError> {
         for product in [Product::Qkv, Product::O, Product::GateUp, Product::Down] {
             if !self.products.is_ready(product, sizes.rows) {
-                let operands: Vec<Operands> =
-                    self.weights.layers.iter().map(|layer| self.operands(product, Some(layer))).collect();
+                let operands = self.operands_of_layers(product);
                 let form = self.form(product);
                 self.products.prepare(product, form, sizes.rows, self.settings.rows, &operands)?;
             }
@@ -393,7 +410,7 @@ impl Model {
         lap("embed")?;
         let norm = |weight: u64, from: u64| {
             let x = [Arg::At(scratch.normed), Arg::At(scratch.x), Arg::At(weight)];
-            [x[0], x[1], x[2], Arg::At(from), Arg::U32(hidden), epsilon]
+            [x[0], x[1], x[2], Arg::At(from), epsilon]
         };
         let product =
             |product, layer| self.products.run(product, self.form(product), rows, self.operands(product, Some(layer)));

@@ -15,7 +15,7 @@ const WORKSPACE: usize = 64 << 20;
 /// Algorithms that are timed at most.
 const CANDIDATES: usize = 12;
 /// How long a candidate is timed, about.
-const TIMED_MS: f32 = 2.0;
+const TIMED_MS: f32 = 1.0;
 
 /// The products of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub(crate) struct Products {
     operation: sys::cublasLtMatmulDesc_t,
     workspace: Memory,
     plans: HashMap<(Product, usize), Plan>,
-    /// The fastest algorithm for a product and a bucket of rows.
+    /// The fastest algorithm for a product and a number of rows that is a power of two.
     tuned: HashMap<(Product, usize), sys::cublasLtMatmulAlgo_t>,
     tuning: bool,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Products {
 // SAFETY: the handles are used by one thread at a time: every use needs the only reference.
 unsafe impl Send for Products {}
 
-/// The number of rows whose algorithm is used for these.
+/// The number of rows that a step is padded to.
 pub(crate) fn bucket(rows: usize) -> usize {
     let step = match rows {
         0..=8 => return rows.max(1).next_power_of_two(),
@@ -80,6 +80,12 @@ pub(crate) fn bucket(rows: usize) -> usize {
         _ => rows.next_power_of_two() / 8,
     };
     rows.next_multiple_of(step)
+}
+
+/// The number of rows whose algorithm is used for these, where steps have at most `most` rows.
+fn timed_rows(rows: usize, most: usize) -> usize {
+    let largest = most.next_power_of_two() / if most.is_power_of_two() { 1 } else { 2 };
+    rows.next_power_of_two().min(largest.max(1))
 }
 
 impl Products {
@@ -107,7 +113,21 @@ impl Products {
         self.plans.contains_key(&(product, rows))
     }
 
-    /// Makes the plan of a product, timing candidates on these operands if its bucket is new. What they hold is lost.
+    /// Times the candidates for all numbers of rows, so that no later step has to wait for it. What the operands hold is lost.
+    pub(crate) fn tune(
+        &mut self,
+        product: Product,
+        form: Form,
+        most_rows: usize,
+        operands: &[Operands],
+    ) -> Result<(), GpuError> {
+        for rows in std::iter::successors(Some(1), |rows| Some(2 * rows)).take_while(|rows| *rows <= most_rows) {
+            self.prepare(product, form, rows, most_rows, operands)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the plan of a product, timing candidates on these operands if that was not done. What they hold is lost.
     pub(crate) fn prepare(
         &mut self,
         product: Product,
@@ -119,14 +139,14 @@ impl Products {
         if self.is_ready(product, rows) {
             return Ok(());
         }
-        let bucket = bucket(rows).min(most_rows).max(rows);
-        if !self.tuned.contains_key(&(product, bucket)) {
-            let algorithm = self.fastest(form, bucket, operands)?;
-            self.tuned.insert((product, bucket), algorithm);
+        let timed = timed_rows(rows, most_rows);
+        if !self.tuned.contains_key(&(product, timed)) {
+            let algorithm = self.fastest(form, timed, operands)?;
+            self.tuned.insert((product, timed), algorithm);
         }
         let mut plan = Plan::new(form, rows)?;
-        match self.tuned.get(&(product, bucket)) {
-            Some(algorithm) if bucket == rows || self.accepts(&plan, algorithm) => plan.algorithm = *algorithm,
+        match self.tuned.get(&(product, timed)) {
+            Some(algorithm) if timed == rows || self.accepts(&plan, algorithm) => plan.algorithm = *algorithm,
             _ => plan.algorithm = self.candidates(&plan)?[0],
         }
         self.plans.insert((product, rows), plan);
@@ -309,6 +329,9 @@ mod tests {
             let found = bucket(rows);
             assert!(found >= rows && bucket(found) == found, "{rows}: {found}");
             assert!(rows <= 64 || found <= rows + rows / 4 + 32, "{rows}: {found}");
+        }
+        for (rows, most, timed) in [(1, 9_216, 1), (300, 9_216, 512), (9_000, 9_216, 8_192), (40, 40, 32), (3, 4, 4)] {
+            assert_eq!(timed_rows(rows, most), timed, "{rows} of {most}");
         }
         assert_eq!(
             [1, 3, 9, 60, 100, 300, 600, 1_030, 9_000].map(bucket),

@@ -85,6 +85,7 @@ attend_decode(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
     __shared__ float sums[DECODE_WARPS][GROUP][DIM];
     __shared__ float mosts[DECODE_WARPS][GROUP], totals[DECODE_WARPS][GROUP];
     __shared__ u32 is_last;
+    AFTER_PREVIOUS;
     u32 text = blockIdx.x / KV_HEADS, head = blockIdx.x % KV_HEADS;
     u32 row = rows[text], count = positions[row] + 1;
     u32 first = blockIdx.y * SPLIT;
@@ -231,6 +232,7 @@ attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
               const u32* tables, const u32* blocks) {
     extern __shared__ uint4 stages[];
     const u32 STAGE = 2 * STAGE_PAGES * PAGE_WORDS;
+    AFTER_PREVIOUS;
     uint4 tile_of = tiles[blockIdx.x];
     u32 row = tile_of.x, count = tile_of.y, start = tile_of.z, head = blockIdx.y;
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, of_eight = lane / 4, pair = lane % 4;

@@ -2,6 +2,7 @@
 //   DIM      the width of a head, a multiple of 16
 //   GROUP    query heads that share a key head
 //   KV_HEADS key heads
+//   HIDDEN   the width of the residual stream, a multiple of 8
 //   QK_NORM  1 if query and key are normalised before they are rotated
 //
 // A page holds the keys, or the values, of sixteen positions of one key head: DIM / 16 tiles of 16 x 16 numbers. A tile lies
@@ -19,6 +20,13 @@ typedef unsigned long long u64;
 #define ALL_LANES 0xffffffffu
 #define INFINITE __int_as_float(0x7f800000)
 #define PAGE 16
+// A kernel may be started while the one before it still runs. Every kernel begins with this, before it touches what others
+// write: it waits for the end of the one before and lets the next one start.
+#if __CUDA_ARCH__ >= 900
+#define AFTER_PREVIOUS asm volatile("griddepcontrol.wait;\n griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define AFTER_PREVIOUS
+#endif
 #define TILES (DIM / 16)
 // 16-byte words of a page.
 #define PAGE_WORDS (2 * DIM)

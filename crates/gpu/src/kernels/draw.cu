@@ -109,6 +109,7 @@ draw(Drawn* drawn, u32* tokens, const float* all_logits, const Draw* draws, cons
     __shared__ u64 weights[256];
     __shared__ u32 level_key;
     __shared__ u64 level_above;
+    AFTER_PREVIOUS;
     Draw how = draws[first_draw + blockIdx.x];
     const float* logits = all_logits + size_t(blockIdx.x) * stride;
     const u32* mask = how.mask == NOTHING ? nullptr : masks + size_t(how.mask) * mask_words;

@@ -5,6 +5,7 @@
 
 // x[row] = the vector of its token.
 KERNEL(128, 8) embed(float* x, const bf16* table, const u32* tokens, const u32* drawn, u32 hidden, u32 vocabulary) {
+    AFTER_PREVIOUS;
     u32 row = blockIdx.x, token = tokens[row];
     if (token & OF_DRAW) token = drawn[token & ~OF_DRAW];
     // A draw that failed has no token; what is computed after it is dropped.
@@ -18,26 +19,40 @@ KERNEL(128, 8) embed(float* x, const bf16* table, const u32* tokens, const u32* 
 }
 
 // y[row] = x[row or rows[row]], normalised by its root mean square, times weight.
-KERNEL(128, 8) rms_norm(bf16* y, const float* x, const float* weight, const u32* rows, u32 hidden, float epsilon) {
+KERNEL(128, 4) rms_norm(bf16* y, const float* x, const float* weight, const u32* rows, float epsilon) {
     __shared__ float shared[32];
+    // Numbers that a thread holds, four at a time.
+    const int EACH = (HIDDEN / 4 + 127) / 128;
+    float4 part[EACH], by[EACH];
     u32 row = blockIdx.x;
-    const float4* from = reinterpret_cast<const float4*>(x + size_t(rows ? rows[row] : row) * hidden);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        u32 at = threadIdx.x + 128 * i;
+        by[i] = at < HIDDEN / 4 ? reinterpret_cast<const float4*>(weight)[at] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    AFTER_PREVIOUS;
+    const float4* from = reinterpret_cast<const float4*>(x + size_t(rows ? rows[row] : row) * HIDDEN);
     float sum = 0.0f;
-    for (u32 at = threadIdx.x; at < hidden / 4; at += 128) {
-        float4 four = from[at];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        u32 at = threadIdx.x + 128 * i;
+        float4 four = part[i] = at < HIDDEN / 4 ? from[at] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         sum += (four.x * four.x + four.y * four.y) + (four.z * four.z + four.w * four.w);
     }
-    float factor = rsqrtf(sum_of_block(sum, shared) / float(hidden) + epsilon);
-    uint2* to = reinterpret_cast<uint2*>(y + size_t(row) * hidden);
-    for (u32 at = threadIdx.x; at < hidden / 4; at += 128) {
-        float4 four = from[at], by = reinterpret_cast<const float4*>(weight)[at];
-        to[at] = make_uint2(pack(four.x * factor * by.x, four.y * factor * by.y),
-                            pack(four.z * factor * by.z, four.w * factor * by.w));
+    float factor = rsqrtf(sum_of_block(sum, shared) / float(HIDDEN) + epsilon);
+    uint2* to = reinterpret_cast<uint2*>(y + size_t(row) * HIDDEN);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        u32 at = threadIdx.x + 128 * i;
+        if (at >= HIDDEN / 4) continue;
+        to[at] = make_uint2(pack(part[i].x * factor * by[i].x, part[i].y * factor * by[i].y),
+                            pack(part[i].z * factor * by[i].z, part[i].w * factor * by[i].w));
     }
 }
 
 // x[row] += bias.
 KERNEL(128, 8) add_bias(float* x, const float* bias, u32 hidden) {
+    AFTER_PREVIOUS;
     for (u32 at = threadIdx.x; at < hidden; at += 128) x[size_t(blockIdx.x) * hidden + at] += bias[at];
 }
 
@@ -46,6 +61,7 @@ KERNEL(128, 8) add_bias(float* x, const float* bias, u32 hidden) {
 KERNEL(128, 8)
 rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bias, const float* q_norm, const float* k_norm,
            const float2* rotations, const u32* positions, const u32* tables, const u32* blocks, u32 heads, float epsilon) {
+    AFTER_PREVIOUS;
     u32 row = blockIdx.x, lane = threadIdx.x % 32;
     u32 position = positions[row];
     size_t page = size_t(blocks[tables[row] + position / PAGE]) * KV_HEADS;
@@ -112,6 +128,7 @@ rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bia
 
 // y = silu(gate) * up, for rows of gate and up, side by side.
 KERNEL(256, 4) swiglu(bf16* y, const bf16* gate_up, u32 rows, u32 width) {
+    AFTER_PREVIOUS;
     u32 words = width / 8;
     u64 at = u64(blockIdx.x) * 256 + threadIdx.x;
     if (at >= u64(rows) * words) return;
@@ -126,6 +143,7 @@ KERNEL(256, 4) swiglu(bf16* y, const bf16* gate_up, u32 rows, u32 width) {
 
 // Rounds weights.
 KERNEL(256, 4) round_to(bf16* to, const float* from, u64 count) {
+    AFTER_PREVIOUS;
     for (u64 at = u64(blockIdx.x) * 256 + threadIdx.x; at < count; at += u64(gridDim.x) * 256) to[at] = narrow(from[at]);
 }
 
@@ -133,6 +151,7 @@ DEVICE u32 mixed(u32 bits, u32 factor, u32 shift) { return (bits ^ (bits >> shif
 
 // Random weights between -most and most, for measurements.
 KERNEL(256, 4) fill_random(bf16* to, u64 count, float most, u32 seed) {
+    AFTER_PREVIOUS;
     for (u64 at = u64(blockIdx.x) * 256 + threadIdx.x; at < count; at += u64(gridDim.x) * 256) {
         u32 bits = mixed(mixed(u32(at) * 0x9e3779b9u + seed + u32(at >> 32), 0x21f0aaadu, 16), 0x735a2d97u, 15);
         to[at] = narrow((float(bits >> 8) / 8388608.0f - 1.0f) * most);
