@@ -97,8 +97,11 @@ impl GpuRunner {
     /// Computes a batch.
     pub(crate) fn step(&mut self, batch: &Batch, sampled: &mut Vec<Option<SampledToken>>) -> Result<(), GpuError> {
         self.batch.clear();
-        let row =
-            |row: &crate::network::Row| lemon_gpu::Row { token: row.token, position: row.position, pages: row.blocks };
+        let row = |row: &crate::network::Row| lemon_gpu::PositionRow {
+            token: row.token,
+            position: row.position,
+            pages: row.blocks,
+        };
         self.batch.rows.extend(batch.rows.iter().map(row));
         self.batch.pages.extend_from_slice(&batch.blocks);
         self.batch.draws.extend(batch.samples.iter().map(|(row, params)| (*row, sampling(params))));

@@ -7,7 +7,9 @@
 //! ```
 //! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B) or `smol` (135M); prompts are shared by `SHARED` texts.
 
-use lemon_gpu::{Batch, Device, GpuError, Model, ModelSettings, ModelShape, OF_DRAW, PAGE, Row, Sampling, check};
+use lemon_gpu::{
+    Batch, Device, GpuError, Model, ModelSettings, ModelShape, OF_DRAW, PAGE, PositionRow, Sampling, check,
+};
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -150,7 +152,7 @@ impl Load {
                     let count = (self.prompt - at).min(chunk - batch.rows.len());
                     let pages = batch.pages.len() as u32;
                     batch.pages.extend(self.pages(text));
-                    let row = |position| Row {
+                    let row = |position| PositionRow {
                         token: Self::token(text - text % self.shared, position),
                         position: position as u32,
                         pages,
@@ -181,7 +183,7 @@ impl Load {
         batch.clear();
         let position = (self.prompt + index - 1) as u32;
         for text in 0..self.texts {
-            batch.rows.push(Row { token: token(text), position, pages: batch.pages.len() as u32 });
+            batch.rows.push(PositionRow { token: token(text), position, pages: batch.pages.len() as u32 });
             batch.pages.extend(self.pages(text).take(position as usize / PAGE + 1));
             batch.draws.push((text as u32, Self::sampling(text, index)));
         }
@@ -218,7 +220,7 @@ impl Load {
         for text in 0..(8_192 / self.prompt).clamp(1, self.texts) {
             let pages = prompts.pages.len() as u32;
             prompts.pages.extend(self.pages(text));
-            let row = |at| Row { token: Self::token(text, at), position: at as u32, pages };
+            let row = |at| PositionRow { token: Self::token(text, at), position: at as u32, pages };
             prompts.rows.extend((0..self.prompt.min(8_192)).map(row));
             prompts.draws.push((prompts.rows.len() as u32 - 1, Self::sampling(text, 0)));
         }

@@ -12,7 +12,7 @@ pub const OF_DRAW: u32 = 1 << 31;
 
 /// One position to be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct PositionRow {
     /// The token, or [`OF_DRAW`] and a number.
     pub token: u32,
     /// Its position.
@@ -40,7 +40,7 @@ pub struct Sampling {
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// The positions to be computed.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PositionRow>,
     /// The pages of all sequences, one sequence after another.
     pub pages: Vec<u32>,
     /// Rows after which a token is drawn, and how.
@@ -137,8 +137,9 @@ impl Inputs {
         self.all_parts = 0;
         let (mut at, mut most_parts) = (0, 1);
         while let Some(first) = batch.rows.get(at) {
-            let follows =
-                |(number, row): &(u32, &Row)| row.pages == first.pages && row.position == first.position + number;
+            let follows = |(number, row): &(u32, &PositionRow)| {
+                row.pages == first.pages && row.position == first.position + number
+            };
             let count = (0..).zip(&batch.rows[at..]).take_while(follows).count();
             if count == 1 {
                 let parts = (first.position as usize + 1).div_ceil(SPLIT);
@@ -264,8 +265,8 @@ mod tests {
     const PLAIN: Sampling = Sampling { temperature: 0.5, top_p: 1.0, seed: 1 << 40 | 3, index: 7, mask: None };
     const LIMITS: Limits = Limits { rows: 64, draws: 4, pages: 9, positions: 100, vocabulary: 40 };
 
-    fn run(first: u32, count: u32, pages: u32) -> impl Iterator<Item = Row> {
-        (first..first + count).map(move |position| Row { token: position % 40, position, pages })
+    fn run(first: u32, count: u32, pages: u32) -> impl Iterator<Item = PositionRow> {
+        (first..first + count).map(move |position| PositionRow { token: position % 40, position, pages })
     }
 
     /// A prompt of 45 tokens and two sequences that are being written.
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn pure_steps_are_padded_and_surplus_rows_write_to_the_spare_page() {
         let mut inputs = Inputs::default();
-        let rows: Vec<Row> = run(600, 1, 0).chain(run(3, 1, 38)).chain(run(1_100, 1, 39)).collect();
+        let rows: Vec<PositionRow> = run(600, 1, 0).chain(run(3, 1, 38)).chain(run(1_100, 1, 39)).collect();
         let draws = (0..3).map(|row| (row, PLAIN)).collect();
         let batch = Batch { rows, pages: (0..108).collect(), draws, masks: Vec::new() };
         let sizes = inputs.lay_out(&batch, 6, 200, |_| 4);

@@ -1,6 +1,6 @@
 //! The self-check: every kernel, in whole steps of small models, against plain arithmetic.
 
-use crate::batch::{Batch, OF_DRAW, PAGE, Row, Sampling};
+use crate::batch::{Batch, OF_DRAW, PAGE, PositionRow, Sampling};
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::host::{HostModel, HostSequence, competition};
@@ -97,7 +97,7 @@ impl Sequence {
         let mut logits = Vec::new();
         for position in self.read..self.read + count {
             let token = self.tokens[position];
-            batch.rows.push(Row { token, position: position as u32, pages });
+            batch.rows.push(PositionRow { token, position: position as u32, pages });
             logits = host.advance(&mut self.host, token);
         }
         self.read += count;
@@ -163,8 +163,11 @@ fn check_steps(name: &str, host: &HostModel, model: &mut Model, rows: &mut Vec<C
             while text.pages.len() * PAGE < text.read + 1 {
                 text.pages.extend(free.pop());
             }
-            let row =
-                Row { token: OF_DRAW | number as u32, position: text.read as u32, pages: next.pages.len() as u32 };
+            let row = PositionRow {
+                token: OF_DRAW | number as u32,
+                position: text.read as u32,
+                pages: next.pages.len() as u32,
+            };
             next.pages.extend_from_slice(&text.pages);
             next.rows.push(row);
             next.draws.push((number as u32, GREEDY));

@@ -14,11 +14,12 @@ mod host;
 mod kernels;
 mod model;
 mod products;
+mod scratch;
 mod shape;
 mod timing;
 mod weights;
 
-pub use batch::{Batch, OF_DRAW, PAGE, Row, Sampling};
+pub use batch::{Batch, OF_DRAW, PAGE, PositionRow, Sampling};
 pub use check::{CheckRow, check};
 pub use device::{Device, DeviceInfo};
 pub use error::GpuError;

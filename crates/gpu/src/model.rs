@@ -8,6 +8,7 @@ use crate::kernels::{
     DECODE_THREADS, DRAW_THREADS, Kernels, NUMBER_THREADS, PROMPT_THREADS, ROW_THREADS, prompt_shared,
 };
 use crate::products::{Form, Operands, Product, Products, bucket};
+use crate::scratch::{Scratch, rotation_table};
 use crate::shape::{ModelShape, Tensor};
 use crate::timing::Clock;
 use crate::weights::{LayerWeights, Weights};
@@ -64,19 +65,6 @@ struct Slot {
     drawn: Pinned,
     done: Option<CudaEvent>,
     waited: bool,
-}
-
-/// Addresses of intermediate results.
-struct Scratch {
-    _memory: Memory,
-    x: u64,
-    normed: u64,
-    qkv: u64,
-    q: u64,
-    attended: u64,
-    gate_up: u64,
-    gated: u64,
-    logits: u64,
 }
 
 /// A model.
@@ -534,33 +522,6 @@ impl Drawn {
     }
 }
 
-impl Scratch {
-    fn new(device: &Arc<Device>, shape: &ModelShape, rows: usize, logit_rows: usize) -> Result<Scratch, GpuError> {
-        let ModelShape { hidden, intermediate, heads, head_dim, .. } = *shape;
-        let mut end = 0;
-        let mut next = |bytes: usize| {
-            let start = end;
-            end += bytes.next_multiple_of(256);
-            start
-        };
-        let x = next(4 * rows * hidden);
-        let normed = next(2 * rows * hidden);
-        let qkv = next(4 * rows * shape.qkv());
-        let q = next(2 * rows * heads * head_dim);
-        let attended = next(2 * rows * heads * head_dim);
-        let gate_up = next(4 * rows * intermediate);
-        let gated = next(2 * rows * intermediate);
-        let logits = next(4 * logit_rows * shape.padded_vocabulary());
-        let memory = device.take(end, "intermediate results")?;
-        // Algorithms are timed on what is there: it must be numbers.
-        device.clear(&memory)?;
-        let at = |byte| memory.at(byte);
-        let (x, normed, qkv, q) = (at(x), at(normed), at(qkv), at(q));
-        let (attended, gate_up, gated, logits) = (at(attended), at(gate_up), at(gated), at(logits));
-        Ok(Scratch { _memory: memory, x, normed, qkv, q, attended, gate_up, gated, logits })
-    }
-}
-
 /// Bytes of the keys, or the values, of a page of one layer.
 fn page_bytes(shape: &ModelShape) -> usize {
     2 * PAGE * shape.kv_heads * shape.head_dim
@@ -569,15 +530,4 @@ fn page_bytes(shape: &ModelShape) -> usize {
 /// Bytes of partial results of attention.
 fn partial_bytes(shape: &ModelShape, parts: usize) -> usize {
     4 * parts * shape.heads * (shape.head_dim + 2)
-}
-
-/// The cosine and sine of each position and frequency, as the CPU computes them.
-fn rotation_table(shape: &ModelShape, positions: usize) -> Vec<[f32; 2]> {
-    let of_position = |position: usize| {
-        shape.frequencies.iter().map(move |frequency| {
-            let (sin, cos) = (position as f32 * frequency).sin_cos();
-            [cos, sin]
-        })
-    };
-    (0..positions).flat_map(of_position).collect()
 }
