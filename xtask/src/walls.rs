@@ -54,7 +54,8 @@ pub const WALLS: &[Wall] = &[
     },
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
     Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },
-    Wall { package: "lemon-engine", uses: &["lemon-model"], tests_use: &[] },
+    Wall { package: "lemon-gpu", uses: &[], tests_use: &[] },
+    Wall { package: "lemon-engine", uses: &["lemon-model", "lemon-gpu"], tests_use: &[] },
     Wall {
         package: "lemon-policy",
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-world", "lemon-model"],

@@ -53,9 +53,10 @@ impl Cli {
     /// # Errors
     /// The file cannot be read, or says something that cannot be understood.
     pub fn config(&self, endpoints: &Endpoints) -> Result<Config, Fault> {
-        let Endpoints { base_url, model, api_key_env } = endpoints.clone();
+        let Endpoints { base_url, model, api_key_env, device } = endpoints.clone();
+        let device = device.map(Into::into);
         let config = Config::load(self.config.as_deref())?.with_store(self.store.as_deref());
-        Ok(config.with_endpoint(EndpointFlags { base_url, model, api_key_env }))
+        Ok(config.with_endpoint(EndpointFlags { base_url, model, api_key_env, device }))
     }
 }
 
@@ -174,6 +175,9 @@ pub struct Endpoints {
     /// The environment variable that holds the key of that endpoint
     #[arg(long, env = "LEMON_API_KEY_ENV", value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
+    /// Where models of this process run [default: auto]
+    #[arg(long, env = "LEMON_DEVICE", value_enum, value_name = "WHERE")]
+    pub device: Option<DeviceName>,
 }
 
 /// `lemon doctor`

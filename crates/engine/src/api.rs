@@ -2,12 +2,17 @@
 
 use crate::kernels::panels::WeightForm;
 use crate::thread_pool::ThreadPool;
+use lemon_model::DeviceChoice;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// How a model is served.
 #[derive(Clone)]
 pub struct EngineSettings {
+    /// Where the model is served. On a GPU, weights and cache are in bf16, [`Self::threads`] and [`Self::weights`] have no
+    /// effect, and width, chunk and cache are raised to what is usual there. With [`DeviceChoice::Auto`] a model that the GPU
+    /// cannot run is served on the CPU.
+    pub device: DeviceChoice,
     /// The threads that compute. Engines that share a pool take turns instead of competing for processors.
     pub threads: Arc<ThreadPool>,
     /// How weights are stored in memory.
@@ -27,6 +32,8 @@ pub struct EngineSettings {
 impl Default for EngineSettings {
     fn default() -> Self {
         EngineSettings {
+            // The same seed gives the same bytes wherever a default is used.
+            device: DeviceChoice::Cpu,
             threads: ThreadPool::shared(),
             weights: WeightForm::default(),
             width: 64,
@@ -137,6 +144,9 @@ pub enum EngineError {
     /// A logit is NaN or infinite.
     #[error("the model's logits are not numbers; its weights are damaged")]
     NotNumbers,
+    /// The device that computes failed.
+    #[error("{0}")]
+    Device(String),
     /// The engine was dropped first.
     #[error("the engine was closed before the reply was complete")]
     Closed,

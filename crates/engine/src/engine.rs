@@ -1,15 +1,17 @@
 //! The engine: it checks requests, queues them, and starts and stops the scheduler's thread.
 
 use crate::api::{CompletionRequest, EngineError, EngineSettings, EngineStatus, OnText};
+use crate::backend::{Backend, ServedModel};
 use crate::batch_runner::BatchRunner;
+use crate::gpu::{self, GpuFacts, GpuRunner};
 use crate::kernels::paged_attention::BLOCK;
 use crate::kernels::panels;
-use crate::network::Network;
+use crate::network::{Batch, Network};
 use crate::pending::PendingCompletion;
 use crate::queue::RequestQueue;
 use crate::scheduler::Scheduler;
 use crate::thread_pool::MAX_PHASES;
-use lemon_model::{ModelConfig, ModelFiles, Packed, PolicyError, Tokenizer, WeightOrigin};
+use lemon_model::{DeviceChoice, ModelConfig, ModelFiles, Packed, PolicyError, Tokenizer, WeightOrigin};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +20,7 @@ use std::thread::JoinHandle;
 /// A model that is being served. Dropping it ends all sequences.
 pub struct Engine {
     queue: Arc<RequestQueue>,
-    runner: Arc<BatchRunner>,
+    model: ServedModel,
     tokenizer: Tokenizer,
     gauges: Arc<Gauges>,
     /// Tokens of a prompt and its completion together at most.
@@ -52,13 +54,13 @@ impl Engine {
         Self::read(ModelFiles::Packed(files), settings)
     }
 
-    fn read(files: ModelFiles<'_>, settings: EngineSettings) -> Result<Engine, PolicyError> {
+    fn read(files: ModelFiles<'_>, mut settings: EngineSettings) -> Result<Engine, PolicyError> {
         let config = ModelConfig::load(files)?;
         check(&config, &settings)?;
         // A vocabulary takes about as long to read as the weights, and one thread.
-        let (network, tokenizer) = std::thread::scope(|scope| {
+        let (loaded, tokenizer) = std::thread::scope(|scope| {
             let tokenizer = std::thread::Builder::new().spawn_scoped(scope, || Tokenizer::read(files));
-            let network = Network::new(config, &WeightOrigin::Files(files), settings.weights);
+            let loaded = Loaded::new(config, &WeightOrigin::Files(files), &mut settings);
             let tokenizer = match tokenizer {
                 // A panic was printed when it happened.
                 Ok(thread) => {
@@ -67,11 +69,11 @@ impl Engine {
                 // Without a thread it is read here.
                 Err(_) => Tokenizer::read(files),
             };
-            (network, tokenizer)
+            (loaded, tokenizer)
         });
         // Of two faults the one in the vocabulary is told: it is found first where both are in the header.
         let tokenizer = tokenizer?;
-        Self::start(network?, tokenizer, settings)
+        Self::start(loaded?, tokenizer, settings)
     }
 
     /// Serves an untrained model: for measurements.
@@ -82,34 +84,31 @@ impl Engine {
         config: ModelConfig,
         tokenizer: Tokenizer,
         seed: u64,
-        settings: EngineSettings,
+        mut settings: EngineSettings,
     ) -> Result<Engine, PolicyError> {
         check(&config, &settings)?;
-        Self::start(Network::new(config, &WeightOrigin::Seed(seed), settings.weights)?, tokenizer, settings)
+        let loaded = Loaded::new(config, &WeightOrigin::Seed(seed), &mut settings)?;
+        Self::start(loaded, tokenizer, settings)
     }
 
-    fn start(network: Network, tokenizer: Tokenizer, settings: EngineSettings) -> Result<Engine, PolicyError> {
-        let config = &network.config;
+    fn start(loaded: Loaded, tokenizer: Tokenizer, settings: EngineSettings) -> Result<Engine, PolicyError> {
+        let config = match &loaded {
+            Loaded::Cpu(network) => &network.config,
+            Loaded::Gpu(_, facts) => &facts.config,
+        };
         if tokenizer.vocabulary() > config.vocabulary {
             let (tokens, rows) = (tokenizer.vocabulary(), config.vocabulary);
             return Err(PolicyError::Request(format!("the tokenizer has {tokens} tokens, the model {rows}")));
         }
         let blocks = settings.cache_tokens / BLOCK;
         let longest = config.positions.min(blocks * BLOCK);
-        if network.phases() > MAX_PHASES {
-            return Err(PolicyError::Request("the model has more layers than can be served".to_owned()));
-        }
-        let (rows, threads) = (settings.chunk.saturating_add(settings.width), settings.threads.size());
-        let fact = "there is no memory for the cache and the width asked for";
-        let runner = BatchRunner::new(network, rows, settings.width, blocks, threads);
-        let runner = Arc::new(runner.ok_or_else(|| PolicyError::Request(fact.to_owned()))?);
+        let (model, backend) = loaded.serve(&settings, blocks)?;
         let queue = Arc::new(RequestQueue::new(settings.queue));
         let gauges = Arc::new(Gauges { cache_tokens: AtomicUsize::new(blocks * BLOCK), ..Gauges::default() });
-        let scheduler =
-            Scheduler::new(runner.clone(), tokenizer.clone(), queue.clone(), gauges.clone(), settings, blocks);
+        let scheduler = Scheduler::new(backend, tokenizer.clone(), queue.clone(), gauges.clone(), settings, blocks);
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run());
         let thread = thread.map_err(|error| PolicyError::Request(format!("no thread for the model: {error}")))?;
-        Ok(Engine { queue, runner, tokenizer, gauges, longest, thread: Some(thread) })
+        Ok(Engine { queue, model, tokenizer, gauges, longest, thread: Some(thread) })
     }
 
     /// Queues a request and returns at once. Dropping the [`PendingCompletion`] cancels the request, also while its
@@ -160,19 +159,19 @@ impl Engine {
 
     /// The model's shape.
     pub fn config(&self) -> &ModelConfig {
-        &self.runner.network.config
+        self.model.config()
     }
 
     /// Bytes of weights that one step reads. They bound the speed of a single sequence.
     pub fn bytes_per_step(&self) -> usize {
-        self.runner.network.bytes_read()
+        self.model.bytes_read()
     }
 
     /// A hash of all weights as they are stored and of the config. Two engines with the same hash and the same tokenizer give
     /// the same completions.
     pub fn fingerprint(&self) -> u64 {
         let figures = self.config().to_json("").into_bytes().into_iter().map(u64::from);
-        panels::hash([self.runner.network.fingerprint(), self.longest as u64].into_iter().chain(figures))
+        panels::hash([self.model.fingerprint(), self.longest as u64].into_iter().chain(figures))
     }
 
     /// Tokens of a prompt and its completion together at most.
@@ -190,6 +189,50 @@ impl Engine {
             cached_tokens: read(&self.gauges.cached_tokens),
             cache_tokens: read(&self.gauges.cache_tokens),
         }
+    }
+}
+
+/// A model whose weights were read.
+enum Loaded {
+    Cpu(Box<Network>),
+    Gpu(Box<GpuRunner>, GpuFacts),
+}
+
+impl Loaded {
+    fn new(
+        config: ModelConfig,
+        origin: &WeightOrigin<'_>,
+        settings: &mut EngineSettings,
+    ) -> Result<Loaded, PolicyError> {
+        if let Some(device) = gpu::device(settings.device)? {
+            let asked = settings.clone();
+            match GpuRunner::new(&device, &config, origin, settings) {
+                Ok((runner, facts)) => return Ok(Loaded::Gpu(Box::new(runner), facts)),
+                Err(error) if settings.device == DeviceChoice::Cuda => return Err(error),
+                // What is wrong with the files is found on the CPU too.
+                Err(_) => *settings = asked,
+            }
+        }
+        Ok(Loaded::Cpu(Box::new(Network::new(config, origin, settings.weights)?)))
+    }
+
+    /// Takes the memory that steps need.
+    fn serve(self, settings: &EngineSettings, blocks: usize) -> Result<(ServedModel, Backend), PolicyError> {
+        let network = match self {
+            Loaded::Gpu(runner, facts) => {
+                let batch = Batch::default();
+                return Ok((ServedModel::Gpu(facts), Backend::Gpu { runner, batch }));
+            }
+            Loaded::Cpu(network) => *network,
+        };
+        if network.phases() > MAX_PHASES {
+            return Err(PolicyError::Request("the model has more layers than can be served".to_owned()));
+        }
+        let (rows, threads) = (settings.chunk.saturating_add(settings.width), settings.threads.size());
+        let fact = "there is no memory for the cache and the width asked for";
+        let runner = BatchRunner::new(network, rows, settings.width, blocks, threads);
+        let runner = Arc::new(runner.ok_or_else(|| PolicyError::Request(fact.to_owned()))?);
+        Ok((ServedModel::Cpu(runner.clone()), Backend::cpu(runner)))
     }
 }
 

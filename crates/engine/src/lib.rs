@@ -1,15 +1,17 @@
-//! Serves a language model to many callers on the CPU.
+//! Serves a language model to many callers, on the CPU or on a GPU.
 //!
 //! `prompt → queue → batch → steps → completion`. One thread, the scheduler, owns the model. In each step every sequence in
 //! the batch advances by one token, and prompts are read in chunks beside them. A sequence that ends frees its place for the
 //! next request in the queue. Keys and values lie in blocks; sequences with the same prefix share them.
 //!
-//! **The same request gets the same completion**, to the bit, whatever else is computed or shared beside it: every row of
-//! every operation depends on that row alone.
+//! **On the CPU, the same request gets the same completion**, to the bit, whatever else is computed or shared beside it: every
+//! row of every operation depends on that row alone. On a GPU, products of other numbers of rows are rounded differently.
 
 mod api;
+mod backend;
 mod batch_runner;
 mod engine;
+mod gpu;
 mod kernels;
 mod kv_cache;
 mod network;

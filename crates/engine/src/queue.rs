@@ -20,6 +20,8 @@ struct Lines {
     waiting: usize,
     last_number: u64,
     closed: bool,
+    /// Why, if something failed.
+    cause: Option<EngineError>,
 }
 
 /// A request and where its completion goes.
@@ -57,7 +59,7 @@ impl RequestQueue {
     ) -> Result<PendingCompletion, EngineError> {
         let mut lines = lock(&self.lines);
         if lines.closed {
-            return Err(EngineError::Closed);
+            return Err(lines.cause.clone().unwrap_or(EngineError::Closed));
         }
         if lines.waiting >= self.most {
             return Err(EngineError::QueueFull { waiting: lines.waiting });
@@ -123,6 +125,18 @@ impl RequestQueue {
         lock(&self.lines).waiting
     }
 
+    /// Refuses further requests and ends those that wait, all with this error.
+    pub(crate) fn close_because(&self, error: &EngineError) {
+        let mut lines = lock(&self.lines);
+        lines.cause.get_or_insert_with(|| error.clone());
+        let left = std::mem::take(&mut lines.callers);
+        drop(lines);
+        for job in left.into_iter().flat_map(|(_, jobs)| jobs) {
+            job.sender.send(Err(error.clone()));
+        }
+        self.close();
+    }
+
     /// Refuses further requests and ends those that wait.
     pub(crate) fn close(&self) {
         let mut lines = lock(&self.lines);
@@ -179,6 +193,18 @@ mod tests {
         queue.close();
         assert_eq!(pending.wait(), Err(EngineError::Closed));
         assert_eq!(ask(&queue, 1, 1).err(), Some(EngineError::Closed));
+        assert!(matches!(queue.pop(true), Next::Closed));
+    }
+
+    #[test]
+    fn a_failed_device_is_told_to_all() {
+        let queue = Arc::new(RequestQueue::new(2));
+        let pending = ask(&queue, 1, 1).unwrap();
+        let failed = EngineError::Device("the GPU failed".to_owned());
+        queue.close_because(&failed);
+        assert_eq!(pending.wait(), Err(failed.clone()));
+        queue.close();
+        assert_eq!(ask(&queue, 1, 1).err(), Some(failed));
         assert!(matches!(queue.pop(true), Next::Closed));
     }
 }

@@ -1,26 +1,21 @@
 //! The scheduler: it owns the model's thread and decides what each step computes.
 
-use crate::api::EngineSettings;
-use crate::batch_runner::BatchRunner;
+use crate::api::{EngineError, EngineSettings};
+use crate::backend::{Backend, Sampled};
 use crate::engine::Gauges;
 use crate::kernels::paged_attention::BLOCK;
 use crate::network::{Batch, Row};
 use crate::prefix_cache::{PrefixCache, ROOT, Tokens};
 use crate::queue::{Next, RequestQueue};
 use crate::sequence::ActiveSequence;
-use crate::thread_pool::{ParallelStep, ThreadPool, lock};
 use lemon_model::Tokenizer;
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-
-/// Rows from which a separate batch is worth its overhead.
-const MIN_BATCH_ROWS: usize = 4;
 
 /// The sequences that are being extended, and the blocks of the cache.
 pub(crate) struct Scheduler {
-    runner: Arc<BatchRunner>,
-    step: Arc<dyn ParallelStep>,
+    backend: Backend,
     tokenizer: Tokenizer,
     queue: Arc<RequestQueue>,
     gauges: Arc<Gauges>,
@@ -34,11 +29,12 @@ pub(crate) struct Scheduler {
     claimed: HashSet<(u32, Tokens)>,
     /// For each running sequence, the tokens it reads in this step and the number of its batch.
     planned: Vec<(usize, usize)>,
+    sampled: Sampled,
 }
 
 impl Scheduler {
     pub(crate) fn new(
-        runner: Arc<BatchRunner>,
+        backend: Backend,
         tokenizer: Tokenizer,
         queue: Arc<RequestQueue>,
         gauges: Arc<Gauges>,
@@ -46,8 +42,7 @@ impl Scheduler {
         blocks: usize,
     ) -> Scheduler {
         Scheduler {
-            step: runner.clone(),
-            runner,
+            backend,
             tokenizer,
             queue,
             gauges,
@@ -57,6 +52,7 @@ impl Scheduler {
             preempted: VecDeque::new(),
             claimed: HashSet::new(),
             planned: Vec::new(),
+            sampled: Sampled::new(),
         }
     }
 
@@ -67,8 +63,10 @@ impl Scheduler {
             if self.queue.is_closed() || !self.admit() {
                 return;
             }
-            if self.plan() {
-                self.step();
+            if self.plan()
+                && let Err(error) = self.step()
+            {
+                return self.fail(&error);
             }
             self.publish();
         }
@@ -141,23 +139,19 @@ impl Scheduler {
     /// Distributes the planned rows over as many batches as are worth it, whole sequences each. False: there are no rows.
     fn fill_batches(&mut self) -> bool {
         let rows: usize = self.planned.iter().map(|(count, _)| count).sum();
-        let runner = Arc::clone(&self.runner);
-        let mut batches = runner.batches.write().unwrap_or_else(PoisonError::into_inner);
-        for batch in batches.iter_mut() {
-            batch.clear();
-        }
-        let shared = runner.network.is_worth_sharing(rows);
-        let used = if shared { batches.len().min(rows / MIN_BATCH_ROWS).max(1) } else { 1 };
-        let (mut number, mut done) = (0, 0);
-        for (sequence, (count, batch)) in self.running.iter().zip(&mut self.planned) {
-            // A batch begins where its share of all rows does.
-            number = (done * used).checked_div(rows).unwrap_or(0).max(number);
-            *batch = number;
-            done += *count;
-            if let (1.., Some(batch)) = (*count, batches.get_mut(number)) {
-                add_rows(batch, sequence, *count);
+        let (running, planned) = (&self.running, &mut self.planned);
+        self.backend.fill(rows, |batches, used| {
+            let (mut number, mut done) = (0, 0);
+            for (sequence, (count, batch)) in running.iter().zip(planned) {
+                // A batch begins where its share of all rows does.
+                number = (done * used).checked_div(rows).unwrap_or(0).max(number);
+                *batch = number;
+                done += *count;
+                if let (1.., Some(batch)) = (*count, batches.get_mut(number)) {
+                    add_rows(batch, sequence, *count);
+                }
             }
-        }
+        });
         rows > 0
     }
 
@@ -217,16 +211,10 @@ impl Scheduler {
     }
 
     /// Computes the planned step and appends a token to each sequence that was read completely.
-    fn step(&mut self) {
-        let runner = Arc::clone(&self.runner);
-        runner.next.store(0, Ordering::Release);
+    fn step(&mut self) -> Result<(), EngineError> {
         let rows = self.planned.iter().map(|(count, _)| count).sum();
-        if runner.network.is_worth_sharing(rows) {
-            self.settings.threads.run(&self.step);
-        } else {
-            ThreadPool::run_on_caller(&*self.step);
-        }
-        let mut sampled: Vec<_> = runner.scratch.iter().map(|scratch| (0, lock(&scratch.sampled))).collect();
+        self.backend.run(rows, &self.settings, &mut self.sampled)?;
+        let mut sampled: Vec<_> = self.sampled.iter().map(|tokens| (0, tokens)).collect();
         for (sequence, (count, batch)) in self.running.iter_mut().zip(&self.planned) {
             if *count == 0 {
                 continue;
@@ -242,6 +230,16 @@ impl Scheduler {
                 *next += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Ends everything: the device failed.
+    fn fail(&mut self, error: &EngineError) {
+        for mut sequence in self.running.drain(..).chain(self.preempted.drain(..)) {
+            sequence.fail(error.clone());
+            sequence.finish();
+        }
+        self.queue.close_because(error);
     }
 
     /// Publishes the gauges.

@@ -95,6 +95,11 @@ impl ActiveSequence {
         self.stream();
     }
 
+    /// Ends it with an error.
+    pub(crate) fn fail(&mut self, error: EngineError) {
+        self.finish = Some(Err(error));
+    }
+
     /// Streams what is new and final: no half of a character, and nothing that may turn out to begin a stop string.
     fn stream(&mut self) {
         let Some(on_text) = &self.job.on_text else { return };

@@ -5,6 +5,7 @@ use crate::batch_runner::BatchRunner;
 use crate::kernels::paged_attention::BLOCK;
 use crate::network::{Batch, Network, Row};
 use crate::sampling::SamplingParams;
+use crate::scheduler::Scheduler;
 use crate::*;
 use lemon_model::{
     DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+mod gpu;
 mod stored;
 
 /// A small model with weights large enough to have opinions, in a folder.
@@ -386,6 +388,22 @@ fn place(file: &[u8], name: &str) -> (usize, usize) {
     let (length, metadata) = safetensors::SafeTensors::read_metadata(file).unwrap();
     let (start, end) = metadata.info(name).unwrap().data_offsets;
     (8 + length + start, 8 + length + end)
+}
+
+#[test]
+fn a_device_that_fails_ends_all_requests() {
+    let queue = Arc::new(crate::queue::RequestQueue::new(10));
+    let pending: Vec<PendingCompletion> =
+        (0..5).map(|at| queue.push(CompletionRequest::new(vec![at], 3), None).unwrap()).collect();
+    let backend = crate::backend::Backend::Broken { batch: Batch::default() };
+    let settings = EngineSettings { width: 2, ..settings(WeightForm::F32) };
+    let gauges = Arc::default();
+    Scheduler::new(backend, tokenizer(), queue.clone(), gauges, settings, 64).run();
+    let failed = EngineError::Device("the GPU failed".to_owned());
+    for pending in pending {
+        assert_eq!(pending.wait(), Err(failed.clone()));
+    }
+    assert_eq!(queue.push(CompletionRequest::new(vec![1], 3), None).err(), Some(failed));
 }
 
 /// A waker that has the engine, and lets go of it where it is woken: in the engine's own thread.

@@ -15,6 +15,7 @@ use lemon_exec::worker::{
     ApiKey, ByLevel, Endpoint, Identity, OpenAi, Recording, Replay, Script, Scripted, Worker, mask_url,
 };
 use lemon_exec::{Backend, Clock, CodeRunner, Level, ToolRunner};
+use lemon_model::DeviceChoice;
 use lemon_sandbox::Containment;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -133,7 +134,7 @@ pub(crate) fn models(resolved: &Resolved, _: &WorkerFiles) -> Result<Built, Work
             Some(local) => {
                 let model = match known.get(local.as_str()) {
                     Some(model) => model.clone(),
-                    None => Arc::new(lazy_model(name, local)?),
+                    None => Arc::new(lazy_model(name, local, resolved.config.run.device())?),
                 };
                 known.insert(local, model.clone());
                 places.push((true, locals.len()));
@@ -217,12 +218,12 @@ pub fn open_ai(endpoints: Vec<Endpoint>) -> Result<OpenAi, WorkersError> {
 ///
 /// # Errors
 /// There is none, or it cannot be loaded.
-pub fn load_model(capacity: &str, local: &str) -> Result<LocalModel, WorkersError> {
-    lazy_model(capacity, local)?.load().cloned().map_err(|error| error.clone())
+pub fn load_model(capacity: &str, local: &str, device: DeviceChoice) -> Result<LocalModel, WorkersError> {
+    lazy_model(capacity, local, device)?.load().cloned().map_err(|error| error.clone())
 }
 
 /// The model of a capacity, loaded when it is first asked. What can be checked quickly is checked now.
-fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
+fn lazy_model(capacity: &str, local: &str, device: DeviceChoice) -> Result<LazyModel, WorkersError> {
     let of_capacity = |error: WorkersError| error.of_capacity(capacity);
     if let Some(name) = bundled::name(local) {
         let model = bundled::find(name).map_err(of_capacity)?;
@@ -245,8 +246,8 @@ fn lazy_model(capacity: &str, local: &str) -> Result<LazyModel, WorkersError> {
     };
     let form = crate::local::check(&folder).map_err(|error| unusable(error.to_string()))?;
     let load = move || {
-        let model =
-            LocalModel::load(&folder, EngineSettings::default()).map_err(|error| unusable(error.to_string()))?;
+        let model = LocalModel::load(&folder, EngineSettings { device, ..EngineSettings::default() })
+            .map_err(|error| unusable(error.to_string()))?;
         // A file of Ollama's is called by its digest, a checkpoint of the hub's by its commit.
         Ok(LocalModel { name: name.clone().unwrap_or(model.name), ..model })
     };

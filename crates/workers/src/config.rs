@@ -8,6 +8,7 @@ use crate::models;
 use crate::tools::Consent;
 use lemon_exec::store::Sync;
 use lemon_exec::{Budget, OnParentFailure, Price, Retry};
+use lemon_model::DeviceChoice;
 use lemon_spec::{Language, Limits, Style};
 use lemon_tools::ToolsConfig;
 use serde::de::{Error, MapAccess, Visitor};
@@ -68,6 +69,8 @@ pub struct EndpointFlags {
     pub model: Option<String>,
     /// The environment variable that holds its key.
     pub api_key_env: Option<String>,
+    /// Where models of this process run.
+    pub device: Option<DeviceChoice>,
 }
 
 impl EndpointFlags {
@@ -286,8 +289,17 @@ pub struct RunConfig {
     pub reuse: Option<bool>,
     /// Calls of tools that one agent makes at most.
     pub max_tool_calls: Option<u32>,
+    /// Where models of this process run, as [`RunConfig::device`] says where absent.
+    pub device: Option<DeviceChoice>,
     /// When a failed call is tried again.
     pub retry: Retry,
+}
+
+impl RunConfig {
+    /// Where models of this process run. Bundled models are so small that they always run on the CPU.
+    pub fn device(&self) -> DeviceChoice {
+        self.device.unwrap_or(DeviceChoice::Auto)
+    }
 }
 
 /// The role library.
@@ -336,6 +348,7 @@ impl Config {
     /// This configuration with flags and environment in the place of what the file says of endpoints.
     #[must_use]
     pub fn with_endpoint(mut self, flags: EndpointFlags) -> Self {
+        self.run.device = flags.device.or(self.run.device);
         if let Some(file) = flags.in_process() {
             let capacity = Capacity::local(file);
             self.capacity = CAPACITIES.map(|name| (name.to_owned(), capacity.clone())).to_vec();
@@ -544,7 +557,8 @@ mod tests {
 
     #[test]
     fn flags_take_the_place_of_the_file() {
-        let flags = EndpointFlags { base_url: Some("http://b".into()), model: Some("n".into()), api_key_env: None };
+        let flags =
+            EndpointFlags { base_url: Some("http://b".into()), model: Some("n".into()), ..EndpointFlags::default() };
         let places = |config: &Config| {
             let place = |(name, it): &(String, Capacity)| format!("{name} {} {}", it.base_url, it.model_name());
             config.capacity.iter().map(place).collect::<Vec<_>>()

@@ -216,6 +216,8 @@ fn failure(name: &str, error: &EngineError) -> AskError {
         }
         EngineError::PromptTooLong { .. } | EngineError::Request(_) => AskError::free(FailureKind::Refused, message),
         // Nothing is charged for what is computed here, but a model was at work.
-        EngineError::NotNumbers | EngineError::Closed => AskError::unknown_cost(FailureKind::Refused, message),
+        EngineError::NotNumbers | EngineError::Device(_) | EngineError::Closed => {
+            AskError::unknown_cost(FailureKind::Refused, message)
+        }
     }
 }

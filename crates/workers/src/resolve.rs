@@ -229,8 +229,11 @@ mod tests {
 
     fn with_flags(toml: &str, base_url: Option<&str>, model: Option<&str>) -> Config {
         let config: Config = toml::from_str(toml).unwrap();
-        let flags =
-            EndpointFlags { base_url: base_url.map(Into::into), model: model.map(Into::into), api_key_env: None };
+        let flags = EndpointFlags {
+            base_url: base_url.map(Into::into),
+            model: model.map(Into::into),
+            ..EndpointFlags::default()
+        };
         config.with_endpoint(flags)
     }
 

@@ -1,6 +1,6 @@
 //! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{DeviceName, Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -41,9 +41,6 @@ pub struct TrainArgs {
     /// Continue the training in that folder
     #[arg(long)]
     pub resume: bool,
-    /// Where the model runs
-    #[arg(long, value_enum, default_value_t = DeviceName::Auto)]
-    pub device: DeviceName,
     #[command(flatten)]
     pub endpoints: Endpoints,
     /// Print what came of it as JSON
@@ -102,9 +99,6 @@ pub struct AblateArgs {
     /// Runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Where a language model runs
-    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
-    pub device: DeviceName,
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     pub quiet: bool,

@@ -7,6 +7,7 @@ use crate::fault::Fault;
 use crate::{println, runtime, tell};
 use indicatif::{ProgressBar, ProgressStyle};
 use lemon_exec::{Backend, Settings};
+use lemon_model::DeviceChoice;
 use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
 use lemon_study::estimators::table;
@@ -62,7 +63,7 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     let rows = run(
         &study,
         bundled::orchestrator(&[]).files()?,
-        args.device.into(),
+        args.endpoints.device.map_or(DeviceChoice::Cpu, Into::into),
         files,
         threads,
         &cancel,

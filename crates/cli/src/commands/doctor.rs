@@ -6,6 +6,7 @@ use crate::{print, println, runtime, tell, to_json};
 use indicatif::HumanBytes;
 use lemon_exec::Worker;
 use lemon_exec::worker::{ChatMessage, Endpoint, FailedCost, OpenAi, Request, mask_url};
+use lemon_model::DeviceChoice;
 use lemon_trace::FailureKind;
 use lemon_workers::discover::{Server, ports, running_servers};
 use lemon_workers::models::{FoundModel, usable};
@@ -39,7 +40,7 @@ pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
     let config = cli.config(&args.endpoints)?;
     let ports = ports()?;
     let (findings, servers) = runtime()?.block_on(async {
-        let probes = config.capacity.iter().map(|(name, capacity)| probe(name, capacity));
+        let probes = config.capacity.iter().map(|(name, capacity)| probe(name, capacity, config.run.device()));
         futures::future::join(futures::future::join_all(probes), running_servers(&ports, tell(false))).await
     });
     let servers = servers?;
@@ -63,7 +64,7 @@ pub fn doctor(cli: &Cli, args: &DoctorArgs) -> Result<u8, Fault> {
     Ok(u8::from(!healthy))
 }
 
-async fn probe(name: &str, capacity: &Capacity) -> Finding {
+async fn probe(name: &str, capacity: &Capacity, device: DeviceChoice) -> Finding {
     let mut finding = Finding {
         capacity: name.to_owned(),
         base_url: mask_url(&capacity.base_url),
@@ -79,7 +80,7 @@ async fn probe(name: &str, capacity: &Capacity) -> Finding {
     };
     if let Some(local) = &capacity.local {
         let began = Instant::now();
-        let (fact, hint) = load_model(name, local).err().map(|error| (error.fact, error.hint)).unzip();
+        let (fact, hint) = load_model(name, local, device).err().map(|error| (error.fact, error.hint)).unzip();
         let (seconds, replies) = (began.elapsed().as_secs_f64(), fact.is_none());
         let (base_url, model) = (IN_THIS_PROCESS.to_owned(), local.clone());
         return Finding { base_url, model, replies, seconds, fact, hint: hint.flatten(), ..finding };

@@ -62,7 +62,7 @@ async fn learn(
         samples: args.replay.samples.into(),
         on_miss: if args.replay.on_miss == OnMissArg::Sim { OnMiss::Simulate } else { OnMiss::Fail },
         together: SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd },
-        device: DeviceChoice::from(args.device),
+        device: args.endpoints.device.map_or(DeviceChoice::Auto, Into::into),
     };
     let mut view = TrainView::new(steps, args.quiet);
     let notices = notices(args.quiet);

@@ -1,0 +1,254 @@
+//! A model that is served on a GPU: the second implementation of a step.
+
+use crate::api::EngineSettings;
+use crate::kernels::paged_attention::BLOCK;
+use crate::kernels::panels;
+use crate::network::Batch;
+use crate::sampling::{SampledToken, SamplingParams};
+use lemon_gpu::{Device, GpuError, Model, ModelSettings, ModelShape, Part, Sampling, Tensor};
+use lemon_model::{DeviceChoice, ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// Numbers of a tensor that are read at once.
+const READ_AT_ONCE: usize = 16 << 20;
+/// Rows that a thread reads at once.
+const ROWS_OF_THREAD: usize = 64;
+/// Sequences, prompt tokens in a step and tokens in the cache that are usual on a GPU, where settings ask for fewer.
+const WIDTH: usize = 512;
+const CHUNK: usize = 8_192;
+const CACHE_TOKENS: usize = 1 << 20;
+/// The share of the free memory that the cache may take beyond what settings ask for.
+const CACHE_SHARE: f64 = 0.6;
+
+/// The model and the batch in the form that the device takes.
+pub(crate) struct GpuRunner {
+    model: Model,
+    batch: lemon_gpu::Batch,
+}
+
+/// What the engine tells about a model on a GPU.
+pub(crate) struct GpuFacts {
+    pub(crate) config: ModelConfig,
+    pub(crate) weight_bytes: usize,
+    /// A hash of the weights as they were read.
+    pub(crate) fingerprint: u64,
+}
+
+/// The device for a choice. `None`: the model is served on the CPU.
+///
+/// # Errors
+/// A GPU is demanded, and there is none that can be used.
+pub(crate) fn device(choice: DeviceChoice) -> Result<Option<Arc<Device>>, PolicyError> {
+    match choice {
+        DeviceChoice::Cpu => Ok(None),
+        DeviceChoice::Auto => Ok(Device::open().ok()),
+        DeviceChoice::Cuda => Device::open().map(Some).map_err(refused),
+    }
+}
+
+fn refused(error: GpuError) -> PolicyError {
+    PolicyError::Request(error.to_string())
+}
+
+impl GpuRunner {
+    /// Loads a model. The settings are raised to what is usual on a GPU.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        config: &ModelConfig,
+        origin: &WeightOrigin<'_>,
+        settings: &mut EngineSettings,
+    ) -> Result<(GpuRunner, GpuFacts), PolicyError> {
+        let shape = shape(config);
+        shape.check().map_err(refused)?;
+        raise(device, &shape, settings).map_err(refused)?;
+        let blocks = settings.cache_tokens / BLOCK;
+        let limits = ModelSettings {
+            rows: settings.chunk.saturating_add(settings.width),
+            draws: settings.width,
+            pages: blocks,
+            positions: config.positions.min(blocks * BLOCK),
+            graphs: true,
+            tuning: true,
+        };
+        let mut model = Model::new(device, shape, limits).map_err(refused)?;
+        let fingerprint = match origin {
+            WeightOrigin::Seed(seed) => {
+                // The values that training begins with are drawn on the host and take minutes; speed does not depend on them.
+                model.randomise(*seed as u32).map_err(refused)?;
+                *seed
+            }
+            WeightOrigin::Files(_) => load(&mut model, config, &TensorReader::open(config, origin)?)?,
+        };
+        if let Some(tensor) = model.missing() {
+            return Err(PolicyError::Request(format!("the model has no {tensor:?}")));
+        }
+        let facts = GpuFacts { config: config.clone(), weight_bytes: model.weight_bytes(), fingerprint };
+        Ok((GpuRunner { model, batch: lemon_gpu::Batch::default() }, facts))
+    }
+
+    /// The logits of one batch.
+    #[cfg(test)]
+    pub(crate) fn logits_of(&mut self, batch: &Batch) -> Vec<Vec<f32>> {
+        self.step(batch, &mut Vec::new()).unwrap();
+        (0..batch.samples.len()).map(|sample| self.model.logits(sample).unwrap()).collect()
+    }
+
+    /// Computes a batch.
+    pub(crate) fn step(&mut self, batch: &Batch, sampled: &mut Vec<Option<SampledToken>>) -> Result<(), GpuError> {
+        self.batch.clear();
+        let row = |row: &crate::network::Row| lemon_gpu::PositionRow {
+            token: row.token,
+            position: row.position,
+            pages: row.blocks,
+        };
+        self.batch.rows.extend(batch.rows.iter().map(row));
+        self.batch.pages.extend_from_slice(&batch.blocks);
+        self.batch.draws.extend(batch.samples.iter().map(|(row, params)| (*row, sampling(params))));
+        let pending = self.model.submit(&self.batch)?;
+        let drawn = self.model.wait(pending)?;
+        let token = |drawn: lemon_gpu::Drawn| Some(SampledToken { token: drawn.token?, logprob: drawn.logprob });
+        sampled.extend(drawn.into_iter().map(token));
+        Ok(())
+    }
+}
+
+fn sampling(params: &SamplingParams) -> Sampling {
+    let SamplingParams { temperature, top_p, seed, position } = *params;
+    Sampling { temperature, top_p, seed, index: position as u64, mask: None }
+}
+
+/// Raises the settings: a GPU computes many sequences in nearly the time of a few, and has memory for them.
+fn raise(device: &Device, shape: &ModelShape, settings: &mut EngineSettings) -> Result<(), GpuError> {
+    settings.width = settings.width.max(WIDTH);
+    settings.chunk = settings.chunk.max(CHUNK);
+    let numbers: usize = shape.tensors().iter().map(|(_, rows, width)| rows * width).sum();
+    let scratch = (settings.chunk + settings.width) * (shape.hidden * 10 + shape.intermediate * 6 + 16_384)
+        + settings.width.min(2_048) * shape.vocabulary * 4;
+    let of_token = 4 * shape.layers * shape.kv_heads * shape.head_dim;
+    let left = device.free_memory()?.saturating_sub(2 * numbers + scratch + (512 << 20));
+    let usual = ((left as f64 * CACHE_SHARE) as usize / of_token.max(1)).min(CACHE_TOKENS);
+    settings.cache_tokens = settings.cache_tokens.max(usual / BLOCK * BLOCK);
+    Ok(())
+}
+
+fn shape(config: &ModelConfig) -> ModelShape {
+    ModelShape {
+        vocabulary: config.vocabulary,
+        hidden: config.hidden,
+        intermediate: config.intermediate,
+        layers: config.layers,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        epsilon: config.norm_epsilon as f32,
+        frequencies: config.rotary_frequencies(),
+        positions: config.positions,
+        tied: config.tied,
+        qkv_bias: config.attention_bias,
+        o_bias: config.attention_bias && config.family != ModelFamily::Qwen2,
+        qk_norm: config.family == ModelFamily::Qwen3,
+    }
+}
+
+/// Reads all tensors and writes them to the device, which rounds matrices to bf16. A hash of what was read.
+fn load(model: &mut Model, config: &ModelConfig, reader: &TensorReader) -> Result<u64, PolicyError> {
+    let mut fingerprint = 0;
+    for (tensor, all, _) in model.shape().tensors() {
+        let names = names(tensor, config);
+        if all == 1 {
+            let vectors = names.iter().map(|name| reader.read(name)).collect::<Result<Vec<_>, _>>()?.concat();
+            fingerprint = hash(fingerprint, [hash_of(&vectors)]);
+            model.write(tensor, 0, &vectors).map_err(refused)?;
+            continue;
+        }
+        let mut written = 0;
+        for name in names {
+            let rows = reader.rows(&name)?;
+            let (count, width) = (rows.count(), rows.width().max(1));
+            let at_once = (READ_AT_ONCE / width).clamp(1, count.max(1));
+            for start in (0..count).step_by(at_once) {
+                let mut values = vec![0f32; at_once.min(count - start) * width];
+                let parts = values.par_chunks_mut(ROWS_OF_THREAD * width).enumerate();
+                let hashes = parts.map(|(part, values)| {
+                    rows.read(start + part * ROWS_OF_THREAD, values)?;
+                    Ok(hash_of(values))
+                });
+                fingerprint = hash(fingerprint, hashes.collect::<Result<Vec<u64>, PolicyError>>()?);
+                model.write(tensor, written, &values).map_err(refused)?;
+                written += values.len() / width;
+            }
+        }
+    }
+    Ok(fingerprint)
+}
+
+fn hash(before: u64, numbers: impl IntoIterator<Item = u64>) -> u64 {
+    panels::hash(std::iter::once(before).chain(numbers))
+}
+
+fn hash_of(values: &[f32]) -> u64 {
+    panels::hash(values.iter().map(|value| u64::from(value.to_bits())))
+}
+
+/// What the parts of a tensor are called in checkpoints, in the order in which they are stacked.
+fn names(tensor: Tensor, config: &ModelConfig) -> Vec<String> {
+    let (layer, part) = match tensor {
+        Tensor::Embedding => return vec!["model.embed_tokens.weight".to_owned()],
+        Tensor::Head => return vec!["lm_head.weight".to_owned()],
+        Tensor::Norm => return vec!["model.norm.weight".to_owned()],
+        Tensor::Layer(layer, part) => (layer, part),
+    };
+    let parts: &[&str] = match part {
+        Part::InputNorm => &["input_layernorm.weight"],
+        Part::Qkv => &["self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"],
+        Part::QkvBias => &["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"],
+        Part::QNorm => &["self_attn.q_norm.weight"],
+        Part::KNorm => &["self_attn.k_norm.weight"],
+        Part::O => &["self_attn.o_proj.weight"],
+        Part::OBias => &["self_attn.o_proj.bias"],
+        Part::PostNorm => &["post_attention_layernorm.weight"],
+        Part::GateUp => &["mlp.gate_proj.weight", "mlp.up_proj.weight"],
+        Part::Down => &["mlp.down_proj.weight"],
+    };
+    debug_assert!(layer < config.layers);
+    parts.iter().map(|part| format!("model.layers.{layer}.{part}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tensor_of_a_checkpoint_has_its_place_on_the_device() {
+        for family in [ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Llama] {
+            for (tied, attention_bias) in [(true, false), (false, true), (false, false)] {
+                let small = ModelConfig::small(300, 64, 2, 1);
+                let config = ModelConfig { family, tied, attention_bias, ..small };
+                let sizes: std::collections::HashMap<String, usize> =
+                    config.tensor_shapes().into_iter().map(|(name, shape)| (name, shape.iter().product())).collect();
+                let mut placed = Vec::new();
+                for (tensor, rows, width) in shape(&config).tensors() {
+                    let names = names(tensor, &config);
+                    let found: usize = names.iter().map(|name| sizes[name]).sum();
+                    assert_eq!(found, rows * width, "{tensor:?} of {family:?}");
+                    placed.extend(names);
+                }
+                placed.sort();
+                let mut all: Vec<String> = sizes.into_keys().collect();
+                all.sort();
+                assert_eq!(placed, all);
+            }
+        }
+    }
+
+    #[test]
+    fn a_demanded_device_that_is_not_there_is_an_error() {
+        assert!(device(DeviceChoice::Cpu).unwrap().is_none());
+        match (device(DeviceChoice::Auto).unwrap(), device(DeviceChoice::Cuda)) {
+            (None, Err(error)) => assert!(error.to_string().contains("hint:"), "{error}"),
+            (Some(_), Ok(Some(_))) => {}
+            (auto, cuda) => panic!("auto found {}, cuda {}", auto.is_some(), cuda.is_ok()),
+        }
+    }
+}
