@@ -4,7 +4,7 @@ use super::follow::{Answered, Follow, Piece, outcome};
 use super::question::AnswerFormat;
 use super::serve::{self, Asked};
 use super::types::{ChatBody, ChatCompletion, Choice, ErrorBody, StopWord, UsageBody};
-use super::wish::{Wish, not_asked, speaker, text_of};
+use super::wish::{Wish, not_asked, said, text_of};
 use crate::guard::Caller;
 use crate::refusal::Refusal;
 use crate::state::AppState;
@@ -15,7 +15,6 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use lemon_exec::unix_ms;
-use lemon_exec::worker::ChatMessage;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -102,10 +101,9 @@ fn wish(request: &ChatBody) -> Result<Wish, Refusal> {
     }
     let mut messages = Vec::with_capacity(request.messages.len());
     for (number, message) in request.messages.iter().enumerate() {
-        let role = speaker(&message.role, &format!("messages[{number}].role"))?;
         let content =
             text_of(message.content.as_ref().unwrap_or(&Value::Null), &format!("messages[{number}].content"))?;
-        messages.push(ChatMessage { role, content });
+        messages.push(said(&message.role, content, &format!("messages[{number}].role"))?);
     }
     let max_tokens = request.max_completion_tokens.or(request.max_tokens);
     if max_tokens == Some(0) {

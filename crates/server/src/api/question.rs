@@ -33,7 +33,7 @@ pub fn compose(messages: &[ChatMessage]) -> Result<Question, Refusal> {
     // Where the model spoke last, it is asked to go on.
     let (asked, before) = match last.role {
         Speaker::Assistant => (GO_ON, messages),
-        Speaker::System | Speaker::User => (last.content.trim(), before),
+        Speaker::System | Speaker::User | Speaker::Tool => (last.content.trim(), before),
     };
     let of = |role: Speaker| before.iter().filter(move |message| message.role == role);
     let instructions: Vec<&str> = of(Speaker::System).map(|message| message.content.trim()).collect();

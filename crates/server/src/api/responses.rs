@@ -4,7 +4,7 @@ use super::follow::{Answered, Follow, Piece, outcome};
 use super::question::AnswerFormat;
 use super::serve::{self, Asked};
 use super::types::{ErrorBody, ResponseBody, ResponsesRequest};
-use super::wish::{Wish, not_asked, speaker, text_of};
+use super::wish::{Wish, not_asked, said, text_of};
 use crate::guard::Caller;
 use crate::refusal::Refusal;
 use crate::state::AppState;
@@ -95,9 +95,9 @@ fn wish(request: &ResponsesRequest) -> Result<Wish, Refusal> {
                     let fact = "expected messages, found an item of another type";
                     return Err(Refusal::field(format!("input[{number}].type"), fact).code("unsupported_value"));
                 }
-                let role = speaker(item["role"].as_str().unwrap_or_default(), &format!("input[{number}].role"))?;
                 let content = text_of(&item["content"], &format!("input[{number}].content"))?;
-                messages.push(ChatMessage { role, content });
+                let role = item["role"].as_str().unwrap_or_default();
+                messages.push(said(role, content, &format!("input[{number}].role"))?);
             }
         }
         _ => return Err(Refusal::field("input", "expected a text or a list of messages")),

@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 use crate::state::{AppState, Origin, RunOrder};
 use crate::workers::TeamChoice;
 use lemon_exec::Budget;
-use lemon_exec::worker::{ChatMessage, Speaker};
+use lemon_exec::worker::ChatMessage;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -138,15 +138,15 @@ pub fn text_of(content: &Value, param: &str) -> Result<String, Refusal> {
     }
 }
 
-/// Reads the speaker of a message.
+/// A message of the speaker that a request names.
 ///
 /// # Errors
 /// There is none of this name, or it is a tool.
-pub fn speaker(role: &str, param: &str) -> Result<Speaker, Refusal> {
+pub fn said(role: &str, content: String, param: &str) -> Result<ChatMessage, Refusal> {
     match role {
-        "system" | "developer" => Ok(Speaker::System),
-        "user" => Ok(Speaker::User),
-        "assistant" => Ok(Speaker::Assistant),
+        "system" | "developer" => Ok(ChatMessage::system(content)),
+        "user" => Ok(ChatMessage::user(content)),
+        "assistant" => Ok(ChatMessage::assistant(content)),
         "tool" | "function" => {
             Err(Refusal::field(param, "messages of tools are not supported").code("unsupported_value"))
         }
