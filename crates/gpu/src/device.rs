@@ -281,7 +281,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the address; the driver waits for kernels that use it.
+        // SAFETY: this value alone has the address; the driver waits for kernels that use it.
         let freed = self.device.bind().and_then(|()| Ok(unsafe { result::free_sync(self.address) }?));
         // On a lost device nothing can be freed, and the process is told by the next call.
         drop(freed);
@@ -295,7 +295,7 @@ impl Pinned {
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and nobody else has it.
+        // SAFETY: as above, and this value alone has it.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.bytes) }
     }
 }
@@ -303,7 +303,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let bound = self.device.bind();
-        // SAFETY: nobody else has the address. Copies from it have ended: their owner waits for them.
+        // SAFETY: this value alone has the address. Copies from it have ended: their owner waits for them.
         let freed = bound.and_then(|()| Ok(unsafe { result::free_host(self.address.cast()) }?));
         // As above.
         drop(freed);
