@@ -59,9 +59,9 @@ fn models(folder: &Path) -> Result<Result<Vec<(PathBuf, bool)>, String>> {
 
 /// Optimised: a model of a billion numbers takes minutes otherwise.
 fn test((package, target, part): &(&str, &[&str], &str)) -> Result<()> {
-    let before = ["test", "--release", "-p", package];
-    let after = ["--", "--nocapture", "--test-threads", "1", part];
-    run(cargo(&[&before, *target, &after].concat()))
+    let before = ["test", "--release", "-p", *package];
+    let after = ["--", "--nocapture", "--test-threads", "1", *part];
+    run(cargo(&[&before[..], *target, &after[..]].concat()))
 }
 
 #[cfg(test)]

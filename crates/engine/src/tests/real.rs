@@ -84,6 +84,8 @@ fn check_model(path: &Path, reference: &Reference) {
     let int8 = tops(&theirs, &served(WeightForm::Int8));
     compare_tops("int8 engine from f32", &exact, &int8);
     assert!(engine <= 1.1 * llama, "engine {engine:.2e}, llama.cpp {llama:.2e}");
+    // Independent roundings add up.
+    assert!(from_theirs <= SPREAD * (engine + llama), "{from_theirs:.2e}, not below {engine:.2e} and {llama:.2e}");
 }
 
 /// The log-probabilities of all tokens at each place that llama.cpp wrote to.
