@@ -11,7 +11,8 @@ const VARIABLE: &str = "LEMON_REAL_MODELS";
 const WRITER: &str = "python3 crates/model/tests/llama_cpp.py";
 
 /// The tests that read the folder: package, target, and the part of it that needs models.
-const TESTS: [[&str; 3]; 2] = [["lemon-model", "it", "gguf_real::"], ["lemon-engine", "real_models", ""]];
+const TESTS: [(&str, &[&str], &str); 2] =
+    [("lemon-model", &["--test", "it"], "gguf_real::"), ("lemon-engine", &["--lib"], "tests::real::")];
 
 /// Runs the tests that need models, or says why not.
 pub fn check() -> Result<()> {
@@ -57,20 +58,10 @@ fn models(folder: &Path) -> Result<Result<Vec<(PathBuf, bool)>, String>> {
 }
 
 /// Optimised: a model of a billion numbers takes minutes otherwise.
-fn test([package, target, part]: &[&str; 3]) -> Result<()> {
-    run(cargo(&[
-        "test",
-        "--release",
-        "-p",
-        package,
-        "--test",
-        target,
-        "--",
-        "--nocapture",
-        "--test-threads",
-        "1",
-        part,
-    ]))
+fn test((package, target, part): &(&str, &[&str], &str)) -> Result<()> {
+    let before = ["test", "--release", "-p", *package];
+    let after = ["--", "--nocapture", "--test-threads", "1", *part];
+    run(cargo(&[&before[..], *target, &after[..]].concat()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) struct Scratch {
     /// The output of attention or of the gated unit: (rows, heads · D) or (rows, intermediate).
     pub(crate) wide: SharedBuffer<f32>,
     /// The input of a product, quantised; by [`Rounding`].
-    rounded: [RoundedRows; 3],
+    rounded: [RoundedRows; 2],
     pub(crate) qkv: SharedBuffer<f32>,
     /// The rotary cosines and sines of each row: (rows, 2, D/2).
     pub(crate) rotations: SharedBuffer<f32>,
@@ -67,12 +67,12 @@ impl Scratch {
         let rounded = |rounding: Rounding| {
             RoundedRows::new(rounding, if network.needs(rounding) { rows } else { 0 }, wide.max(hidden))
         };
-        let [of_64, of_256, of_32] = Rounding::ALL.map(rounded);
+        let [of_64, of_32] = Rounding::ALL.map(rounded);
         Some(Scratch {
             x: table(rows, hidden)?,
             narrow: table(rows, hidden)?,
             wide: table(rows, wide)?,
-            rounded: [of_64?, of_256?, of_32?],
+            rounded: [of_64?, of_32?],
             qkv: table(rows, heads + 2 * config.kv_heads * config.head_dim)?,
             rotations: table(rows, config.head_dim)?,
             logits: table(samples, config.vocabulary)?,

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 mod gpu;
+mod real;
 mod stored;
 
 /// A small model with weights large enough to have opinions, in a folder.

@@ -5,7 +5,8 @@
 `MODEL.reference.json` is put beside the model: the tokens of 10,000 generated lines, greedy continuations with the likeliest
 tokens at each place, and conversations. Without `--server` the package `xllamacpp` (prebuilt, from the Python package index)
 serves the model on a free port meanwhile; a server that is named has to serve MODEL.gguf. Nothing else but the standard
-library is needed.
+library is needed. Without `--server` the model is then served again, with attention computed in another way, and asked for the
+probabilities along the same text: how far llama.cpp is from itself. `--again` adds only this to a reference that exists.
 """
 
 import argparse
@@ -106,11 +107,25 @@ def greedy_of(server, prompt):
     return {"prompt": tokens, "written": written}
 
 
-def serve(model):
+def again_of(server, greedy):
+    """Adds the log-probabilities of the same tokens along the same text, from another server."""
+    for text in greedy:
+        tokens = list(text["prompt"])
+        for place in text["written"]:
+            body = {"prompt": tokens, "n_predict": 1, "temperature": 0.0, "n_probs": 10 * LIKELIEST}
+            top = ask(server, "/completion", body)["completion_probabilities"][0]["top_logprobs"]
+            found = {it["id"]: it["logprob"] for it in top}
+            place["again"] = [[id, found[id]] for id, _ in place["top"] if id in found]
+            tokens.append(place["id"])
+
+
+def serve(model, flash_attention=True):
     """Serves the model in this process, as long as the result lives."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
+    if not flash_attention:
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.model.path, params.hostnames, params.port, params.n_parallel, params.n_ctx = model, ["127.0.0.1"], 0, 1, 4096
     server = xllamacpp.Server(params)
     return server, server.listening_address
@@ -120,19 +135,34 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("model")
     arguments.add_argument("--server")
+    arguments.add_argument("--again", action="store_true")
     arguments = arguments.parse_args()
-    # Kept: the server ends with it.
-    served, address = (None, arguments.server) if arguments.server else serve(arguments.model)
+    path = arguments.model.removesuffix(".gguf") + ".reference.json"
+    if arguments.again:
+        with open(path, encoding="utf-8") as file:
+            reference = json.load(file)
+    else:
+        # Kept: the server ends with it.
+        served, address = (None, arguments.server) if arguments.server else serve(arguments.model)
+        reference = reference_of(address)
+        del served
+    if not arguments.server:
+        served, address = serve(arguments.model, flash_attention=False)
+        again_of(address, reference["greedy"])
+        del served
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump(reference, out)
+
+
+def reference_of(address):
     texts = [text_of(address, line) for line in generated(LINES)]
     greedy = [greedy_of(address, prompt) for prompt in PROMPTS]
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who <|im_end|> are you?"}]
     plain = [{"role": "user", "content": "Hello"}]
     chats = [{"messages": it, "prompt": ask(address, "/apply-template", {"messages": it})["prompt"]} for it in (messages, plain)]
-    with open(arguments.model.removesuffix(".gguf") + ".reference.json", "w", encoding="utf-8") as out:
-        json.dump({"texts": texts, "greedy": greedy, "chats": chats}, out)
     written = sum(len(it["written"]) for it in greedy)
     print(len(texts), "lines,", sum(len(it["tokens"]) for it in texts), "tokens;", written, "tokens written")
-    del served
+    return {"texts": texts, "greedy": greedy, "chats": chats}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 use super::amx::Tiles;
 use super::elementwise::{self, multiversion};
 use super::int8::{self, Bytes, GROUP};
-use super::stored::{OFFSETS_OF_256, StoredPanels, round_32, round_256};
+use super::stored::{InputBlock, StoredPanels, round_32};
 use lemon_model::{PolicyError, TensorRows};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub enum WeightForm {
     /// One byte each, with a scale for every 64 along an output. The inputs of products are quantised alike.
     Int8,
     /// As in the file, where that is a GGUF file with quantised tensors; other tensors as [`Self::Int8`]. The inputs of
-    /// products are quantised as llama.cpp does it.
+    /// products are quantised with a factor for every 32.
     #[default]
     Stored,
 }
@@ -36,21 +36,18 @@ pub enum WeightForm {
 pub(crate) enum Rounding {
     /// One factor for each 64.
     Of64,
-    /// One factor for each 256.
-    Of256,
     /// One factor for each 32.
     Of32,
 }
 
 impl Rounding {
-    pub(crate) const ALL: [Rounding; 3] = [Rounding::Of64, Rounding::Of256, Rounding::Of32];
+    pub(crate) const ALL: [Rounding; 2] = [Rounding::Of64, Rounding::Of32];
 
     /// How many quads, factors and offsets a row of so many inputs has.
     pub(crate) fn sizes(self, ins: usize) -> (usize, usize, usize) {
         match self {
             Rounding::Of64 => (ins.div_ceil(GROUP) * LANES, ins.div_ceil(GROUP), ins.div_ceil(GROUP)),
-            Rounding::Of256 => (ins / 4, ins / 256, ins / 256 * OFFSETS_OF_256),
-            Rounding::Of32 => (ins / 4, ins / 32, ins / 32),
+            Rounding::Of32 => (ins / 4, ins / 32 * InputBlock::FACTORS, ins / 32 * InputBlock::OFFSETS),
         }
     }
 
@@ -58,7 +55,6 @@ impl Rounding {
     pub(crate) fn round(self, row: &[f32], quads: &mut [i32], factors: &mut [f32], offsets: &mut [i32]) {
         match self {
             Rounding::Of64 => int8::round(row, quads, factors, offsets),
-            Rounding::Of256 => round_256(row, quads, factors, offsets),
             Rounding::Of32 => round_32(row, quads, factors, offsets),
         }
     }
@@ -92,7 +88,7 @@ pub(crate) struct Input<'a> {
     /// (rows, ins)
     pub(crate) plain: &'a [f32],
     /// By [`Rounding`].
-    pub(crate) rounded: [Rounded<'a>; 3],
+    pub(crate) rounded: [Rounded<'a>; 2],
 }
 
 /// Rows quantised to 8 bits; only for matrices that need it.
@@ -100,7 +96,7 @@ pub(crate) struct Input<'a> {
 pub(crate) struct Rounded<'a> {
     /// (rows, groups, numbers of a group / 4): four numbers in each.
     pub(crate) quads: &'a [i32],
-    /// (rows, groups)
+    /// (rows, groups), some for each group.
     pub(crate) factors: &'a [f32],
     /// (rows, groups), some for each group.
     pub(crate) offsets: &'a [i32],
@@ -208,7 +204,6 @@ impl Panels {
         match &self.numbers {
             Numbers::F32(_) => None,
             Numbers::Int8(..) => Some(Rounding::Of64),
-            Numbers::Stored(panels) if panels.has_large_blocks() => Some(Rounding::Of256),
             Numbers::Stored(_) => Some(Rounding::Of32),
         }
     }
@@ -250,8 +245,7 @@ impl Panels {
                 }
             }
             Numbers::Stored(stored) => {
-                let rounding = if stored.has_large_blocks() { Rounding::Of256 } else { Rounding::Of32 };
-                stored.multiply(input.rows, input.rounded[rounding as usize], panels, put);
+                stored.multiply(input.rows, input.rounded[Rounding::Of32 as usize], panels, put);
             }
             Numbers::Int8(bytes, factors) => {
                 let (groups, rounded) = (self.ins.div_ceil(GROUP), input.rounded[Rounding::Of64 as usize]);
@@ -366,7 +360,7 @@ mod tests {
             let quads = &mut quads[part.start * LANES..part.end * LANES];
             int8::round(&x[row * ins..][..ins], quads, &mut factors[part.clone()], &mut offsets[part]);
         }
-        let rounded = [Rounded { quads: &quads, factors: &factors, offsets: &offsets }; 3];
+        let rounded = [Rounded { quads: &quads, factors: &factors, offsets: &offsets }; 2];
         let mut y = vec![f32::NAN; rows * outs];
         matrix.multiply(Input { rows, plain: x, rounded }, 0..matrix.count(), |row, panel, products| {
             for (lane, product) in products.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! Panels that keep the bits of a GGUF file: integers of 4 to 8 bits in blocks, with the scales of the file.
 //!
 //! Packing moves numbers and changes none. A product unpacks 256 inputs of a panel at a time into bytes, which stay in the
-//! first cache, and multiplies all rows with them. Inputs are quantised as llama.cpp does it: with one factor for each 256
-//! (formats with blocks of 256) or each 32. Sums within a block are exact integers; blocks are added in order with fused
-//! multiply-adds. So every kernel, on every processor, gives the same bits.
+//! first cache, and multiplies all rows with them. Inputs are quantised with one factor for each 32. Sums of 16 or 32 products
+//! are exact integers; these are added in one order with fused multiply-adds. So every kernel, on every processor, gives the
+//! same bits.
 
 // Half lines of zeros are numbers.
 #![allow(unsafe_code)]
@@ -20,7 +20,7 @@ mod tiles_avx2;
 #[cfg(target_arch = "x86_64")]
 mod tiles_vnni;
 
-pub(super) use rounding::{OFFSETS_OF_256, round_32, round_256};
+pub(super) use rounding::round_32;
 
 use super::int8::Bytes;
 use super::panels::{LANES, Rounded, TILE, hash, in_tiles};
@@ -37,6 +37,17 @@ const PANELS_AT_ONCE: usize = 4;
 const ROWS_AT_ONCE: usize = 64;
 /// Rows that the kernels for few rows take at a time.
 const FEW: usize = 4;
+
+/// The order in which groups of 16 are added, where they have scales: half of the block, half of each 32, and which 32 of four.
+/// The packed numbers of four 32s lie together.
+const ORDER_OF_16: [[usize; 3]; 16] = {
+    let (mut order, mut at) = ([[0; 3]; 16], 0);
+    while at < 16 {
+        order[at] = [at / 8, at / 4 % 2, at % 4];
+        at += 1;
+    }
+    order
+};
 
 /// Half a cache line of scales: two bytes for each output of a panel.
 #[derive(Clone, Copy)]
@@ -179,11 +190,6 @@ impl StoredPanels {
         size_of_val(&*self.lines) + size_of_val(&*self.scales)
     }
 
-    /// Whether inputs need one factor for each 256, and not for each 32.
-    pub(super) fn has_large_blocks(&self) -> bool {
-        self.kind.block() == UNIT
-    }
-
     /// Hashes of parts of it.
     pub(super) fn hashes(&self) -> Vec<u64> {
         let words = |lines: &[Bytes]| hash(lines.iter().flat_map(Bytes::words));
@@ -246,6 +252,7 @@ impl StoredPanels {
         // With few rows the time goes into reading weights, which is fastest in one stream.
         let at_once = if rows <= TILE { 1 } else { PANELS_AT_ONCE };
         let units = self.ins.div_ceil(UNIT);
+        let (blocks, apart) = (InputBlocks::new(x), self.ins / 32);
         let mut unpacked = [[Bytes::ZERO; UNIT_LINES]; PANELS_AT_ONCE];
         let mut products = [[[0f32; LANES]; ROWS_AT_ONCE]; PANELS_AT_ONCE];
         for first in panels.clone().step_by(at_once) {
@@ -259,8 +266,9 @@ impl StoredPanels {
                     for ((panel, lines), products) in some.clone().zip(&mut unpacked).zip(&mut products) {
                         let unit = self.unit(kernels.unpack, panel, at, lines);
                         in_tiles(0..end - start, |tile| {
-                            let rows = start + tile.start..start + tile.end;
-                            (kernels.tile)(&unit, &Inputs::new(x, rows, self.ins, at, &unit), &mut products[tile]);
+                            let first = (start + tile.start) * apart + at * (UNIT / 32);
+                            let x = Inputs { blocks, rows: tile.len(), first, apart };
+                            (kernels.tile)(&unit, &x, &mut products[tile]);
                         });
                     }
                 }
@@ -282,7 +290,7 @@ impl StoredPanels {
     ) -> bool {
         let blocks = self.ins / self.kind.block();
         let (lines_of, halves_of) = self.kind.size();
-        let (quads_of, offsets_of) = (self.ins / 4, blocks * if self.has_large_blocks() { OFFSETS_OF_256 } else { 1 });
+        let all = InputBlocks::new(x);
         let mut products = [[0f32; LANES]; FEW];
         for panel in panels {
             let lines = &self.lines[panel * blocks * lines_of..(panel + 1) * blocks * lines_of];
@@ -290,13 +298,9 @@ impl StoredPanels {
             let mut start = 0;
             while start < rows {
                 let end = start + FEW.min(1 << (rows - start).ilog2());
-                let x = Rounded {
-                    quads: &x.quads[start * quads_of..end * quads_of],
-                    factors: &x.factors[start * blocks..end * blocks],
-                    offsets: &x.offsets[start * offsets_of..end * offsets_of],
-                };
+                let x = Inputs { blocks: all, rows: end - start, first: start * self.ins / 32, apart: self.ins / 32 };
                 let products = &mut products[..end - start];
-                if !few(self.kind, lines, scales, x, products) {
+                if !few(self.kind, lines, scales, &x, products) {
                     return false;
                 }
                 (start..end).zip(products).for_each(|(row, products)| put(row, panel, products));
@@ -312,43 +316,88 @@ fn zeros<T: Number>(count: usize) -> Result<ZeroedBuffer<T>, PolicyError> {
     ZeroedBuffer::new(count).ok_or_else(none)
 }
 
-/// What a tile of rows has for a unit. Each slice begins with the first row; the next rows follow at a distance.
+/// What there is for 32 inputs of a row.
+pub(super) struct InputBlock;
+
+impl InputBlock {
+    /// The factor, and the factor times the sum of the numbers.
+    pub(super) const FACTORS: usize = 2;
+    /// The sum of the numbers. For the first 16 and for the others: -32 times the sums of the first two and of the last two of
+    /// each four, in 16 bits each. The same for all 16 together.
+    pub(super) const OFFSETS: usize = 5;
+}
+
+/// Quantised rows, 32 inputs after another.
+#[derive(Clone, Copy)]
+struct InputBlocks<'a> {
+    quads: &'a [[i32; 8]],
+    factors: &'a [[f32; InputBlock::FACTORS]],
+    offsets: &'a [[i32; InputBlock::OFFSETS]],
+}
+
+impl<'a> InputBlocks<'a> {
+    fn new(x: Rounded<'a>) -> InputBlocks<'a> {
+        InputBlocks { quads: x.quads.as_chunks().0, factors: x.factors.as_chunks().0, offsets: x.offsets.as_chunks().0 }
+    }
+
+    /// So many blocks from one on.
+    #[inline(always)]
+    fn some(self, first: usize, count: usize) -> InputBlocks<'a> {
+        InputBlocks {
+            quads: &self.quads[first..first + count],
+            factors: &self.factors[first..first + count],
+            offsets: &self.offsets[first..first + count],
+        }
+    }
+}
+
+/// What a tile of rows has: the blocks of its first row begin at `first`, those of the next rows follow at a distance.
 struct Inputs<'a> {
+    blocks: InputBlocks<'a>,
     rows: usize,
-    quads: &'a [i32],
-    quads_apart: usize,
-    factors: &'a [f32],
-    factors_apart: usize,
-    offsets: &'a [i32],
-    offsets_apart: usize,
+    first: usize,
+    apart: usize,
 }
 
 impl<'a> Inputs<'a> {
-    fn new(x: Rounded<'a>, rows: Range<usize>, ins: usize, unit: usize, of: &Unit<'_>) -> Inputs<'a> {
-        let (quads_apart, factors_apart) = (ins / 4, ins / of.kind.block());
-        let offsets_of = if of.kind.block() == UNIT { OFFSETS_OF_256 } else { 1 };
-        let offsets_apart = factors_apart * offsets_of;
-        let block = unit * (UNIT / of.kind.block());
-        Inputs {
-            rows: rows.len(),
-            quads: &x.quads[rows.start * quads_apart + unit * UNIT_LINES..rows.end * quads_apart],
-            quads_apart,
-            factors: &x.factors[rows.start * factors_apart + block..rows.end * factors_apart],
-            factors_apart,
-            offsets: &x.offsets[rows.start * offsets_apart + block * offsets_of..rows.end * offsets_apart],
-            offsets_apart,
+    /// The first blocks of some rows from one on.
+    #[inline(always)]
+    fn small<const ROWS: usize>(&self, row: usize, count: usize) -> [InputBlocks<'a>; ROWS] {
+        let mut all = [self.blocks.some(self.first + row * self.apart, count); ROWS];
+        for at in 1..ROWS {
+            all[at] = self.blocks.some(self.first + (row + at) * self.apart, count);
         }
+        all
     }
 
-    /// The quads, factors and offsets of a row for the blocks of a unit.
+    /// 256 inputs of some rows from one on; `block` counts blocks of 256.
     #[inline(always)]
-    fn row(&self, row: usize) -> (&'a [i32], &'a [f32], &'a [i32]) {
-        (
-            &self.quads[row * self.quads_apart..],
-            &self.factors[row * self.factors_apart..],
-            &self.offsets[row * self.offsets_apart..],
-        )
+    fn large<const ROWS: usize>(&self, row: usize, block: usize) -> LargeBlocks<'a, ROWS> {
+        let quads = self.blocks.quads.as_chunks().0;
+        let factors = self.blocks.factors.as_chunks().0;
+        let offsets = self.blocks.offsets.as_chunks().0;
+        let place = |row: usize| (self.first + row * self.apart) / 8 + block;
+        let first = place(row);
+        let mut blocks = LargeBlocks {
+            quads: [&quads[first]; ROWS],
+            factors: [&factors[first]; ROWS],
+            offsets: [&offsets[first]; ROWS],
+        };
+        for at in 1..ROWS {
+            let place = place(row + at);
+            blocks.quads[at] = &quads[place];
+            blocks.factors[at] = &factors[place];
+            blocks.offsets[at] = &offsets[place];
+        }
+        blocks
     }
+}
+
+/// 256 inputs of some rows. The lengths are known, so that kernels need no checks.
+struct LargeBlocks<'a, const ROWS: usize> {
+    quads: [&'a [[i32; 8]; 8]; ROWS],
+    factors: [&'a [[f32; InputBlock::FACTORS]; 8]; ROWS],
+    offsets: [&'a [[i32; InputBlock::OFFSETS]; 8]; ROWS],
 }
 
 #[cfg(test)]

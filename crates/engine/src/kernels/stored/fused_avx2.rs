@@ -7,7 +7,8 @@
 
 use super::super::int8::Bytes;
 use super::super::panels::LANES;
-use super::{Half, Kind, OFFSETS_OF_256, Rounded};
+use super::tiles_avx2::{doubled, load, minima, weights};
+use super::{Half, Inputs, Kind, LargeBlocks};
 use std::arch::x86_64::*;
 
 /// Lines that are fetched ahead.
@@ -20,7 +21,7 @@ pub(super) fn panel(
     kind: Kind,
     lines: &[Bytes],
     scales: &[Half],
-    x: Rounded<'_>,
+    x: &Inputs<'_>,
     products: &mut [[f32; LANES]],
 ) -> bool {
     // SAFETY: called only where the processor has the instructions.
@@ -38,81 +39,51 @@ pub(super) fn panel(
     true
 }
 
-/// The bytes of one side of a half line.
-#[target_feature(enable = "avx2")]
-fn load(half: &Half, side: usize) -> __m128i {
-    // SAFETY: a half line has 32 bytes; a side is the first or the second 16 of them.
-    unsafe { _mm_loadu_si128((&raw const half.0).cast::<__m128i>().add(side & 1)) }
-}
-
 /// One side of a line.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn line(lines: &[Bytes], at: usize, side: usize) -> __m256i {
-    let line: *const Bytes = &lines[at];
-    // SAFETY: a line has 64 bytes and is aligned to them; a side has 32. Fetching ahead never fails, wherever it is.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
-        _mm256_load_si256(line.cast::<__m256i>().add(side & 1))
-    }
-}
-
-/// Each of the two scales of a pair of groups twice: for the two sums that each output has.
-#[target_feature(enable = "avx2")]
-fn doubled(both: __m256i) -> [__m256i; 2] {
-    let low = _mm256_set1_epi32(0xffff);
-    [
-        _mm256_or_si256(_mm256_and_si256(both, low), _mm256_slli_epi32::<16>(both)),
-        _mm256_or_si256(_mm256_srli_epi32::<16>(both), _mm256_andnot_si256(low, both)),
-    ]
-}
-
-/// `total + scale · (bytes · four)`, where the products of bytes are summed in 16 bits.
-#[target_feature(enable = "avx2")]
-fn add_scaled(total: __m256i, sums: __m256i, scale: __m256i) -> __m256i {
-    _mm256_add_epi32(total, _mm256_madd_epi16(sums, scale))
+fn line(line: &Bytes, side: usize) -> __m256i {
+    // Fetching ahead never fails, wherever it is.
+    _mm_prefetch::<_MM_HINT_T0>((&raw const *line).wrapping_add(AHEAD).cast());
+    weights(line, side)
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: Rounded<'_>, products: &mut [[f32; LANES]]) {
+fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
     let (lines, scales) = (lines.as_chunks::<32>().0, scales.as_chunks::<10>().0);
-    let blocks = scales.len();
-    let (quads, offsets) = (x.quads.as_chunks::<64>().0, x.offsets.as_chunks::<OFFSETS_OF_256>().0);
     let mask = _mm256_set1_epi8(15);
     let mut sums = [[_mm256_setzero_ps(); ROWS]; 2];
     for (block, (lines, scales)) in lines.iter().zip(scales).enumerate() {
-        let quads: [&[i32; 64]; ROWS] = std::array::from_fn(|row| &quads[row * blocks + block]);
-        let offsets: [&[i32; OFFSETS_OF_256]; ROWS] = std::array::from_fn(|row| &offsets[row * blocks + block]);
+        let x = x.large::<ROWS>(0, block);
         for side in 0..2 {
-            let (mut totals, mut least) = ([_mm256_setzero_si256(); ROWS], [_mm256_setzero_si256(); ROWS]);
+            let mut totals = [_mm256_setzero_ps(); ROWS];
             for pair in 0..4 {
                 let mut whole = [[_mm256_setzero_si256(); ROWS]; 2];
                 for at in 0..8 {
-                    let packed = line(lines, 8 * pair + at, side);
+                    let packed = line(&lines[8 * pair + at], side);
                     let low = _mm256_and_si256(packed, mask);
                     let high = _mm256_and_si256(_mm256_srli_epi16::<4>(packed), mask);
                     for row in 0..ROWS {
-                        let four = [quads[row][16 * pair + at], quads[row][16 * pair + 8 + at]];
-                        let four = four.map(|it| _mm256_set1_epi32(it));
+                        let four = [2 * pair, 2 * pair + 1].map(|block| _mm256_set1_epi32(x.quads[row][block][at]));
                         // Eight sums of two products of 15 · 127 at most fit 16 bits.
                         whole[0][row] = _mm256_add_epi16(whole[0][row], _mm256_maddubs_epi16(low, four[0]));
                         whole[1][row] = _mm256_add_epi16(whole[1][row], _mm256_maddubs_epi16(high, four[1]));
                     }
                 }
                 let scale = doubled(_mm256_cvtepu8_epi16(load(&scales[pair], side)));
-                let minima = _mm256_cvtepu8_epi16(load(&scales[4 + pair], side));
-                for row in 0..ROWS {
-                    totals[row] = add_scaled(totals[row], whole[0][row], scale[0]);
-                    totals[row] = add_scaled(totals[row], whole[1][row], scale[1]);
-                    least[row] = add_scaled(least[row], minima, _mm256_set1_epi32(offsets[row][8 + pair]));
+                for at in 0..2 {
+                    for row in 0..ROWS {
+                        let factor = _mm256_set1_ps(x.factors[row][2 * pair + at][0]);
+                        let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(whole[at][row], scale[at]));
+                        totals[row] = _mm256_fmadd_ps(whole, factor, totals[row]);
+                    }
                 }
             }
-            let (factors, minima) = (_mm256_cvtph_ps(load(&scales[8], side)), _mm256_cvtph_ps(load(&scales[9], side)));
+            let least = minima(scales, &x, side);
+            let factors = [_mm256_cvtph_ps(load(&scales[8], side)), _mm256_cvtph_ps(load(&scales[9], side))];
             for row in 0..ROWS {
-                let of_row = _mm256_set1_ps(x.factors[row * blocks + block]);
-                let factor = _mm256_mul_ps(factors, of_row);
-                let sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[row]), factor, sums[side][row]);
-                let factor = _mm256_mul_ps(minima, of_row);
-                sums[side][row] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(least[row]), factor, sum);
+                let sum = _mm256_fmadd_ps(totals[row], factors[0], sums[side][row]);
+                sums[side][row] = _mm256_fnmadd_ps(least[row], factors[1], sum);
             }
         }
     }
@@ -120,66 +91,67 @@ fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: Rounded<'_>
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: Rounded<'_>, products: &mut [[f32; LANES]]) {
+fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
     let (lines, scales) = (lines.as_chunks::<48>().0, scales.as_chunks::<9>().0);
-    let blocks = scales.len();
-    let (quads, offsets) = (x.quads.as_chunks::<64>().0, x.offsets.as_chunks::<OFFSETS_OF_256>().0);
-    let (low, high) = (_mm256_set1_epi8(15), _mm256_set1_epi8(48));
     let mut sums = [[_mm256_setzero_ps(); ROWS]; 2];
     for (block, (lines, scales)) in lines.iter().zip(scales).enumerate() {
-        let quads: [&[i32; 64]; ROWS] = std::array::from_fn(|row| &quads[row * blocks + block]);
-        let offsets: [&[i32; OFFSETS_OF_256]; ROWS] = std::array::from_fn(|row| &offsets[row * blocks + block]);
+        let x = x.large::<ROWS>(0, block);
         for side in 0..2 {
-            let (mut totals, mut offset) = ([_mm256_setzero_si256(); ROWS], [_mm256_setzero_si256(); ROWS]);
+            let mut totals = [_mm256_setzero_ps(); ROWS];
             for half in 0..2 {
-                // Two lines of each group of 32 at a time; each 16 inputs have a scale.
-                for start in [0, 2, 4, 6] {
-                    let mut whole = [[_mm256_setzero_si256(); ROWS]; 4];
-                    for at in start..start + 2 {
-                        let (a, b) = (line(lines, 16 * half + at, side), line(lines, 16 * half + 8 + at, side));
-                        let two = line(lines, 32 + 8 * half + at, side);
-                        let join = |four: __m256i, two: __m256i| {
-                            _mm256_or_si256(_mm256_and_si256(four, low), _mm256_and_si256(two, high))
-                        };
-                        let weights = [
-                            join(a, _mm256_slli_epi16::<4>(two)),
-                            join(b, _mm256_slli_epi16::<2>(two)),
-                            join(_mm256_srli_epi16::<4>(a), two),
-                            join(_mm256_srli_epi16::<4>(b), _mm256_srli_epi16::<2>(two)),
-                        ];
-                        for row in 0..ROWS {
-                            for part in 0..4 {
-                                let four = _mm256_set1_epi32(quads[row][32 * half + 8 * part + at]);
-                                // Two sums of two products of 63 · 127 at most fit 16 bits.
-                                let pairs = _mm256_maddubs_epi16(weights[part], four);
-                                whole[part][row] = _mm256_add_epi16(whole[part][row], pairs);
-                            }
-                        }
-                    }
-                    for part in 0..4 {
-                        let both = _mm256_cvtepi8_epi16(load(&scales[4 * half + part], side));
-                        let scale = doubled(both)[start / 4];
-                        for row in 0..ROWS {
-                            totals[row] = add_scaled(totals[row], whole[part][row], scale);
-                        }
-                    }
-                }
-            }
-            for pair in 0..8 {
-                let both = _mm256_cvtepi8_epi16(load(&scales[pair], side));
-                for row in 0..ROWS {
-                    offset[row] = add_scaled(offset[row], both, _mm256_set1_epi32(offsets[row][pair]));
+                for second in 0..2 {
+                    add_six_bits::<ROWS, 0>(lines, scales, &x, [half, second, side], &mut totals);
+                    add_six_bits::<ROWS, 1>(lines, scales, &x, [half, second, side], &mut totals);
+                    add_six_bits::<ROWS, 2>(lines, scales, &x, [half, second, side], &mut totals);
+                    add_six_bits::<ROWS, 3>(lines, scales, &x, [half, second, side], &mut totals);
                 }
             }
             let factors = _mm256_cvtph_ps(load(&scales[8], side));
             for row in 0..ROWS {
-                let total = _mm256_sub_epi32(totals[row], _mm256_slli_epi32::<5>(offset[row]));
-                let factor = _mm256_mul_ps(factors, _mm256_set1_ps(x.factors[row * blocks + block]));
-                sums[side][row] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), factor, sums[side][row]);
+                sums[side][row] = _mm256_fmadd_ps(totals[row], factors, sums[side][row]);
             }
         }
     }
     store(sums, products);
+}
+
+/// Adds 16 inputs of a block.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn add_six_bits<const ROWS: usize, const PART: usize>(
+    lines: &[Bytes; 48],
+    scales: &[Half; 9],
+    x: &LargeBlocks<'_, ROWS>,
+    [half, second, side]: [usize; 3],
+    totals: &mut [__m256; ROWS],
+) {
+    let (low, high) = (_mm256_set1_epi8(15), _mm256_set1_epi8(48));
+    let block = 4 * half + PART;
+    // Sums begin with what centres the numbers, so that four lines fit 16 bits.
+    let mut sums = [_mm256_setzero_si256(); ROWS];
+    for row in 0..ROWS {
+        sums[row] = _mm256_set1_epi32(x.offsets[row][block][1 + second]);
+    }
+    for at in 4 * second..4 * second + 4 {
+        let four = line(&lines[16 * half + 8 * (PART % 2) + at], side);
+        let two = line(&lines[32 + 8 * half + at], side);
+        let (four, two) = match PART {
+            0 => (four, _mm256_slli_epi16::<4>(two)),
+            1 => (four, _mm256_slli_epi16::<2>(two)),
+            2 => (_mm256_srli_epi16::<4>(four), two),
+            _ => (_mm256_srli_epi16::<4>(four), _mm256_srli_epi16::<2>(two)),
+        };
+        let six = _mm256_or_si256(_mm256_and_si256(four, low), _mm256_and_si256(two, high));
+        for row in 0..ROWS {
+            let four = _mm256_set1_epi32(x.quads[row][block][at]);
+            sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(six, four));
+        }
+    }
+    let scale = doubled(_mm256_cvtepi8_epi16(load(&scales[block], side)))[second];
+    for row in 0..ROWS {
+        let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[row], scale));
+        totals[row] = _mm256_fmadd_ps(whole, _mm256_set1_ps(x.factors[row][block][0]), totals[row]);
+    }
 }
 
 #[target_feature(enable = "avx2")]

@@ -9,7 +9,8 @@
 
 use super::super::int8::Bytes;
 use super::super::panels::LANES;
-use super::{Half, Kind, OFFSETS_OF_256, Rounded, UNIT_LINES};
+use super::tiles_vnni::{add_scaled, apart, load, minima, weights};
+use super::{Half, Inputs, Kind, UNIT_LINES};
 use std::arch::x86_64::*;
 
 /// Lines that are fetched ahead.
@@ -20,7 +21,7 @@ pub(super) fn panel(
     kind: Kind,
     lines: &[Bytes],
     scales: &[Half],
-    x: Rounded<'_>,
+    x: &Inputs<'_>,
     products: &mut [[f32; LANES]],
 ) -> bool {
     // SAFETY: called only where the processor has the instructions.
@@ -38,129 +39,90 @@ pub(super) fn panel(
     true
 }
 
+#[inline]
 #[target_feature(enable = "avx512f")]
-fn load(half: &Half) -> __m256i {
-    // SAFETY: a half line has 32 bytes and is aligned to them.
-    unsafe { _mm256_load_si256((&raw const half.0).cast()) }
-}
-
-#[target_feature(enable = "avx512f")]
-fn line(lines: &[Bytes], at: usize) -> __m512i {
-    let line = &lines[at];
-    // SAFETY: a line has 64 bytes and is aligned to them. Fetching ahead never fails, wherever it is.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_T0>((line as *const Bytes).wrapping_add(AHEAD).cast());
-        _mm512_load_si512((line as *const Bytes).cast())
-    }
-}
-
-/// The two scales of a pair of groups, as 32-bit numbers.
-#[target_feature(enable = "avx512f")]
-fn apart(both: __m512i) -> [__m512i; 2] {
-    [_mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(both)), _mm512_srai_epi32::<16>(both)]
-}
-
-/// The inputs of each row, for one block after another.
-struct Blocks<'a, const ROWS: usize> {
-    quads: [&'a [[i32; 64]]; ROWS],
-    factors: [&'a [f32]; ROWS],
-    offsets: [&'a [[i32; OFFSETS_OF_256]]; ROWS],
-}
-
-impl<'a, const ROWS: usize> Blocks<'a, ROWS> {
-    fn new(x: Rounded<'a>, blocks: usize) -> Self {
-        let (quads, offsets) = (x.quads.as_chunks().0, x.offsets.as_chunks().0);
-        Blocks {
-            quads: std::array::from_fn(|row| &quads[row * blocks..][..blocks]),
-            factors: std::array::from_fn(|row| &x.factors[row * blocks..][..blocks]),
-            offsets: std::array::from_fn(|row| &offsets[row * blocks..][..blocks]),
-        }
-    }
+fn line(line: &Bytes) -> __m512i {
+    // Fetching ahead never fails, wherever it is.
+    _mm_prefetch::<_MM_HINT_T0>((&raw const *line).wrapping_add(AHEAD).cast());
+    weights(line)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: Rounded<'_>, products: &mut [[f32; LANES]]) {
+fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
     let (lines, scales) = (lines.as_chunks::<32>().0, scales.as_chunks::<10>().0);
-    let x = Blocks::<ROWS>::new(x, scales.len());
     let mask = _mm512_set1_epi8(15);
     let mut sums = [_mm512_setzero_ps(); ROWS];
     for (block, (lines, scales)) in lines.iter().zip(scales).enumerate() {
-        let (mut totals, mut least) = ([_mm512_setzero_si512(); ROWS], [_mm512_setzero_si512(); ROWS]);
+        let x = x.large::<ROWS>(0, block);
+        let mut totals = [_mm512_setzero_ps(); ROWS];
         for pair in 0..4 {
             let mut whole = [[_mm512_setzero_si512(); ROWS]; 2];
             for at in 0..8 {
-                let packed = line(lines, 8 * pair + at);
+                let packed = line(&lines[8 * pair + at]);
                 let low = _mm512_and_si512(packed, mask);
                 let high = _mm512_and_si512(_mm512_srli_epi16::<4>(packed), mask);
                 for row in 0..ROWS {
-                    let quads = &x.quads[row][block];
-                    let four = [quads[16 * pair + at], quads[16 * pair + 8 + at]].map(|it| _mm512_set1_epi32(it));
+                    let four = [2 * pair, 2 * pair + 1].map(|block| _mm512_set1_epi32(x.quads[row][block][at]));
                     whole[0][row] = _mm512_dpbusd_epi32(whole[0][row], low, four[0]);
                     whole[1][row] = _mm512_dpbusd_epi32(whole[1][row], high, four[1]);
                 }
             }
             let scale = apart(_mm512_cvtepu8_epi16(load(&scales[pair])));
-            let minima = _mm512_cvtepu8_epi16(load(&scales[4 + pair]));
-            for row in 0..ROWS {
-                for side in 0..2 {
-                    let scaled = _mm512_mullo_epi32(whole[side][row], scale[side]);
-                    totals[row] = _mm512_add_epi32(totals[row], scaled);
+            for at in 0..2 {
+                for row in 0..ROWS {
+                    let factor = x.factors[row][2 * pair + at][0];
+                    totals[row] = add_scaled(totals[row], whole[at][row], scale[at], factor);
                 }
-                let offsets = _mm512_set1_epi32(x.offsets[row][block][8 + pair]);
-                least[row] = _mm512_dpwssd_epi32(least[row], minima, offsets);
             }
         }
-        let (factors, minima) = (_mm512_cvtph_ps(load(&scales[8])), _mm512_cvtph_ps(load(&scales[9])));
+        let least = minima(scales, &x);
+        let factors = [_mm512_cvtph_ps(load(&scales[8])), _mm512_cvtph_ps(load(&scales[9]))];
         for row in 0..ROWS {
-            let of_row = _mm512_set1_ps(x.factors[row][block]);
-            let sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(totals[row]), _mm512_mul_ps(factors, of_row), sums[row]);
-            sums[row] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least[row]), _mm512_mul_ps(minima, of_row), sum);
+            let sum = _mm512_fmadd_ps(totals[row], factors[0], sums[row]);
+            sums[row] = _mm512_fnmadd_ps(least[row], factors[1], sum);
         }
     }
     store(sums, products);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: Rounded<'_>, products: &mut [[f32; LANES]]) {
+fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
     let (lines, scales) = (lines.as_chunks::<48>().0, scales.as_chunks::<9>().0);
-    let x = Blocks::<ROWS>::new(x, scales.len());
     let mut sums = [_mm512_setzero_ps(); ROWS];
     for (block, (lines, scales)) in lines.iter().zip(scales).enumerate() {
-        let (mut totals, mut offset) = ([_mm512_setzero_si512(); ROWS], [_mm512_setzero_si512(); ROWS]);
+        let x = x.large::<ROWS>(0, block);
+        let mut totals = [_mm512_setzero_ps(); ROWS];
         for half in 0..2 {
             // Of each group of 32 inputs, the first 16 and then the others: each 16 have a scale.
-            for side in 0..2 {
+            for second in 0..2 {
+                // Sums begin with what centres the numbers.
                 let mut whole = [[_mm512_setzero_si512(); ROWS]; 4];
-                for at in 4 * side..4 * side + 4 {
-                    let weights = six_bit_weights(lines, half, at);
+                for part in 0..4 {
                     for row in 0..ROWS {
-                        let quads = &x.quads[row][block];
+                        whole[part][row] = _mm512_set1_epi32(x.offsets[row][4 * half + part][3 + second]);
+                    }
+                }
+                for at in 4 * second..4 * second + 4 {
+                    let six = six_bit_weights(lines, half, at);
+                    for row in 0..ROWS {
                         for part in 0..4 {
-                            let four = _mm512_set1_epi32(quads[32 * half + 8 * part + at]);
-                            whole[part][row] = _mm512_dpbusd_epi32(whole[part][row], weights[part], four);
+                            let four = _mm512_set1_epi32(x.quads[row][4 * half + part][at]);
+                            whole[part][row] = _mm512_dpbusd_epi32(whole[part][row], six[part], four);
                         }
                     }
                 }
                 for part in 0..4 {
-                    let scale = apart(_mm512_cvtepi8_epi16(load(&scales[4 * half + part])))[side];
+                    let block = 4 * half + part;
+                    let scale = apart(_mm512_cvtepi8_epi16(load(&scales[block])))[second];
                     for row in 0..ROWS {
-                        totals[row] = _mm512_add_epi32(totals[row], _mm512_mullo_epi32(whole[part][row], scale));
+                        totals[row] = add_scaled(totals[row], whole[part][row], scale, x.factors[row][block][0]);
                     }
                 }
             }
         }
-        for pair in 0..8 {
-            let both = _mm512_cvtepi8_epi16(load(&scales[pair]));
-            for row in 0..ROWS {
-                let offsets = _mm512_set1_epi32(x.offsets[row][block][pair]);
-                offset[row] = _mm512_dpwssd_epi32(offset[row], both, offsets);
-            }
-        }
         let factors = _mm512_cvtph_ps(load(&scales[8]));
         for row in 0..ROWS {
-            let total = _mm512_sub_epi32(totals[row], _mm512_slli_epi32::<5>(offset[row]));
-            let factor = _mm512_mul_ps(factors, _mm512_set1_ps(x.factors[row][block]));
-            sums[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total), factor, sums[row]);
+            sums[row] = _mm512_fmadd_ps(totals[row], factors, sums[row]);
         }
     }
     store(sums, products);
@@ -190,7 +152,7 @@ fn unpack_four_bits(packed: &[Bytes; 32], lines: &mut [Bytes; UNIT_LINES]) {
     let mask = _mm512_set1_epi8(15);
     for pair in 0..4 {
         for at in 0..8 {
-            let line = line(packed, 8 * pair + at);
+            let line = line(&packed[8 * pair + at]);
             put(&mut lines[16 * pair + at], _mm512_and_si512(line, mask));
             put(&mut lines[16 * pair + 8 + at], _mm512_and_si512(_mm512_srli_epi16::<4>(line), mask));
         }
@@ -209,11 +171,12 @@ fn unpack_six_bits(packed: &[Bytes; 48], lines: &mut [Bytes; UNIT_LINES]) {
 }
 
 /// Four inputs of each output of a panel, from each of four groups of 32.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn six_bit_weights(lines: &[Bytes; 48], half: usize, at: usize) -> [__m512i; 4] {
     let (low, high) = (_mm512_set1_epi8(15), _mm512_set1_epi8(48));
-    let (a, b) = (line(lines, 16 * half + at), line(lines, 16 * half + 8 + at));
-    let two = line(lines, 32 + 8 * half + at);
+    let (a, b) = (line(&lines[16 * half + at]), line(&lines[16 * half + 8 + at]));
+    let two = line(&lines[32 + 8 * half + at]);
     let join = |four: __m512i, two: __m512i| _mm512_or_si512(_mm512_and_si512(four, low), _mm512_and_si512(two, high));
     [
         join(a, _mm512_slli_epi16::<4>(two)),

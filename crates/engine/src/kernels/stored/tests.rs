@@ -50,7 +50,7 @@ struct Quantised {
 }
 
 fn quantised(matrix: &StoredPanels, x: &[f32]) -> Quantised {
-    let rounding = if matrix.has_large_blocks() { Rounding::Of256 } else { Rounding::Of32 };
+    let rounding = Rounding::Of32;
     let (quads, factors, offsets) = rounding.sizes(matrix.ins);
     let rows = x.len() / matrix.ins;
     let mut all = Quantised {
@@ -72,8 +72,7 @@ fn quantised(matrix: &StoredPanels, x: &[f32]) -> Quantised {
 /// The inputs as the product sees them.
 fn seen(all: &Quantised) -> Vec<f32> {
     let numbers = all.quads.iter().flat_map(|quad| quad.to_le_bytes()).map(|byte| f32::from(byte as i8));
-    let of_factor = 4 * all.quads.len() / all.factors.len();
-    numbers.enumerate().map(|(at, number)| number * all.factors[at / of_factor]).collect()
+    numbers.enumerate().map(|(at, number)| number * all.factors[at / 32 * InputBlock::FACTORS]).collect()
 }
 
 fn products(kernel: tiles::Kernels, matrix: &StoredPanels, x: &[f32]) -> Vec<f32> {

@@ -1,17 +1,17 @@
 //! The products of some rows with a unit of a panel: which kernel, and the one for any processor.
 
 use super::super::int8::Bytes;
-use super::super::panels::{LANES, Rounded};
+use super::super::panels::LANES;
 use super::super::simd_level::{SimdLevel, simd_level};
 use super::blocks::unpack;
-use super::{Half, Inputs, Kind, UNIT_LINES, Unit};
+use super::{Half, InputBlocks, Inputs, Kind, UNIT_LINES, Unit};
 use half::f16;
 use std::sync::OnceLock;
 
 /// Adds the products of a unit with one, two, four or eight rows to sums.
 pub(super) type Tile = fn(&Unit<'_>, &Inputs<'_>, &mut [[f32; LANES]]);
 /// Computes the products of a panel with one, two or four rows; false if it cannot.
-pub(super) type Few = fn(Kind, &[Bytes], &[Half], Rounded<'_>, &mut [[f32; LANES]]) -> bool;
+pub(super) type Few = fn(Kind, &[Bytes], &[Half], &Inputs<'_>, &mut [[f32; LANES]]) -> bool;
 
 /// The numbers of a unit as bytes: line q has four inputs of each output, from input 4q on.
 pub(super) type Unpack = fn(Kind, &[Bytes], &mut [Bytes; UNIT_LINES]);
@@ -41,14 +41,14 @@ pub(super) fn kernels_for(level: SimdLevel) -> Kernels {
             tile: super::tiles_vnni::tile,
             few: super::fused_vnni::panel,
             unpack: super::fused_vnni::unpack,
-            many: |_| 17,
+            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 48 },
         },
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512 | SimdLevel::Avx2 => Kernels {
             tile: super::tiles_avx2::tile,
             few: super::fused_avx2::panel,
             unpack,
-            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 12 },
+            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 8 },
         },
         _ => Kernels { tile: anywhere, few: none, unpack, many: |_| 0 },
     }
@@ -110,17 +110,18 @@ pub(super) fn weights(unit: &Unit<'_>, lane: usize, row: &mut [f32]) {
 /// On any processor.
 fn anywhere(unit: &Unit<'_>, x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
     for (row, products) in products.iter_mut().enumerate().take(x.rows) {
+        let [x] = x.small(row, unit.blocks * unit.kind.block() / 32);
         match unit.kind {
-            Kind::Q4K | Kind::Q5K | Kind::Q6K => large_block(unit, x.row(row), products),
-            Kind::Q4Centred | Kind::Q4Min | Kind::Q8Centred | Kind::Q5Min => small_blocks(unit, x.row(row), products),
+            Kind::Q4K | Kind::Q5K | Kind::Q6K => large_block(unit, x, products),
+            Kind::Q4Centred | Kind::Q4Min | Kind::Q8Centred | Kind::Q5Min => small_blocks(unit, x, products),
         }
     }
 }
 
 /// The sums of some lines with four inputs each.
-fn sums(unit: &Unit<'_>, quads: &[i32], lines: std::ops::Range<usize>) -> [i32; LANES] {
+fn sums(lines: &[Bytes], quads: &[i32]) -> [i32; LANES] {
     let mut sums = [0i32; LANES];
-    for (line, four) in unit.lines[lines.clone()].iter().zip(&quads[lines]) {
+    for (line, four) in lines.iter().zip(quads) {
         let four = four.to_le_bytes().map(|it| i32::from(it as i8));
         for (sum, weights) in sums.iter_mut().zip(line.0.as_chunks::<4>().0) {
             *sum += weights.iter().zip(four).map(|(weight, it)| i32::from(*weight) * it).sum::<i32>();
@@ -129,47 +130,51 @@ fn sums(unit: &Unit<'_>, quads: &[i32], lines: std::ops::Range<usize>) -> [i32; 
     sums
 }
 
-fn large_block(unit: &Unit<'_>, (quads, factors, offsets): (&[i32], &[f32], &[i32]), products: &mut [f32; LANES]) {
+fn large_block(unit: &Unit<'_>, x: InputBlocks<'_>, products: &mut [f32; LANES]) {
     let (kind, scales) = (unit.kind, unit.scales);
-    let groups = if kind == Kind::Q6K { 16 } else { 8 };
-    // Two 16-bit sums of inputs in each.
-    let sum_of = |first: usize, group: usize| i32::from((offsets[first + group / 2] >> (16 * (group % 2))) as i16);
-    let mut totals = [0i32; LANES];
-    let mut least = [0i32; LANES];
-    for group in 0..groups {
-        let of_group = 64 / groups;
-        let sums = sums(unit, quads, group * of_group..(group + 1) * of_group);
-        for lane in 0..LANES {
-            totals[lane] += scale(kind, scales, group, lane) * sums[lane];
-            least[lane] += match kind {
-                Kind::Q6K => scale(kind, scales, group, lane) * sum_of(0, group),
-                _ => i32::from(scales[4 + group / 2].0[lane][group % 2]) * sum_of(8, group),
-            };
+    let mut totals = [0f32; LANES];
+    let mut least = [0f32; LANES];
+    if kind == Kind::Q6K {
+        for [half, side, part] in super::ORDER_OF_16 {
+            let (block, line) = (4 * half + part, 32 * half + 8 * part + 4 * side);
+            let sums = sums(&unit.lines[line..line + 4], &x.quads[block][4 * side..]);
+            for (lane, total) in totals.iter_mut().enumerate() {
+                let whole = scale(kind, scales, 2 * block + side, lane) * (sums[lane] + x.offsets[block][3 + side]);
+                *total = (whole as f32).mul_add(x.factors[block][0], *total);
+            }
+        }
+    } else {
+        for block in 0..8 {
+            let sums = sums(&unit.lines[8 * block..8 * block + 8], &x.quads[block]);
+            let [factor, of_sum] = x.factors[block];
+            for lane in 0..LANES {
+                let whole = scale(kind, scales, block, lane) * sums[lane];
+                totals[lane] = (whole as f32).mul_add(factor, totals[lane]);
+                let minimum = f32::from(scales[4 + block / 2].0[lane][block % 2]);
+                least[lane] = minimum.mul_add(of_sum, least[lane]);
+            }
         }
     }
     for (lane, product) in products.iter_mut().enumerate() {
-        let factor = scales[8].float(lane) * factors[0];
-        *product = match kind {
-            Kind::Q6K => ((totals[lane] - 32 * least[lane]) as f32).mul_add(factor, *product),
-            _ => {
-                let sum = (totals[lane] as f32).mul_add(factor, *product);
-                (-(least[lane] as f32)).mul_add(scales[9].float(lane) * factors[0], sum)
-            }
-        };
+        *product = totals[lane].mul_add(scales[8].float(lane), *product);
+        if kind != Kind::Q6K {
+            *product = (-least[lane]).mul_add(scales[9].float(lane), *product);
+        }
     }
 }
 
-fn small_blocks(unit: &Unit<'_>, (quads, factors, offsets): (&[i32], &[f32], &[i32]), products: &mut [f32; LANES]) {
+fn small_blocks(unit: &Unit<'_>, x: InputBlocks<'_>, products: &mut [f32; LANES]) {
     let kind = unit.kind;
     let has_least = matches!(kind, Kind::Q4Min | Kind::Q5Min);
     for block in 0..unit.blocks {
-        let sums = sums(unit, quads, block * 8..(block + 1) * 8);
+        let sums = sums(&unit.lines[block * 8..(block + 1) * 8], &x.quads[block]);
         let scales = &unit.scales[block * kind.size().1..];
+        let [factor, of_sum] = x.factors[block];
         for (lane, product) in products.iter_mut().enumerate() {
-            let whole = (sums[lane] - kind.centre() * offsets[block]) as f32;
-            *product = whole.mul_add(scales[0].float(lane) * factors[block], *product);
+            let whole = (sums[lane] - kind.centre() * x.offsets[block][0]) as f32;
+            *product = whole.mul_add(scales[0].float(lane) * factor, *product);
             if has_least {
-                *product = scales[1].float(lane).mul_add(factors[block] * offsets[block] as f32, *product);
+                *product = scales[1].float(lane).mul_add(of_sum, *product);
             }
         }
     }

@@ -8,8 +8,9 @@
 // One number indexes the registers of several arrays.
 #![allow(clippy::needless_range_loop)]
 
+use super::super::int8::Bytes;
 use super::super::panels::LANES;
-use super::{Half, Inputs, Kind, Unit};
+use super::{Half, Inputs, Kind, LargeBlocks, Unit};
 use std::arch::x86_64::*;
 
 /// Outputs of a register.
@@ -38,9 +39,9 @@ fn rows<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, first: usize, produc
     };
     for side in 0..2 {
         match unit.kind {
-            Kind::Q4K => large_block::<ROWS, 8, 8>(unit, x, first, side, products),
-            Kind::Q5K => large_block::<ROWS, 8, 4>(unit, x, first, side, products),
-            Kind::Q6K => large_block::<ROWS, 16, 2>(unit, x, first, side, products),
+            Kind::Q4K => large_block::<ROWS, 8>(unit, x, first, side, products),
+            Kind::Q5K => large_block::<ROWS, 4>(unit, x, first, side, products),
+            Kind::Q6K => six_bits::<ROWS>(unit, x, first, side, products),
             Kind::Q4Centred => small_blocks::<ROWS, false, 8>(unit, x, first, side, products),
             Kind::Q4Min => small_blocks::<ROWS, true, 8>(unit, x, first, side, products),
             Kind::Q5Min => small_blocks::<ROWS, true, 4>(unit, x, first, side, products),
@@ -50,84 +51,146 @@ fn rows<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, first: usize, produc
 }
 
 /// The bytes of one side of a half line.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn load(half: &Half, side: usize) -> __m128i {
-    // SAFETY: a half line has 32 bytes; a side is the first or the second 16 of them.
-    unsafe { _mm_loadu_si128((&raw const half.0).cast::<__m128i>().add(side)) }
+pub(super) fn load(half: &Half, side: usize) -> __m128i {
+    let sides = half.0.as_flattened().as_chunks::<16>().0;
+    // SAFETY: any sixteen bytes are a register.
+    unsafe { std::mem::transmute(sides[side & 1]) }
 }
 
 /// One side of a line.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn weights(unit: &Unit<'_>, line: usize, side: usize) -> __m256i {
-    assert!(line < unit.lines.len() && side < 2);
-    // SAFETY: a line has 64 bytes and is aligned to them; a side has 32.
-    unsafe { _mm256_load_si256(unit.lines.as_ptr().add(line).cast::<__m256i>().add(side)) }
+pub(super) fn weights(line: &Bytes, side: usize) -> __m256i {
+    let sides = line.0.as_chunks::<32>().0;
+    // SAFETY: any 32 bytes are a register.
+    unsafe { std::mem::transmute(sides[side & 1]) }
 }
 
-/// A block with a scale for each of `GROUPS` groups.
+/// Each of the two scales of a pair of groups twice: for the two sums that each output has.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn doubled(both: __m256i) -> [__m256i; 2] {
+    let first = _mm256_setr_epi32(
+        0x0100_0100,
+        0x0504_0504,
+        0x0908_0908,
+        0x0d0c_0d0c,
+        0x0100_0100,
+        0x0504_0504,
+        0x0908_0908,
+        0x0d0c_0d0c,
+    );
+    let second = _mm256_add_epi8(first, _mm256_set1_epi8(2));
+    [_mm256_shuffle_epi8(both, first), _mm256_shuffle_epi8(both, second)]
+}
+
+/// Adds the minima of a block of 256, times the sums of the inputs.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn minima<const ROWS: usize>(scales: &[Half], x: &LargeBlocks<'_, ROWS>, side: usize) -> [__m256; ROWS] {
+    let mut least = [_mm256_setzero_ps(); ROWS];
+    for (pair, half) in scales[4..8].iter().enumerate() {
+        let both = _mm256_cvtepu8_epi16(load(half, side));
+        let each = [_mm256_and_si256(both, _mm256_set1_epi32(0xffff)), _mm256_srli_epi32::<16>(both)];
+        for (at, minima) in each.into_iter().enumerate() {
+            let minima = _mm256_cvtepi32_ps(minima);
+            for row in 0..ROWS {
+                least[row] = _mm256_fmadd_ps(minima, _mm256_set1_ps(x.factors[row][2 * pair + at][1]), least[row]);
+            }
+        }
+    }
+    least
+}
+
+/// A block of 256 with a scale and a minimum for each 32. The sums of `LINES` lines fit 16 bits.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn large_block<const ROWS: usize, const GROUPS: usize, const LINES: usize>(
+fn large_block<const ROWS: usize, const LINES: usize>(
     unit: &Unit<'_>,
     x: &Inputs<'_>,
     first: usize,
     side: usize,
     products: &mut [[f32; LANES]; ROWS],
 ) {
-    let is_signed = GROUPS == 16;
-    let of_group = 64 / GROUPS;
-    let scales = &unit.scales[..if is_signed { 9 } else { 10 }];
-    let quads: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(first + row).0[..64]);
-    let offsets: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(first + row).2[..super::OFFSETS_OF_256]);
-    let (mut totals, mut least) = ([_mm256_setzero_si256(); ROWS], [_mm256_setzero_si256(); ROWS]);
-    for pair in 0..GROUPS / 2 {
-        let bytes = load(&scales[pair], side);
-        let both = if is_signed { _mm256_cvtepi8_epi16(bytes) } else { _mm256_cvtepu8_epi16(bytes) };
-        // Each scale twice: for the two sums that each output has.
-        let low = _mm256_or_si256(_mm256_and_si256(both, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32::<16>(both));
-        let high = _mm256_or_si256(_mm256_srli_epi32::<16>(both), _mm256_andnot_si256(_mm256_set1_epi32(0xffff), both));
-        for (at, scale) in [low, high].into_iter().enumerate() {
-            let start = (2 * pair + at) * of_group;
-            for start in (start..start + of_group).step_by(LINES) {
+    let scales = &unit.scales[..10];
+    let x = x.large::<ROWS>(first, 0);
+    let mut totals = [_mm256_setzero_ps(); ROWS];
+    for (pair, lines) in unit.lines.as_chunks::<16>().0.iter().enumerate() {
+        let scale = doubled(_mm256_cvtepu8_epi16(load(&scales[pair], side)));
+        for (group, lines) in lines.as_chunks::<8>().0.iter().enumerate() {
+            let block = 2 * pair + group;
+            let mut whole = [_mm256_setzero_si256(); ROWS];
+            for (part, lines) in lines.as_chunks::<LINES>().0.iter().enumerate() {
                 let mut sums = [_mm256_setzero_si256(); ROWS];
-                for line in start..start + LINES {
-                    let weights = weights(unit, line, side);
+                for (at, line) in lines.iter().enumerate() {
+                    let weights = weights(line, side);
                     for row in 0..ROWS {
-                        // SAFETY: there are 64 quads.
-                        let four = _mm256_set1_epi32(unsafe { *quads[row].get_unchecked(line) });
+                        let four = _mm256_set1_epi32(x.quads[row][block][part * LINES + at]);
                         sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
                     }
                 }
                 for row in 0..ROWS {
-                    totals[row] = _mm256_add_epi32(totals[row], _mm256_madd_epi16(sums[row], scale));
+                    whole[row] = _mm256_add_epi32(whole[row], _mm256_madd_epi16(sums[row], scale[group]));
                 }
             }
+            for row in 0..ROWS {
+                let factor = _mm256_set1_ps(x.factors[row][block][0]);
+                totals[row] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[row]), factor, totals[row]);
+            }
         }
-        let (both, from) = match is_signed {
-            true => (both, 0),
-            false => (_mm256_cvtepu8_epi16(load(&scales[4 + pair], side)), 8),
-        };
+    }
+    let least = minima(scales, &x, side);
+    let factors = [_mm256_cvtph_ps(load(&scales[8], side)), _mm256_cvtph_ps(load(&scales[9], side))];
+    for row in 0..ROWS {
+        let place = &mut products[row][WIDTH * side..][..WIDTH];
+        // SAFETY: the place has eight numbers.
+        unsafe {
+            let product = _mm256_fmadd_ps(totals[row], factors[0], _mm256_loadu_ps(place.as_ptr()));
+            _mm256_storeu_ps(place.as_mut_ptr(), _mm256_fnmadd_ps(least[row], factors[1], product));
+        }
+    }
+}
+
+/// A block of 256 with a scale for each 16. Sums begin with what centres the numbers, so that four lines fit 16 bits.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn six_bits<const ROWS: usize>(
+    unit: &Unit<'_>,
+    x: &Inputs<'_>,
+    first: usize,
+    side: usize,
+    products: &mut [[f32; LANES]; ROWS],
+) {
+    let scales = &unit.scales[..9];
+    let x = x.large::<ROWS>(first, 0);
+    let mut totals = [_mm256_setzero_ps(); ROWS];
+    for [half, second, part] in super::ORDER_OF_16 {
+        let block = 4 * half + part;
+        let scale = doubled(_mm256_cvtepi8_epi16(load(&scales[block], side)))[second];
+        let mut sums = [_mm256_setzero_si256(); ROWS];
         for row in 0..ROWS {
-            let sum = _mm256_set1_epi32(offsets[row][from + pair]);
-            least[row] = _mm256_add_epi32(least[row], _mm256_madd_epi16(both, sum));
+            sums[row] = _mm256_set1_epi32(x.offsets[row][block][1 + second]);
+        }
+        for (at, line) in unit.lines.as_chunks::<4>().0[2 * block + second].iter().enumerate() {
+            let weights = weights(line, side);
+            for row in 0..ROWS {
+                let four = _mm256_set1_epi32(x.quads[row][block][4 * second + at]);
+                sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
+            }
+        }
+        for row in 0..ROWS {
+            let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[row], scale));
+            totals[row] = _mm256_fmadd_ps(whole, _mm256_set1_ps(x.factors[row][block][0]), totals[row]);
         }
     }
     let factors = _mm256_cvtph_ps(load(&scales[8], side));
     for row in 0..ROWS {
-        let of_row = _mm256_set1_ps(x.row(first + row).1[0]);
         let place = &mut products[row][WIDTH * side..][..WIDTH];
         // SAFETY: the place has eight numbers.
-        let mut product = unsafe { _mm256_loadu_ps(place.as_ptr()) };
-        let factor = _mm256_mul_ps(factors, of_row);
-        if is_signed {
-            let total = _mm256_sub_epi32(totals[row], _mm256_slli_epi32::<5>(least[row]));
-            product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), factor, product);
-        } else {
-            product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[row]), factor, product);
-            let factor = _mm256_mul_ps(_mm256_cvtph_ps(load(&scales[9], side)), of_row);
-            product = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(least[row]), factor, product);
+        unsafe {
+            let product = _mm256_fmadd_ps(totals[row], factors, _mm256_loadu_ps(place.as_ptr()));
+            _mm256_storeu_ps(place.as_mut_ptr(), product);
         }
-        // SAFETY: as above.
-        unsafe { _mm256_storeu_ps(place.as_mut_ptr(), product) };
     }
 }
 
@@ -142,9 +205,7 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
 ) {
     let halves = if LEAST { 2 } else { 1 };
     let blocks = unit.blocks.min(8);
-    let quads: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(first + row).0[..8 * blocks]);
-    let factors: [&[f32]; ROWS] = std::array::from_fn(|row| &x.row(first + row).1[..blocks]);
-    let offsets: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(first + row).2[..blocks]);
+    let some = x.small::<ROWS>(first, blocks);
     let centre = unit.kind.centre();
     let ones = _mm256_set1_epi16(1);
     for block in 0..blocks {
@@ -152,11 +213,11 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
         let (start, end) = (8 * block, 8 * block + 8);
         if LINES == 0 {
             for line in start..end {
-                let signed = _mm256_xor_si256(weights(unit, line, side), _mm256_set1_epi8(-128));
+                let signed = _mm256_xor_si256(weights(&unit.lines[line], side), _mm256_set1_epi8(-128));
                 // The instruction wants one side unsigned, so the sign moves to the other; 2 · 128 · 127 fits 16 bits.
                 let size = _mm256_abs_epi8(signed);
                 for row in 0..ROWS {
-                    let four = _mm256_sign_epi8(_mm256_set1_epi32(quads[row][line]), signed);
+                    let four = _mm256_sign_epi8(_mm256_set1_epi32(some[row].quads[block][line % 8]), signed);
                     let pairs = _mm256_maddubs_epi16(size, four);
                     totals[row] = _mm256_add_epi32(totals[row], _mm256_madd_epi16(pairs, ones));
                 }
@@ -165,9 +226,9 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
             for start in (start..end).step_by(LINES.max(1)) {
                 let mut sums = [_mm256_setzero_si256(); ROWS];
                 for line in start..start + LINES {
-                    let weights = weights(unit, line, side);
+                    let weights = weights(&unit.lines[line], side);
                     for row in 0..ROWS {
-                        let four = _mm256_set1_epi32(quads[row][line]);
+                        let four = _mm256_set1_epi32(some[row].quads[block][line % 8]);
                         sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
                     }
                 }
@@ -176,7 +237,7 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
                 }
             }
             for row in 0..ROWS {
-                totals[row] = _mm256_sub_epi32(totals[row], _mm256_set1_epi32(centre * offsets[row][block]));
+                totals[row] = _mm256_sub_epi32(totals[row], _mm256_set1_epi32(centre * some[row].offsets[block][0]));
             }
         }
         let scales = _mm256_cvtph_ps(load(&unit.scales[block * halves], side));
@@ -184,11 +245,11 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
             let place = &mut products[row][WIDTH * side..][..WIDTH];
             // SAFETY: the place has eight numbers.
             let mut product = unsafe { _mm256_loadu_ps(place.as_ptr()) };
-            let factor = _mm256_mul_ps(scales, _mm256_set1_ps(factors[row][block]));
+            let factor = _mm256_mul_ps(scales, _mm256_set1_ps(some[row].factors[block][0]));
             product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[row]), factor, product);
             if LEAST {
                 let least = _mm256_cvtph_ps(load(&unit.scales[block * halves + 1], side));
-                let sum = _mm256_set1_ps(factors[row][block] * offsets[row][block] as f32);
+                let sum = _mm256_set1_ps(some[row].factors[block][1]);
                 product = _mm256_fmadd_ps(least, sum, product);
             }
             // SAFETY: as above.

@@ -5,8 +5,9 @@
 // One number indexes the registers of several arrays.
 #![allow(clippy::needless_range_loop)]
 
+use super::super::int8::Bytes;
 use super::super::panels::LANES;
-use super::{Half, Inputs, Kind, Unit};
+use super::{Half, Inputs, Kind, LargeBlocks, Unit};
 use std::arch::x86_64::*;
 
 pub(super) fn tile(unit: &Unit<'_>, x: &Inputs<'_>, products: &mut [[f32; LANES]]) {
@@ -28,82 +29,122 @@ fn rows<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, products: &mut [[f32
         None => return,
     };
     match unit.kind {
-        Kind::Q4K | Kind::Q5K => large_block::<ROWS, 8>(unit, x, products),
-        Kind::Q6K => large_block::<ROWS, 16>(unit, x, products),
+        Kind::Q4K | Kind::Q5K => large_block::<ROWS>(unit, x, products),
+        Kind::Q6K => six_bits::<ROWS>(unit, x, products),
         Kind::Q4Centred | Kind::Q8Centred => small_blocks::<ROWS, false>(unit, x, products),
         Kind::Q4Min | Kind::Q5Min => small_blocks::<ROWS, true>(unit, x, products),
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f")]
-fn load(half: &Half) -> __m256i {
-    // SAFETY: a half line has 32 bytes and is aligned to them.
-    unsafe { _mm256_load_si256((&raw const half.0).cast()) }
+pub(super) fn load(half: &Half) -> __m256i {
+    // SAFETY: any 32 bytes are a register.
+    unsafe { std::mem::transmute(half.0) }
 }
 
-/// A block with a scale for each of `GROUPS` groups.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn large_block<const ROWS: usize, const GROUPS: usize>(
-    unit: &Unit<'_>,
-    x: &Inputs<'_>,
-    products: &mut [[f32; LANES]; ROWS],
-) {
-    let is_signed = GROUPS == 16;
-    let of_group = 64 / GROUPS;
-    let scales = &unit.scales[..if is_signed { 9 } else { 10 }];
-    let quads: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(row).0[..64]);
-    let mut totals = [_mm512_setzero_si512(); ROWS];
-    for pair in 0..GROUPS / 2 {
-        let both = if is_signed {
-            _mm512_cvtepi8_epi16(load(&scales[pair]))
-        } else {
-            _mm512_cvtepu8_epi16(load(&scales[pair]))
-        };
-        let scales = [_mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(both)), _mm512_srai_epi32::<16>(both)];
-        for (at, scale) in scales.into_iter().enumerate() {
-            let first = (2 * pair + at) * of_group;
-            let mut sums = [_mm512_setzero_si512(); ROWS];
-            for line in first..first + of_group {
-                // SAFETY: a line has 64 bytes and is aligned to them; there are 64 lines.
-                let weights = unsafe { _mm512_load_si512(unit.lines.as_ptr().add(line).cast()) };
-                for row in 0..ROWS {
-                    // SAFETY: there are 64 quads.
-                    let four = unsafe { *quads[row].get_unchecked(line) };
-                    sums[row] = _mm512_dpbusd_epi32(sums[row], weights, _mm512_set1_epi32(four));
-                }
-            }
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn weights(line: &Bytes) -> __m512i {
+    // SAFETY: any 64 bytes are a register.
+    unsafe { std::mem::transmute(line.0) }
+}
+
+/// The two scales of a pair of groups.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn apart(both: __m512i) -> [__m512; 2] {
+    let first = _mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(both));
+    [_mm512_cvtepi32_ps(first), _mm512_cvtepi32_ps(_mm512_srai_epi32::<16>(both))]
+}
+
+/// `total + sum · scale · factor`; the first product is a whole number below 2^24 and thus exact.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn add_scaled(total: __m512, sum: __m512i, scale: __m512, factor: f32) -> __m512 {
+    _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), _mm512_set1_ps(factor), total)
+}
+
+/// The minima of a block of 256, times the sums of the inputs.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn minima<const ROWS: usize>(scales: &[Half], x: &LargeBlocks<'_, ROWS>) -> [__m512; ROWS] {
+    let mut least = [_mm512_setzero_ps(); ROWS];
+    for (pair, half) in scales[4..8].iter().enumerate() {
+        for (at, minima) in apart(_mm512_cvtepu8_epi16(load(half))).into_iter().enumerate() {
             for row in 0..ROWS {
-                totals[row] = _mm512_add_epi32(totals[row], _mm512_mullo_epi32(sums[row], scale));
+                least[row] = _mm512_fmadd_ps(minima, _mm512_set1_ps(x.factors[row][2 * pair + at][1]), least[row]);
             }
         }
     }
-    let mut least = [_mm512_setzero_si512(); ROWS];
-    let offsets: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(row).2[..super::OFFSETS_OF_256]);
-    for pair in 0..GROUPS / 2 {
-        let (both, first) = match is_signed {
-            true => (_mm512_cvtepi8_epi16(load(&scales[pair])), 0),
-            false => (_mm512_cvtepu8_epi16(load(&scales[4 + pair])), 8),
-        };
+    least
+}
+
+/// A block of 256 with a scale and a minimum for each 32.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn large_block<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, products: &mut [[f32; LANES]; ROWS]) {
+    let scales = &unit.scales[..10];
+    let x = x.large::<ROWS>(0, 0);
+    let mut totals = [_mm512_setzero_ps(); ROWS];
+    for (pair, lines) in unit.lines.as_chunks::<16>().0.iter().enumerate() {
+        let scale = apart(_mm512_cvtepu8_epi16(load(&scales[pair])));
+        for (at, lines) in lines.as_chunks::<8>().0.iter().enumerate() {
+            let block = 2 * pair + at;
+            let mut sums = [_mm512_setzero_si512(); ROWS];
+            for (line, of_line) in lines.iter().enumerate() {
+                let weights = weights(of_line);
+                for row in 0..ROWS {
+                    let four = _mm512_set1_epi32(x.quads[row][block][line]);
+                    sums[row] = _mm512_dpbusd_epi32(sums[row], weights, four);
+                }
+            }
+            for row in 0..ROWS {
+                totals[row] = add_scaled(totals[row], sums[row], scale[at], x.factors[row][block][0]);
+            }
+        }
+    }
+    let least = minima(scales, &x);
+    let factors = [_mm512_cvtph_ps(load(&scales[8])), _mm512_cvtph_ps(load(&scales[9]))];
+    for row in 0..ROWS {
+        // SAFETY: the array has sixteen numbers.
+        unsafe {
+            let product = _mm512_fmadd_ps(totals[row], factors[0], _mm512_loadu_ps(products[row].as_ptr()));
+            _mm512_storeu_ps(products[row].as_mut_ptr(), _mm512_fnmadd_ps(least[row], factors[1], product));
+        }
+    }
+}
+
+/// A block of 256 with a scale for each 16; sums begin with what centres the numbers.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn six_bits<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, products: &mut [[f32; LANES]; ROWS]) {
+    let scales = &unit.scales[..9];
+    let x = x.large::<ROWS>(0, 0);
+    let mut totals = [_mm512_setzero_ps(); ROWS];
+    for [half, second, part] in super::ORDER_OF_16 {
+        let block = 4 * half + part;
+        let scale = apart(_mm512_cvtepi8_epi16(load(&scales[block])))[second];
+        let mut sums = [_mm512_setzero_si512(); ROWS];
         for row in 0..ROWS {
-            least[row] = _mm512_dpwssd_epi32(least[row], both, _mm512_set1_epi32(offsets[row][first + pair]));
+            sums[row] = _mm512_set1_epi32(x.offsets[row][block][3 + second]);
+        }
+        for (at, line) in unit.lines.as_chunks::<4>().0[2 * block + second].iter().enumerate() {
+            let weights = weights(line);
+            for row in 0..ROWS {
+                let four = _mm512_set1_epi32(x.quads[row][block][4 * second + at]);
+                sums[row] = _mm512_dpbusd_epi32(sums[row], weights, four);
+            }
+        }
+        for row in 0..ROWS {
+            totals[row] = add_scaled(totals[row], sums[row], scale, x.factors[row][block][0]);
         }
     }
     let factors = _mm512_cvtph_ps(load(&scales[8]));
     for row in 0..ROWS {
-        let of_row = _mm512_set1_ps(x.row(row).1[0]);
         // SAFETY: the array has sixteen numbers.
-        let mut product = unsafe { _mm512_loadu_ps(products[row].as_ptr()) };
-        let factor = _mm512_mul_ps(factors, of_row);
-        if is_signed {
-            let total = _mm512_sub_epi32(totals[row], _mm512_slli_epi32::<5>(least[row]));
-            product = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total), factor, product);
-        } else {
-            product = _mm512_fmadd_ps(_mm512_cvtepi32_ps(totals[row]), factor, product);
-            let factor = _mm512_mul_ps(_mm512_cvtph_ps(load(&scales[9])), of_row);
-            product = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least[row]), factor, product);
+        unsafe {
+            let product = _mm512_fmadd_ps(totals[row], factors, _mm512_loadu_ps(products[row].as_ptr()));
+            _mm512_storeu_ps(products[row].as_mut_ptr(), product);
         }
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_ps(products[row].as_mut_ptr(), product) };
     }
 }
 
@@ -116,9 +157,7 @@ fn small_blocks<const ROWS: usize, const LEAST: bool>(
 ) {
     let halves = if LEAST { 2 } else { 1 };
     let blocks = unit.blocks.min(8);
-    let quads: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(row).0[..8 * blocks]);
-    let factors: [&[f32]; ROWS] = std::array::from_fn(|row| &x.row(row).1[..blocks]);
-    let offsets: [&[i32]; ROWS] = std::array::from_fn(|row| &x.row(row).2[..blocks]);
+    let some = x.small::<ROWS>(0, blocks);
     let centre = unit.kind.centre();
     // SAFETY: the arrays have sixteen numbers.
     let mut products_of: [__m512; ROWS] = std::array::from_fn(|row| unsafe { _mm512_loadu_ps(products[row].as_ptr()) });
@@ -126,27 +165,25 @@ fn small_blocks<const ROWS: usize, const LEAST: bool>(
         let mut sums = [_mm512_setzero_si512(); ROWS];
         if !LEAST {
             for row in 0..ROWS {
-                sums[row] = _mm512_set1_epi32(-centre * offsets[row][block]);
+                sums[row] = _mm512_set1_epi32(-centre * some[row].offsets[block][0]);
             }
         }
-        for line in 8 * block..8 * block + 8 {
-            // SAFETY: a line has 64 bytes and is aligned to them; there are 64 lines, 8 for each of at most 8 blocks.
-            let weights = unsafe { _mm512_load_si512(unit.lines.as_ptr().add(line).cast()) };
+        for (line, of_line) in unit.lines.as_chunks::<8>().0[block].iter().enumerate() {
+            let weights = weights(of_line);
             for row in 0..ROWS {
-                // SAFETY: there are 8 quads for each block.
-                let four = unsafe { *quads[row].get_unchecked(line) };
-                sums[row] = _mm512_dpbusd_epi32(sums[row], weights, _mm512_set1_epi32(four));
+                let four = _mm512_set1_epi32(some[row].quads[block][line]);
+                sums[row] = _mm512_dpbusd_epi32(sums[row], weights, four);
             }
         }
         let scales = _mm512_cvtph_ps(load(&unit.scales[block * halves]));
         for row in 0..ROWS {
-            let factor = _mm512_mul_ps(scales, _mm512_set1_ps(factors[row][block]));
+            let factor = _mm512_mul_ps(scales, _mm512_set1_ps(some[row].factors[block][0]));
             products_of[row] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[row]), factor, products_of[row]);
         }
         if LEAST {
             let least = _mm512_cvtph_ps(load(&unit.scales[block * halves + 1]));
             for row in 0..ROWS {
-                let sum = _mm512_set1_ps(factors[row][block] * offsets[row][block] as f32);
+                let sum = _mm512_set1_ps(some[row].factors[block][1]);
                 products_of[row] = _mm512_fmadd_ps(least, sum, products_of[row]);
             }
         }
