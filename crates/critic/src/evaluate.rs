@@ -433,16 +433,13 @@ mod tests {
     #[test]
     fn the_guard_asks_nothing_worse_than_a_reasoner_first() {
         let critic = fit_critic(&synthetic::tasks(150, 1), &CriticSettings::default()).unwrap();
-        let settings = |guard| EvaluationSettings {
-            seeds: vec![1],
-            prices: vec![5.0],
-            guard,
-            ..EvaluationSettings::default()
-        };
+        let settings =
+            |guard| EvaluationSettings { seeds: vec![1], prices: vec![5.0], guard, ..EvaluationSettings::default() };
         let accuracy = |guard| {
             let found = evaluate_critic(&critic, &synthetic::tasks(150, 2), &settings(guard)).unwrap();
             let curve = found.curve();
-            let of = |name: &str| curve.iter().find(|row| row.method.starts_with(name)).map(|row| row.accuracy).unwrap();
+            let of =
+                |name: &str| curve.iter().find(|row| row.method.starts_with(name)).map(|row| row.accuracy).unwrap();
             (of("critic, up"), of("one reasoner"))
         };
         let ((free, _), (guarded, plain)) = (accuracy(false), accuracy(true));

@@ -101,7 +101,10 @@ impl CriticEvaluation {
         }
         let (matched, best) = self.paired();
         for (title, rows) in [
-            ("The critic beside each fixed method, at the price whose tokens come closest without exceeding the method's:", matched),
+            (
+                "The critic beside each fixed method, at the price whose tokens come closest without exceeding the method's:",
+                matched,
+            ),
             ("The critic at every price beside the most accurate fixed method:", best),
         ] {
             let _ = writeln!(
