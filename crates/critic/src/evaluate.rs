@@ -1,7 +1,7 @@
-//! Testing a critic on tasks that it never saw, beside every fixed method, a router and the best choice in hindsight.
+//! Testing critics on tasks that they never saw, beside every fixed method, a router and the best choice in hindsight.
 
 use crate::fit::{CriticSettings, fit_critic, read_tasks};
-use crate::model::{CriticError, DecisionCritic};
+use crate::model::{CriticError, DecisionCritic, Rule};
 use crate::report::{CurveRow, PairedRow, calibration_error, interval, mutual_information};
 use crate::router::Router;
 use crate::task::RecordedTask;
@@ -21,6 +21,10 @@ pub struct EvaluationSettings {
     pub seeds: Vec<u64>,
     /// Rounds of calls at most.
     pub rounds: u32,
+    /// Whether the critic's first team must not be worse than one reasoner.
+    pub guard: bool,
+    /// Whether confidences are hidden, as with endpoints that report none.
+    pub hide_sure: bool,
     /// How critics are fitted; their seed is that of the trial.
     pub fit: CriticSettings,
 }
@@ -31,6 +35,8 @@ impl Default for EvaluationSettings {
             prices: vec![1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.01],
             seeds: (1..=5).collect(),
             rounds: 3,
+            guard: false,
+            hide_sure: false,
             fit: CriticSettings::default(),
         }
     }
@@ -58,9 +64,12 @@ pub struct CriticEvaluation {
     set_of: Vec<usize>,
     /// For each method, each seed, each task.
     walked: BTreeMap<Tested, Vec<Vec<Walked>>>,
-    /// Mean tokens of the critic on training tasks, by price: what a price is chosen by.
-    training_tokens: Vec<f64>,
+    /// Mean tokens of the critic by price, on training tasks where it was fitted here: what a price is chosen by.
+    spent: Vec<f64>,
 }
+
+/// What one seed gave: the results of each task, and what the critic spends at each price.
+type OfSeed = (Vec<BTreeMap<Tested, Walked>>, Option<Vec<f64>>);
 
 /// Fits a critic on `train` for every seed and tests it on `test`.
 ///
@@ -70,6 +79,64 @@ pub fn evaluate(
     train: &[RecordedTask],
     test: &[RecordedTask],
     settings: &EvaluationSettings,
+) -> Result<CriticEvaluation, CriticError> {
+    trial(test, settings, |test, sets, seed| {
+        let fit = CriticSettings { seed, ..settings.fit };
+        let (critic, router) = (fit_critic(train, &fit)?, Router::fit(&read_tasks(train, &fit), &fit));
+        let spent = settings.prices.iter().map(|price| tokens_on(train, &critic, *price, settings, sets, seed));
+        let spent = spent.collect();
+        let one = |task: &&RecordedTask| one_task(task, &critic, Some(&router), settings, seed);
+        Ok((test.par_iter().map(one).collect(), Some(spent)))
+    })
+}
+
+/// Tests a critic on those of `test` that it was not fitted to. A seed draws the order in which replies are served.
+///
+/// # Errors
+/// There are no such tasks.
+pub fn evaluate_critic(
+    critic: &DecisionCritic,
+    test: &[RecordedTask],
+    settings: &EvaluationSettings,
+) -> Result<CriticEvaluation, CriticError> {
+    let unseen: Vec<RecordedTask> = test.iter().filter(|task| !critic.was_fitted_to(task)).cloned().collect();
+    trial(&unseen, settings, |test, _, seed| {
+        let one = |task: &&RecordedTask| one_task(task, critic, None, settings, seed);
+        Ok((test.par_iter().map(one).collect(), None))
+    })
+}
+
+/// Cross-validation: the tasks are divided into parts, and each part is tested with critics fitted to the others.
+///
+/// # Errors
+/// There are too few tasks.
+pub fn cross_validate(
+    tasks: &[RecordedTask],
+    parts: usize,
+    settings: &EvaluationSettings,
+) -> Result<CriticEvaluation, CriticError> {
+    let parts = parts.max(2) as u64;
+    let part_of = |task: &RecordedTask| mixed_seed(0, &["part", &task.name]) % parts;
+    trial(tasks, settings, |test, _, seed| {
+        let fit = CriticSettings { seed, ..settings.fit };
+        let fitted = (0..parts).map(|part| {
+            let others: Vec<RecordedTask> = tasks.iter().filter(|task| part_of(task) != part).cloned().collect();
+            Ok((fit_critic(&others, &fit)?, Router::fit(&read_tasks(&others, &fit), &fit)))
+        });
+        let fitted: Vec<(DecisionCritic, Router)> = fitted.collect::<Result<_, CriticError>>()?;
+        let one = |task: &&RecordedTask| {
+            // Below the number of parts.
+            let own = fitted.get(part_of(task) as usize);
+            own.map(|(critic, router)| one_task(task, critic, Some(router), settings, seed)).unwrap_or_default()
+        };
+        Ok((test.par_iter().map(one).collect(), None))
+    })
+}
+
+fn trial(
+    test: &[RecordedTask],
+    settings: &EvaluationSettings,
+    of_seed: impl Fn(&[&RecordedTask], &[String], u64) -> Result<OfSeed, CriticError>,
 ) -> Result<CriticEvaluation, CriticError> {
     // Tasks whose form no critic learns are left to plain calls: they say nothing here.
     let known = |task: &&RecordedTask| task.group().is_some() && !task.replies[2].is_empty();
@@ -81,32 +148,24 @@ pub fn evaluate(
     let sets: Vec<String> = sets.into_iter().map(str::to_owned).collect();
     let place = |task: &RecordedTask| sets.iter().position(|set| *set == task.set);
     let mut walked: BTreeMap<Tested, Vec<Vec<Walked>>> = BTreeMap::new();
-    let mut training_tokens = vec![0.0; settings.prices.len()];
+    let mut on_training = Vec::new();
     for seed in &settings.seeds {
-        let fit = CriticSettings { seed: *seed, ..settings.fit };
-        let critic = fit_critic(train, &fit)?;
-        let read = read_tasks(train, &fit);
-        let router = Router::fit(&read, &fit);
-        for (price, tokens) in settings.prices.iter().zip(&mut training_tokens) {
-            let spent = tokens_on(train, &critic, *price, settings.rounds, &sets, *seed);
-            *tokens += spent / settings.seeds.len() as f64;
-        }
-        let of_seed: Vec<BTreeMap<Tested, Walked>> =
-            test.par_iter().map(|task| one_task(task, &critic, &router, settings, *seed)).collect();
-        for of_task in of_seed {
-            for (tested, result) in of_task {
-                let seeds = walked.entry(tested).or_default();
-                match seeds.len().checked_sub(1).filter(|last| seeds[*last].len() < test.len()) {
-                    Some(last) => seeds[last].push(result),
-                    None => seeds.push(vec![result]),
-                }
-            }
-        }
+        let (results, spent) = of_seed(&test, &sets, *seed)?;
+        on_training.extend(spent);
+        let mut seeds: BTreeMap<Tested, Vec<Walked>> = BTreeMap::new();
+        results.into_iter().flatten().for_each(|(tested, result)| seeds.entry(tested).or_default().push(result));
+        seeds.into_iter().for_each(|(tested, of_seed)| walked.entry(tested).or_default().push(of_seed));
     }
     let set_of = test.iter().filter_map(|task| place(task)).collect();
     let names = test.iter().map(|task| task.name.clone()).collect();
     let (prices, rounds) = (settings.prices.clone(), settings.rounds);
-    Ok(CriticEvaluation { prices, rounds, names, sets, set_of, walked, training_tokens })
+    let mut found = CriticEvaluation { prices, rounds, names, sets, set_of, walked, spent: Vec::new() };
+    let spent = |at: usize| {
+        let training = mean_of(on_training.iter().filter_map(|prices: &Vec<f64>| prices.get(at).copied()));
+        training.unwrap_or_else(|| found.over_sets(&found.mean_by_task(&Tested::Critic(at), |walked| walked.tokens)))
+    };
+    found.spent = (0..found.prices.len()).map(spent).collect();
+    Ok(found)
 }
 
 /// The seed of the order that replies are served in when a critic is tested: another than those it was fitted with.
@@ -117,20 +176,22 @@ fn served_seed(seed: u64) -> u64 {
 fn one_task(
     task: &RecordedTask,
     critic: &DecisionCritic,
-    router: &Router,
+    router: Option<&Router>,
     settings: &EvaluationSettings,
     seed: u64,
 ) -> BTreeMap<Tested, Walked> {
-    let served = task.serve(served_seed(seed), false);
+    let served = task.serve(served_seed(seed), settings.hide_sure);
     let results: Vec<Walked> = FIXED.iter().map(|(_, ask)| fixed(*ask, &served)).collect();
     let mut found: BTreeMap<Tested, Walked> =
         results.iter().enumerate().map(|(at, walked)| (Tested::Fixed(at), *walked)).collect();
     let plain = results.get(2).copied().unwrap_or_default();
     let text = task.group().map(|group| crate::text::read_question(&task.question, group));
     for (at, price) in settings.prices.iter().enumerate() {
-        let followed = |rounds| walk(critic, task, &served, *price, rounds).unwrap_or(plain);
+        let rule = Rule { guard: settings.guard, ..Rule::priced(*price) };
+        let followed = |rounds| walk(critic, task, &served, &rule, rounds).unwrap_or(plain);
         found.insert(Tested::Critic(at), followed(settings.rounds));
         found.insert(Tested::OneRound(at), followed(1));
+        let Some(router) = router else { continue };
         let routed = text.as_ref().and_then(|text| results.get(router.choose(text, *price)));
         found.insert(Tested::Router(at), routed.copied().unwrap_or(plain));
     }
@@ -145,15 +206,16 @@ fn tokens_on(
     train: &[RecordedTask],
     critic: &DecisionCritic,
     price: f64,
-    rounds: u32,
+    settings: &EvaluationSettings,
     sets: &[String],
     seed: u64,
 ) -> f64 {
+    let rule = Rule { guard: settings.guard, ..Rule::priced(price) };
     let of_set = |set: &String| {
         let tasks: Vec<&RecordedTask> = train.iter().filter(|task| task.set == *set).collect();
         let spent = |task: &&RecordedTask| {
-            let served = task.serve(served_seed(seed), false);
-            walk(critic, task, &served, price, rounds).map(|walked| walked.tokens)
+            let served = task.serve(served_seed(seed), settings.hide_sure);
+            walk(critic, task, &served, &rule, settings.rounds).map(|walked| walked.tokens)
         };
         mean_of(tasks.iter().filter_map(spent))
     };
@@ -193,12 +255,12 @@ impl CriticEvaluation {
         }
     }
 
-    /// The critic beside every fixed method, at the price whose tokens on training tasks are the most that do not exceed
-    /// the method's; and at every price beside the most accurate fixed method.
+    /// The critic beside every fixed method, at the price whose tokens (on training tasks, where it was fitted here) are the
+    /// most that do not exceed the method's; and at every price beside the most accurate fixed method.
     pub fn paired(&self) -> (Vec<PairedRow>, Vec<PairedRow>) {
         let fixed: Vec<CurveRow> = (0..FIXED.len()).map(|at| self.row(&Tested::Fixed(at))).collect();
         let matched = fixed.iter().enumerate().filter_map(|(at, row)| {
-            let affordable = self.training_tokens.iter().enumerate().filter(|(_, tokens)| **tokens <= row.tokens);
+            let affordable = self.spent.iter().enumerate().filter(|(_, tokens)| **tokens <= row.tokens);
             let (price, _) = affordable.max_by(|a, b| a.1.total_cmp(b.1))?;
             Some(self.pair(price, at, row))
         });
@@ -255,6 +317,11 @@ impl CriticEvaluation {
             }
         }
         text
+    }
+
+    /// How many seeds were tested.
+    pub fn seeds(&self) -> usize {
+        self.walked.values().map(Vec::len).max().unwrap_or_default()
     }
 
     fn row_price(&self, tested: &Tested) -> String {
@@ -335,6 +402,49 @@ mod tests {
         assert!(!matched.is_empty() && best.len() == 2);
         assert_eq!(found.rows().lines().count(), 1 + curve.len() * 2 * 200);
         assert!(found.markdown().contains("| critic, up to 3 rounds | 0.10 |"), "{}", found.markdown());
+    }
+
+    #[test]
+    fn a_critic_is_tested_on_tasks_it_was_not_fitted_to() {
+        let (own, others) = (synthetic::tasks(100, 1), synthetic::tasks(80, 2));
+        let critic = fit_critic(&own, &CriticSettings::default()).unwrap();
+        let settings =
+            EvaluationSettings { seeds: vec![1, 2], prices: vec![0.3, 0.1], ..EvaluationSettings::default() };
+        let all: Vec<RecordedTask> = own.iter().chain(&others).cloned().collect();
+        let found = evaluate_critic(&critic, &all, &settings).unwrap();
+        // Of the same words a few questions are the same.
+        let unseen = others.iter().filter(|task| !critic.was_fitted_to(task)).count();
+        assert_eq!(found.tasks(), [unseen]);
+        assert!(unseen > 60 && own.iter().all(|task| critic.was_fitted_to(task)));
+        assert!(found.curve().iter().all(|row| row.method != "router"), "no router is fitted");
+        assert!(matches!(evaluate_critic(&critic, &own, &settings), Err(CriticError::TooFew { .. })));
+    }
+
+    #[test]
+    fn cross_validation_tests_every_task_once_for_each_seed() {
+        let tasks = synthetic::tasks(120, 3);
+        let settings = EvaluationSettings { seeds: vec![1], prices: vec![0.1], ..EvaluationSettings::default() };
+        let found = cross_validate(&tasks, 3, &settings).unwrap();
+        assert_eq!(found.tasks(), [120]);
+        let critic = found.curve().into_iter().find(|row| row.method.starts_with("critic, up")).unwrap();
+        assert!(critic.accuracy > 0.6 && critic.tokens > 50.0, "{critic:?}");
+    }
+
+    #[test]
+    fn the_guard_asks_nothing_worse_than_a_reasoner_first() {
+        let critic = fit_critic(&synthetic::tasks(150, 1), &CriticSettings::default()).unwrap();
+        let settings =
+            |guard| EvaluationSettings { seeds: vec![1], prices: vec![5.0], guard, ..EvaluationSettings::default() };
+        let accuracy = |guard| {
+            let found = evaluate_critic(&critic, &synthetic::tasks(150, 2), &settings(guard)).unwrap();
+            let curve = found.curve();
+            let of =
+                |name: &str| curve.iter().find(|row| row.method.starts_with(name)).map(|row| row.accuracy).unwrap();
+            (of("critic, up"), of("one reasoner"))
+        };
+        let ((free, _), (guarded, plain)) = (accuracy(false), accuracy(true));
+        assert!(free < plain - 0.05, "at a high price the critic saves tokens: {free} {plain}");
+        assert!(guarded > plain - 0.02, "{guarded} {plain}");
     }
 
     #[test]

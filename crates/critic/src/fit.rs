@@ -5,7 +5,7 @@ use crate::model::{CriticError, DecisionCritic, GroupModel, TeamModel, TextModel
 use crate::optimise::{DenseRows, Loss, Regression, TextRows};
 use crate::prefix::{ANSWER_FEATURES, PREFIX_FEATURES, TEXT_VIEWS, answer_features, answers, prefix_features};
 use crate::table::{Cell, Table, draws};
-use crate::task::RecordedTask;
+use crate::task::{RecordedTask, fingerprint};
 use crate::team::{CHOICES, TeamCounts, choice};
 use crate::text::{Group, QuestionText, read_question};
 use lemon_num::{mean_of, mixed_seed};
@@ -78,7 +78,10 @@ pub fn fit_critic(tasks: &[RecordedTask], settings: &CriticSettings) -> Result<D
     if groups.is_empty() {
         return Err(CriticError::TooFew { needed: LEAST_TASKS, found: read.len() / Group::ALL.len() });
     }
-    Ok(DecisionCritic { tasks: read.len(), seed: settings.seed, text, groups })
+    let mut fitted: Vec<u32> = read.iter().map(|it| fingerprint(&it.task.question)).collect();
+    fitted.sort_unstable();
+    let (tasks, seed) = (read.len(), settings.seed);
+    Ok(DecisionCritic { model: None, tasks, fitted, seed, text, groups }.compact())
 }
 
 /// The text models on all tasks, and for each task what models without its fold say of it.
@@ -257,6 +260,7 @@ fn fit_team(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Rule;
     use crate::synthetic;
     use crate::task::SeenReply;
 
@@ -266,7 +270,7 @@ mod tests {
         let best = |question: &str, price: f64| {
             let prepared = critic.prepare(question, lemon_exec::Form::Number).unwrap();
             let stand = prepared.standpoint(&[], false);
-            prepared.choose(TeamCounts::NONE, &stand, [9; 3], price, true).unwrap().team
+            prepared.choose(TeamCounts::NONE, &stand, [9; 3], &Rule::priced(price), true).unwrap().team
         };
         let (easy, hard) = (
             "An easy sum of apples: there are 4 and 7. How many?",
@@ -283,7 +287,7 @@ mod tests {
         let prepared =
             critic.prepare("A hard puzzle about trains: there are 4 and 7. How many?", lemon_exec::Form::Number);
         let prepared = prepared.unwrap();
-        let reply = |answer: &str| SeenReply { level: 2, answer: Some(answer.into()), log_sure: None };
+        let reply = |answer: &str| SeenReply { level: 2, answer: Some(answer.into()), log_sure: None, log_length: 5.0 };
         let stand = |answers: [&str; 2]| {
             let seen = answers.map(reply);
             prepared.standpoint(&seen.iter().collect::<Vec<_>>(), false).probability
@@ -312,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn a_critic_knows_its_model_by_letters_and_digits() {
+        let critic = fit_critic(&synthetic::tasks(60, 4), &CriticSettings::default()).unwrap();
+        assert!(critic.fits("anything"));
+        let critic = critic.for_model(Some("qwen2.5-coder-1.5b".to_owned()));
+        for name in ["Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "/m/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"] {
+            assert!(critic.fits(name), "{name}");
+        }
+        for name in ["qwen2.5-coder:7b", "qwen2.5:1.5b", ""] {
+            assert!(!critic.fits(name), "{name}");
+        }
+    }
+
+    #[test]
     fn damaged_files_are_refused() {
         let critic = fit_critic(&synthetic::tasks(60, 4), &CriticSettings::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -321,7 +338,7 @@ mod tests {
         let refused = |text: &str| DecisionCritic::from_text(text).unwrap_err().to_string();
         assert!(refused("").contains("expected two lines"));
         assert!(refused("{}\n{}").contains("line 1"));
-        assert!(refused(&text.replacen("\"version\":1", "\"version\":9", 1)).contains("version 9"));
+        assert!(refused(&text.replacen("\"version\":2", "\"version\":9", 1)).contains("version 9"));
         assert!(refused(&text.replacen("\"tasks\":60", "\"tasks\":61", 1)).contains("checksum"));
         assert!(refused(&text[..text.len() / 2]).contains("checksum"));
         // A file whose checksum is right may still hold nonsense.

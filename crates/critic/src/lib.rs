@@ -23,10 +23,10 @@ mod team;
 mod text;
 mod walk;
 
-pub use evaluate::{CriticEvaluation, EvaluationSettings, evaluate};
+pub use evaluate::{CriticEvaluation, EvaluationSettings, cross_validate, evaluate, evaluate_critic};
 pub use fit::{CriticSettings, fit_critic};
 pub use model::{CriticError, DecisionCritic, TeamEstimate};
-pub use orchestrator::CriticOrchestrator;
+pub use orchestrator::{CriticOrchestrator, CriticRule};
 pub use report::{CurveRow, PairedRow};
 pub use task::{RecordedTask, ScoredReply, SeenReply};
 pub use team::{LEVELS, TeamCounts};

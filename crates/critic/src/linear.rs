@@ -20,7 +20,7 @@ pub(crate) struct LogisticModel {
     spread: Vec<f64>,
     /// The intercept last.
     weights: Vec<f64>,
-    /// The lower triangle, row by row.
+    /// The lower triangle, row by row; empty: no one asks for the error.
     covariance: Vec<f32>,
 }
 
@@ -57,6 +57,17 @@ impl LogisticModel {
         Estimate { mean, error: mean * (1.0 - mean) * variance.max(0.0).sqrt() }
     }
 
+    /// The same in a file a third as long: numbers have five digits, and the covariance three or, where no one asks for
+    /// errors, none.
+    pub fn compact(&mut self, keep_errors: bool) {
+        [&mut self.mean, &mut self.spread, &mut self.weights].into_iter().for_each(|numbers| round(numbers, 5));
+        self.covariance = match keep_errors {
+            // Three digits of a number fit into single precision.
+            true => self.covariance.iter().map(|value| rounded(f64::from(*value), 3) as f32).collect(),
+            false => Vec::new(),
+        };
+    }
+
     fn standardised(&self, row: &[f64]) -> Vec<f64> {
         let parts = row.iter().zip(self.mean.iter().zip(&self.spread));
         parts.map(|(value, (mean, spread))| (value - mean) / spread).chain([1.0]).collect()
@@ -66,8 +77,10 @@ impl LogisticModel {
     pub fn check(&self, name: &str, width: usize) -> Result<(), CriticError> {
         check_sizes(name, width, &self.mean, &self.spread, &self.weights)?;
         let entries = (width + 1) * (width + 2) / 2;
-        if self.covariance.len() != entries || !self.covariance.iter().all(|value| value.is_finite()) {
-            let fact = format!("{name}.covariance: expected {entries} finite numbers, found {}", self.covariance.len());
+        let fits = self.covariance.is_empty() || self.covariance.len() == entries;
+        if !fits || !self.covariance.iter().all(|value| value.is_finite()) {
+            let found = self.covariance.len();
+            let fact = format!("{name}.covariance: expected {entries} finite numbers or none, found {found}");
             return Err(CriticError::Content(fact));
         }
         Ok(())
@@ -127,6 +140,12 @@ impl CostModel {
         model
     }
 
+    /// The same in a shorter file: numbers have five digits.
+    pub fn compact(&mut self) {
+        [&mut self.mean, &mut self.spread, &mut self.weights].into_iter().for_each(|numbers| round(numbers, 5));
+        self.smear = rounded(self.smear, 5);
+    }
+
     pub fn cost(&self, row: &[f64]) -> f64 {
         let parts = row.iter().zip(self.mean.iter().zip(&self.spread));
         let row: Vec<f64> = parts.map(|(value, (mean, spread))| (value - mean) / spread).chain([1.0]).collect();
@@ -141,6 +160,22 @@ impl CostModel {
         }
         Ok(())
     }
+}
+
+fn round(numbers: &mut [f64], digits: i32) {
+    numbers.iter_mut().for_each(|number| *number = rounded(*number, digits));
+}
+
+/// A number with so many significant digits.
+fn rounded(number: f64, digits: i32) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return number;
+    }
+    // Between −308 and 308.
+    let places = digits - 1 - number.abs().log10().floor() as i32;
+    let shifted = number * 10f64.powi(places);
+    // A tiny number cannot be shifted so far: it stays as it is.
+    if shifted.is_finite() { shifted.round() / 10f64.powi(places) } else { number }
 }
 
 fn check_sizes(name: &str, width: usize, mean: &[f64], spread: &[f64], weights: &[f64]) -> Result<(), CriticError> {
@@ -182,6 +217,26 @@ mod tests {
             inside += u32::from((estimate.mean - truth).abs() < 1.96 * estimate.error);
         }
         assert!((88..=100).contains(&inside), "{inside} of 100 intervals hold the truth");
+    }
+
+    #[test]
+    fn fewer_digits_change_nothing_that_matters() {
+        for (number, digits, expected) in
+            [(0.123_456_7, 5, 0.123_46), (-98_765.4, 3, -98_800.0), (0.0, 3, 0.0), (1e-320, 3, 1e-320)]
+        {
+            assert!((rounded(number, digits) - expected).abs() <= 1e-9 * f64::abs(expected), "{number}");
+        }
+        let (rows, targets, all) = sample(300, 9);
+        let model = LogisticModel::fit(&rows.standardised(), &targets, &vec![1.0; 300], 0.1);
+        let (mut with, mut without) = (model.clone(), model.clone());
+        with.compact(true);
+        without.compact(false);
+        assert!(without.check("it", 2).is_ok() && with.check("it", 2).is_ok());
+        for row in &all {
+            let (exact, short) = (model.estimate(row), with.estimate(row));
+            assert!((exact.mean - short.mean).abs() < 1e-3 && (exact.error / short.error - 1.0).abs() < 0.02);
+            assert_eq!((without.estimate(row).mean, without.estimate(row).error), (short.mean, 0.0));
+        }
     }
 
     #[test]

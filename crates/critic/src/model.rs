@@ -3,8 +3,8 @@
 use crate::linear::{CostModel, LogisticModel};
 use crate::optimise::{TEXT_WIDTH, text_dot};
 use crate::prefix::{ANSWER_FEATURES, PREFIX_FEATURES, Standpoint, TEXT_VIEWS, prefix_features, standpoint};
-use crate::task::SeenReply;
-use crate::team::{CHOICES, MOST, TeamCounts, choice};
+use crate::task::{RecordedTask, SeenReply, fingerprint};
+use crate::team::{CHOICES, MOST, ONE_REASONER, STRONGEST, TEAMS, TeamCounts, choice};
 use crate::text::{BUCKETS, Group, QuestionText, read_question};
 use lemon_exec::Form;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// What the first line of a critic's file says.
 const FORMAT: &str = "lemon-critic";
 /// The version of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// No critic's file is longer.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -48,8 +48,12 @@ pub enum CriticError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionCritic {
+    /// The model whose replies it was fitted to, where that is known.
+    pub(crate) model: Option<String>,
     /// Tasks it was fitted on.
     pub(crate) tasks: usize,
+    /// Hashes of their questions, in order: none of them is a test of it.
+    pub(crate) fitted: Vec<u32>,
     /// The seed of the fit.
     pub(crate) seed: u64,
     pub(crate) text: TextModels,
@@ -121,6 +125,44 @@ impl DecisionCritic {
     /// How many tasks it was fitted on.
     pub fn tasks(&self) -> usize {
         self.tasks
+    }
+
+    /// The model whose replies it was fitted to, where that is known.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// The same, marked with the model whose replies it was fitted to.
+    #[must_use]
+    pub fn for_model(self, model: Option<String>) -> Self {
+        DecisionCritic { model, ..self }
+    }
+
+    /// Whether it may be used with a model of this name: its own model, by letters and digits alone, or any where its own is
+    /// not known. Names at endpoints and of files say more than the model: `Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF`.
+    pub fn fits(&self, model: &str) -> bool {
+        let plain = |name: &str| -> String {
+            name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+        };
+        self.model.as_deref().is_none_or(|own| plain(model).contains(&plain(own)))
+    }
+
+    /// Whether it was fitted to this question.
+    pub fn was_fitted_to(&self, task: &RecordedTask) -> bool {
+        self.fitted.binary_search(&fingerprint(&task.question)).is_ok()
+    }
+
+    /// The same in a shorter file: fewer digits, and errors only where estimates show them.
+    pub(crate) fn compact(mut self) -> Self {
+        for model in self.groups.values_mut() {
+            model.answer.compact(false);
+            model.stop.compact(false);
+            for (team, model) in &mut model.teams {
+                model.success.compact(*team < TEAMS.len());
+                model.tokens.compact();
+            }
+        }
+        self
     }
 
     /// Reads a question; `None`: it was not trained for tasks of this form.
@@ -215,6 +257,9 @@ impl DecisionCritic {
                 ));
             }
         }
+        if !self.fitted.is_sorted() {
+            return content("fitted: expected hashes in order".to_owned());
+        }
         for (group, model) in &self.groups {
             let name = |part: &str| format!("groups.{group:?}.{part}").to_lowercase();
             model.answer.check(&name("answer"), ANSWER_FEATURES)?;
@@ -283,22 +328,54 @@ impl Prepared<'_> {
         self.model.teams.iter().filter_map(estimate).collect()
     }
 
-    /// The team that is worth more than stopping, and most; `None`: to stop is worth most. Without replies something has to
-    /// be asked. Unless this is the last round, a team may be worth more for what can follow it.
+    /// The team that is worth more than stopping, and most; `None`: to stop is worth most, or nothing can be paid. Without
+    /// replies something has to be asked. Unless this is the last round, a team may be worth more for what can follow it.
     pub fn choose(
         &self,
         counts: TeamCounts,
         stand: &Standpoint,
         available: [usize; 3],
-        price: f64,
+        rule: &Rule,
         is_last: bool,
     ) -> Option<TeamEstimate> {
-        let worth = |estimate: &TeamEstimate| estimate.success - price * estimate.tokens / 1000.0;
-        let stop = if counts == TeamCounts::NONE { f64::NEG_INFINITY } else { self.stop(counts, stand) };
+        let worth = |estimate: &TeamEstimate| estimate.success - rule.price * estimate.tokens / 1000.0;
+        let is_first = counts == TeamCounts::NONE;
+        let stop = if is_first { f64::NEG_INFINITY } else { self.stop(counts, stand) };
         let consider = if is_last { Consider::Teams } else { Consider::Plans };
-        let teams = self.estimates(counts, stand, available, consider).into_iter();
-        let best = teams.max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
+        let mut teams = self.estimates(counts, stand, available, consider);
+        let cost = |it: &TeamEstimate| it.tokens + rule.surplus * it.team.calls() as f64;
+        teams.retain(|it| it.team.calls() <= rule.most_calls && cost(it) <= rule.most_tokens);
+        if is_first && rule.guard {
+            // What is asked later only raises the probability, so the first team decides. One that has a reasoner among its
+            // calls can always give that reply.
+            let plain = teams.iter().filter(|it| Some(&it.team) == TEAMS.get(ONE_REASONER)).map(|it| it.success);
+            let plain = plain.reduce(f64::min).unwrap_or_default();
+            teams.retain(|it| it.success >= plain || it.team.counts()[STRONGEST] > 0);
+        }
+        let best = teams.into_iter().max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
         (worth(&best) > stop).then_some(best)
+    }
+}
+
+/// What choices are held to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rule {
+    /// What 1,000 tokens are worth, in rewards.
+    pub price: f64,
+    /// Whether the first team must not be worse than one reasoner, as far as the critic can tell.
+    pub guard: bool,
+    /// Tokens that a choice may cost.
+    pub most_tokens: f64,
+    /// Tokens of a call that its weighted tokens do not count.
+    pub surplus: f64,
+    /// Calls that a team may have.
+    pub most_calls: usize,
+}
+
+impl Rule {
+    /// A price alone.
+    pub fn priced(price: f64) -> Self {
+        Rule { price, guard: false, most_tokens: f64::INFINITY, surplus: 0.0, most_calls: usize::MAX }
     }
 }
 
@@ -338,8 +415,8 @@ fn checksum(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// Weights of words to four decimals: the file stays small, and no estimate changes by more than its own noise.
+/// Weights of words to three decimals: the file stays small, and no estimate changes by more than its own noise.
 pub(crate) fn rounded(mut weights: Vec<f64>) -> Vec<f64> {
-    weights.iter_mut().take(BUCKETS).for_each(|weight| *weight = (*weight * 1e4).round() / 1e4);
+    weights.iter_mut().take(BUCKETS).for_each(|weight| *weight = (*weight * 1e3).round() / 1e3);
     weights
 }

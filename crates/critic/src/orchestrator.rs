@@ -1,10 +1,10 @@
 //! The critic as an orchestrator: it asks the team that is worth most under a price of tokens, reads what comes back, and
 //! asks again where that is worth more than to stop.
 
-use crate::model::{DecisionCritic, Prepared, counts_of};
+use crate::model::{DecisionCritic, Prepared, Rule, counts_of};
 use crate::task::SeenReply;
 use crate::team::{LEVELS, TeamCounts};
-use crate::text::{Group, stated_answer};
+use crate::text::Group;
 use async_trait::async_trait;
 use lemon_exec::Orchestrator;
 use lemon_exec::orchestrator::{Draft, OrchestratorError, RoundResult, WriteContext, plain_team};
@@ -13,31 +13,41 @@ use lemon_trace::AgentStatus;
 
 /// The base role of the agents it asks.
 const SOLVER: &str = "solver";
-/// The base role where a program is asked for.
-const PROGRAMMER: &str = "programmer";
+/// What a prompt holds beside the question, in tokens, about: instructions of the role and the style.
+const INSTRUCTIONS: f64 = 90.0;
+/// What a token of a prompt costs less than one of a reply, in the tokens that a critic counts.
+const PROMPT_DISCOUNT: f64 = 0.75;
+
+/// How a critic's advice is followed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CriticRule {
+    /// What 1,000 tokens are worth, in rewards: a right answer is 1.
+    pub price: f64,
+    /// Rounds of calls at most. The driver has to allow one round more, in which the answer is chosen.
+    pub rounds: u32,
+    /// Whether the first team must not be worse than one call of the strongest level, as far as the critic can tell.
+    pub guard: bool,
+}
+
+impl Default for CriticRule {
+    fn default() -> Self {
+        CriticRule { price: 0.1, rounds: 2, guard: true }
+    }
+}
 
 /// An orchestrator that follows a critic.
 pub struct CriticOrchestrator {
     critic: DecisionCritic,
     /// The capacity that serves each level; `None`: no capacity does.
     capacities: [Option<String>; 3],
-    /// What 1,000 tokens are worth, in rewards: a right answer is 1.
-    price: f64,
-    /// Rounds of calls at most. The driver has to allow one round more, in which the answer is chosen.
-    rounds: u32,
+    rule: CriticRule,
     name: String,
 }
 
 impl CriticOrchestrator {
     /// An orchestrator that asks these capacities: one for each of [`LEVELS`], `None` where there is none.
-    pub fn new(critic: DecisionCritic, capacities: [Option<String>; 3], price: f64, name: String) -> Self {
-        CriticOrchestrator { critic, capacities, price, rounds: 2, name }
-    }
-
-    /// The same with so many rounds of calls at most.
-    #[must_use]
-    pub fn with_rounds(self, rounds: u32) -> Self {
-        CriticOrchestrator { rounds: rounds.max(1), ..self }
+    pub fn new(critic: DecisionCritic, capacities: [Option<String>; 3], rule: CriticRule, name: String) -> Self {
+        CriticOrchestrator { critic, capacities, rule: CriticRule { rounds: rule.rounds.max(1), ..rule }, name }
     }
 
     fn available(&self) -> [usize; 3] {
@@ -46,7 +56,8 @@ impl CriticOrchestrator {
 
     /// The team of a round; `None`: it has no opinion on such tasks.
     fn team(&self, context: &WriteContext<'_>) -> Option<Spec> {
-        let prepared = self.critic.prepare(context.question, context.form)?;
+        // Votes tell nothing of programs: one plain call writes the best that there is (docs/results/real-models.md).
+        let prepared = self.critic.prepare(context.question, context.form).filter(|it| it.group != Group::Code)?;
         let seen: Vec<(SeenReply, &RoundResult<'_>)> =
             context.results.iter().filter_map(|result| Some((self.seen(result, context)?, result))).collect();
         if context.round > 1 && seen.is_empty() {
@@ -56,7 +67,7 @@ impl CriticOrchestrator {
         let counts = counts_of(&replies);
         let stand = prepared.standpoint(&replies, false);
         let supporters = || stand.support.iter().filter_map(|at| seen.get(*at)).map(|(_, result)| *result);
-        let spent = context.round > self.rounds;
+        let spent = context.round > self.rule.rounds;
         let more = if spent { None } else { self.affordable(&prepared, counts, &stand, context) };
         let Some(more) = more else {
             if context.round == 1 {
@@ -69,15 +80,11 @@ impl CriticOrchestrator {
             }
             return Some(Spec { agents: Vec::new(), answer: Answer { from, by: AnswerRule::Vote }, next: Next::Stop });
         };
-        let base = if prepared.group == Group::Code { PROGRAMMER } else { SOLVER };
-        let agents = self.agents(more, counts, base);
+        let agents = self.agents(more, counts);
         let earlier = seen.iter().map(|(_, result)| result.agent.to_owned());
         let from: Vec<String> = earlier.chain(agents.iter().map(|agent| agent.id.clone())).collect();
-        // Nothing can be learned from one program: no later round would change the answer.
-        let is_final = prepared.group == Group::Code;
         let by = if from.len() > 1 { AnswerRule::Vote } else { AnswerRule::Last };
-        let next = if is_final { Next::Stop } else { Next::Review };
-        Some(Spec { agents, answer: Answer { from, by }, next })
+        Some(Spec { agents, answer: Answer { from, by }, next: Next::Review })
     }
 
     /// The team that is worth most and that the tokens left can pay, as far as the critic can tell.
@@ -88,19 +95,22 @@ impl CriticOrchestrator {
         stand: &crate::prefix::Standpoint,
         context: &WriteContext<'_>,
     ) -> Option<TeamCounts> {
-        let chosen = prepared.choose(counts, stand, self.available(), self.price, context.round >= self.rounds)?;
-        let limit = context.language.limits.agents;
-        let pays = context.tokens_left.is_none_or(|left| chosen.tokens <= left as f64);
-        (pays && chosen.team.calls() <= limit).then_some(chosen.team)
+        // A budget counts the tokens of prompts in full.
+        let surplus = PROMPT_DISCOUNT * (context.question.chars().count() as f64 / 4.0 + INSTRUCTIONS);
+        let most_tokens = context.tokens_left.map_or(f64::INFINITY, |left| left as f64);
+        let CriticRule { price, rounds, guard } = self.rule;
+        let rule = Rule { price, guard, most_tokens, surplus, most_calls: context.language.limits.agents };
+        let chosen = prepared.choose(counts, stand, self.available(), &rule, context.round >= rounds)?;
+        Some(chosen.team)
     }
 
-    fn agents(&self, team: TeamCounts, asked: TeamCounts, base: &str) -> Vec<Agent> {
+    fn agents(&self, team: TeamCounts, asked: TeamCounts) -> Vec<Agent> {
         let mut agents = Vec::new();
         for (level, (more, asked)) in team.counts().into_iter().zip(asked.counts()).enumerate() {
             let (Some(Some(capacity)), Some(name)) = (self.capacities.get(level), LEVELS.get(level)) else { continue };
             agents.extend((1..=more).map(|number| Agent {
                 id: format!("{name}{}", asked + number),
-                base: base.to_owned(),
+                base: SOLVER.to_owned(),
                 role: None,
                 duty: None,
                 capacity: capacity.clone(),
@@ -118,9 +128,9 @@ impl CriticOrchestrator {
             .iter()
             .position(|name| result.agent.strip_prefix(name).is_some_and(|rest| rest.parse::<u8>().is_ok()))?;
         let reply = result.reply.filter(|_| result.status == AgentStatus::Done);
-        let answer = reply.and_then(|reply| stated_answer(reply, context.form, context.question));
+        let Some(reply) = reply else { return Some(SeenReply::none(level)) };
         let log_sure = result.sure.map(|percent| (f64::from(percent.max(1)) / 100.0).ln());
-        Some(SeenReply { level, answer, log_sure })
+        Some(SeenReply::new(level, reply, log_sure, context.form, context.question))
     }
 }
 
@@ -153,7 +163,8 @@ mod tests {
     fn orchestrator(price: f64) -> CriticOrchestrator {
         let critic = fit_critic(&synthetic::tasks(150, 1), &CriticSettings::default()).unwrap();
         let capacities = ["small", "medium", "large"].map(|name| Some(name.to_owned()));
-        CriticOrchestrator::new(critic, capacities, price, "critic".into())
+        let rule = CriticRule { price, ..CriticRule::default() };
+        CriticOrchestrator::new(critic, capacities, rule, "critic".into())
     }
 
     const HARD: &str = "A hard puzzle about trains: there are 4 and 7. How many?";

@@ -5,7 +5,7 @@ use crate::task::SeenReply;
 use crate::team::TeamCounts;
 
 /// Features of an answer.
-pub(crate) const ANSWER_FEATURES: usize = 28;
+pub(crate) const ANSWER_FEATURES: usize = 35;
 /// What the text of the question says of each level: log-odds that a reply is right, logarithm of its tokens.
 pub(crate) const TEXT_VIEWS: usize = 6;
 /// Features of a prefix.
@@ -14,6 +14,8 @@ pub(crate) const PREFIX_FEATURES: usize = 11 + 2 * TEXT_VIEWS + 3 + PLAIN_USED;
 const PLAIN_USED: usize = 9;
 /// What a usual log-probability is taken to be, so that an unknown one counts as usual.
 const USUAL_LOG_SURE: f64 = -0.2;
+/// Characters of a reply over its weighted tokens, about: what is longer than expected is told from this.
+const CHARS_PER_TOKEN: f64 = 3.0;
 
 /// Replies that state the same answer: positions in the prefix.
 pub(crate) type Support = Vec<usize>;
@@ -77,6 +79,26 @@ pub(crate) fn answer_features(
         flag(rival.len() >= support.len() && !rival.is_empty()),
     ]);
     features.extend((0..3).map(|level| views[2 * level] * flag(own_counts[level] > 0.0)));
+    // Long replies err more often than short ones to the same question.
+    for level in 0..3 {
+        let of_level = support.iter().filter_map(|at| seen.get(*at)).filter(|reply| reply.level == level);
+        let usual = views[2 * level + 1] + CHARS_PER_TOKEN.ln();
+        let longer = lemon_num::mean_of(of_level.map(|reply| reply.log_length - usual));
+        features.push(longer.unwrap_or_default().clamp(-5.0, 5.0));
+    }
+    let sure_of = |replies: &[usize]| {
+        let known = replies.iter().filter_map(|at| seen.get(*at)?.log_sure.filter(|_| !hide_sure));
+        lemon_num::mean_of(known.map(|log_sure| log_sure.clamp(-3.0, 0.0).exp()))
+    };
+    // How sure of itself the answer is, and how much surer than its rival: 0 where it is not known.
+    let (own_sure, rival_sure) = (sure_of(support), sure_of(rival));
+    let usual = USUAL_LOG_SURE.exp();
+    features.extend([
+        own_sure.unwrap_or(usual) - usual,
+        own_sure.zip(rival_sure).map_or(0.0, |(own, rival)| own - rival),
+        f64::from(u8::from(own_sure.is_some())),
+        own_sure.unwrap_or(usual).powi(4) - usual.powi(4),
+    ]);
     features
 }
 
@@ -153,7 +175,7 @@ mod tests {
     use crate::text::PLAIN_FEATURES;
 
     fn reply(level: usize, answer: Option<&str>) -> SeenReply {
-        SeenReply { level, answer: answer.map(str::to_owned), log_sure: None }
+        SeenReply { level, answer: answer.map(str::to_owned), log_sure: None, log_length: 3.0 }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) fn tasks(count: usize, seed: u64) -> Vec<RecordedTask> {
                         let right = random.chance(rates[level]);
                         let answer = if right { "1".to_owned() } else { (2 + random.below(30)).to_string() };
                         let log_sure = Some(if right { -0.1 } else { -0.3 });
-                        let seen = SeenReply { level, answer: Some(answer), log_sure };
+                        let seen = SeenReply { level, answer: Some(answer), log_sure, log_length: 5.0 };
                         ScoredReply { seen, right, tokens, greedy: at == 0 }
                     })
                     .collect()

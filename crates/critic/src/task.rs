@@ -14,6 +14,21 @@ pub struct SeenReply {
     pub answer: Option<String>,
     /// The mean log-probability of its tokens, where the worker reports a confidence.
     pub log_sure: Option<f64>,
+    /// The logarithm of one more than its characters.
+    pub log_length: f64,
+}
+
+impl SeenReply {
+    /// What is seen of the reply of an agent of this level, to a question whose answer has this form.
+    pub fn new(level: usize, reply: &str, log_sure: Option<f64>, form: Form, question: &str) -> Self {
+        let answer = crate::stated_answer(reply, form, question);
+        SeenReply { level, answer, log_sure, log_length: (reply.chars().count() as f64).ln_1p() }
+    }
+
+    /// What is seen of an agent that gave no reply.
+    pub fn none(level: usize) -> Self {
+        SeenReply { level, ..SeenReply::default() }
+    }
 }
 
 /// A reply with what grading and the ledger say of it.
@@ -87,4 +102,10 @@ impl<'a> Served<'a> {
     pub fn tokens(&self, counts: TeamCounts) -> f64 {
         self.prefix(counts).iter().map(|reply| reply.tokens).sum()
     }
+}
+
+/// What a question is known by, in a list of those that a critic was fitted to. It does not depend on set or position.
+pub(crate) fn fingerprint(question: &str) -> u32 {
+    // The lower half of the hash.
+    (lemon_num::fnv1a(question.split_whitespace().flat_map(str::bytes)) & u64::from(u32::MAX)) as u32
 }

@@ -33,6 +33,12 @@ pub(crate) const TEAMS: [TeamCounts; 14] = [
     TeamCounts([0, 3, 4]),
 ];
 
+/// The position of the strongest level.
+pub(crate) const STRONGEST: usize = 2;
+
+/// One call of the strongest level: what the guard compares with.
+pub(crate) const ONE_REASONER: usize = 2;
+
 /// Teams with a second team that follows unless all answers agree: positions in [`TEAMS`]. What such a plan is worth counts
 /// that a later round is asked only where it is needed. Their positions follow those of the teams.
 pub(crate) const PLANS: [(usize, usize); 12] =

@@ -1,6 +1,6 @@
 //! Following a critic on recorded replies, and the fixed methods beside it.
 
-use crate::model::{DecisionCritic, Prepared, counts_of};
+use crate::model::{DecisionCritic, Prepared, Rule, counts_of};
 use crate::task::{RecordedTask, ScoredReply, Served};
 use crate::team::TeamCounts;
 
@@ -16,8 +16,8 @@ pub(crate) struct Walked {
     pub expected: f64,
 }
 
-/// Follows a critic under a price of 1,000 tokens, for so many rounds at most.
-pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, price: f64, rounds: u32) -> Walked {
+/// Follows a critic by a rule, for so many rounds at most.
+pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, rule: &Rule, rounds: u32) -> Walked {
     let mut counts = TeamCounts::NONE;
     let mut walked = Walked::default();
     loop {
@@ -32,7 +32,7 @@ pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, price: f64, r
         if walked.rounds == rounds {
             return walked;
         }
-        let Some(chosen) = prepared.choose(counts, &stand, served.available(), price, walked.rounds + 1 == rounds)
+        let Some(chosen) = prepared.choose(counts, &stand, served.available(), rule, walked.rounds + 1 == rounds)
         else {
             return walked;
         };
@@ -50,10 +50,10 @@ pub(crate) fn walk(
     critic: &DecisionCritic,
     task: &RecordedTask,
     served: &Served<'_>,
-    price: f64,
+    rule: &Rule,
     rounds: u32,
 ) -> Option<Walked> {
-    Some(follow(&critic.prepare(&task.question, task.form)?, served, price, rounds))
+    Some(follow(&critic.prepare(&task.question, task.form)?, served, rule, rounds))
 }
 
 /// Methods that ask every task the same way.
@@ -122,7 +122,7 @@ mod tests {
     use lemon_exec::Form;
 
     fn reply(level: usize, answer: &str, right: bool) -> ScoredReply {
-        let seen = SeenReply { level, answer: Some(answer.to_owned()), log_sure: None };
+        let seen = SeenReply { level, answer: Some(answer.to_owned()), log_sure: None, log_length: 5.0 };
         ScoredReply { seen, right, tokens: 100.0, greedy: true }
     }
 

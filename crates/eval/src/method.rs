@@ -46,6 +46,8 @@ pub enum TeamSource {
     Prompted,
     /// A policy of our own that learned to write teams.
     Policy,
+    /// A critic of decisions, which asks again after reading what came back.
+    Critic,
     /// A file.
     File,
     /// Edge probabilities, learned by REINFORCE and pruned.
@@ -79,6 +81,7 @@ pub const METHODS: &[Kind] = {
         Kind { name: "debate", about: "three agents, all read all in each round, then a vote", number: Some(("rounds", 2, 8)), writes: Team(debate), ..KIND },
         Kind { name: "prompted", about: "a model writes the team for each task", writes: Elsewhere(TeamSource::Prompted), ..KIND },
         Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", writes: Elsewhere(TeamSource::Policy), ..KIND },
+        Kind { name: "decision-critic", about: "a fitted critic chooses how each task is asked, reads the replies and asks again", writes: Elsewhere(TeamSource::Critic), ..KIND },
         Kind { name: "file", about: "the team of --spec", writes: Elsewhere(TeamSource::File), ..KIND },
         Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentPrune), ..KIND },
         Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentDropout), ..KIND },

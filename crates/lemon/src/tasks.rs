@@ -97,6 +97,7 @@ impl Lemon {
             None => None,
             Some(TeamSource::Prompted) => Some(self.workers.resolved.prompted()?),
             Some(TeamSource::Policy) => Some(Arc::new(self.workers.resolved.writer(&PolicySource::default())?) as _),
+            Some(TeamSource::Critic) => Some(self.workers.resolved.critic(None, None)?),
             Some(TeamSource::File | TeamSource::AgentPrune | TeamSource::AgentDropout) => {
                 return Err(RolloutError::NoTeam(method.name()).into());
             }

@@ -5,15 +5,18 @@ use super::row::{EvalPoint, RowError, RowFile, Stamp, StudyRow};
 use lemon_credit::economy::FamilyReport;
 use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, Packed};
+use lemon_num::Random;
 use lemon_policy::featurize;
-use lemon_rollout::{Grader, RolloutEnv};
+use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sft::sft::BEST;
 use lemon_sft::teach::draw;
 use lemon_spec::Language;
 use lemon_spec::edit::Family;
-use lemon_train::build::{AnyPolicy, BuildError, BuiltPolicy, build_policy, rollout_env, simulated, tasks_of_seed};
+use lemon_train::build::{
+    AnyPolicy, BuildError, BuiltPolicy, Tasks, build_policy, language_of, rollout_env, simulated, tasks_of_seed,
+};
 use lemon_train::metrics::{Means, StepMetrics};
-use lemon_train::recipe::{Recipe, Start};
+use lemon_train::recipe::{Recipe, Start, TaskSettings};
 use lemon_train::stop::stop_rows;
 use lemon_train::{HeldOutResult, TrainContext, TrainError, candidates, evaluate_at, search_fixed, train};
 use lemon_world::{Choices, Preset};
@@ -38,9 +41,37 @@ pub struct Study {
     /// The folder of published task sets, if they are to be used.
     pub data: Option<PathBuf>,
     /// The workers; `None`: the simulated world of the recipe.
-    pub workers: Option<(Backend, Settings)>,
+    pub workers: Option<StudyWorkers>,
     /// What the build is known by.
     pub commit: String,
+}
+
+/// Workers of a study that are not simulated.
+#[derive(Clone)]
+pub struct StudyWorkers {
+    /// What answers.
+    pub backend: Backend,
+    /// How runs are carried out.
+    pub settings: Settings,
+    /// What teams may say to them.
+    pub language: Arc<Language>,
+    /// All tasks that they can answer; `None`: any. Each seed draws its own.
+    pub tasks: Option<Tasks>,
+}
+
+impl StudyWorkers {
+    /// The tasks of a seed, as many as the recipe says.
+    fn tasks(&self, settings: &TaskSettings, seed: u64) -> Option<Tasks> {
+        let drawn = |cases: &[Case], part: &str, each: usize| {
+            let mut cases = cases.to_vec();
+            Random::named(seed, part).shuffle(&mut cases);
+            cases.truncate(each * settings.sets.len());
+            cases
+        };
+        let all = self.tasks.as_ref()?;
+        let train = drawn(&all.train, "recorded, to train on", settings.train);
+        Some(Tasks { train, held_out: drawn(&all.held_out, "recorded, held out", settings.held_out) })
+    }
 }
 
 impl Study {
@@ -216,7 +247,7 @@ fn warm_up(
                 loop {
                     let Some((folder, recipe)) = lock(&queue).pop() else { return };
                     let made = runtime(&folder).and_then(|runtime| {
-                        let language = Arc::new(Language::default());
+                        let language = study.language(&recipe);
                         let external_env = study.external_env(&recipe, &language, cancel);
                         let place = (external_env.as_ref(), folder.as_path());
                         let built =
@@ -245,6 +276,14 @@ impl Study {
         Recipe { seed: run.seed, ..run.arm.recipe(&regime.recipe) }
     }
 
+    /// What teams may say to the workers of a recipe.
+    fn language(&self, recipe: &Recipe) -> Arc<Language> {
+        match &self.workers {
+            Some(workers) => workers.language.clone(),
+            None => Arc::new(language_of(recipe.tasks.world)),
+        }
+    }
+
     /// The environment of workers that are not simulated; `None`: the workers are simulated.
     fn external_env(
         &self,
@@ -252,7 +291,7 @@ impl Study {
         language: &Arc<Language>,
         cancel: &CancellationToken,
     ) -> Option<RolloutEnv> {
-        let (backend, settings) = self.workers.clone()?;
+        let StudyWorkers { backend, settings, .. } = self.workers.clone()?;
         let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
         Some(rollout_env(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
     }
@@ -289,9 +328,13 @@ fn one(
     let folder = scratch.join(name);
     let file = |source| StudyError::File { path: folder.clone(), source };
     let runtime = runtime(&folder)?;
-    let language = Arc::new(Language::default());
+    let language = study.language(&recipe);
     // Tasks of its own for each seed: intervals over seeds are intervals over tasks too. Arms of one seed share them.
-    let tasks = tasks_of_seed(&recipe.tasks, study.data.as_deref(), run.seed)?;
+    let recorded = study.workers.as_ref().and_then(|workers| workers.tasks(&recipe.tasks, run.seed));
+    let tasks = match recorded {
+        Some(tasks) => tasks,
+        None => tasks_of_seed(&recipe.tasks, study.data.as_deref(), run.seed)?,
+    };
     let world = || simulated(&tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
     let mut env = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
     env.weights = recipe.reward.weights();

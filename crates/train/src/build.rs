@@ -15,9 +15,9 @@ use lemon_sft::pretrain::Sources;
 use lemon_sft::sft::{SftError, SftMetrics, SftSettings, sft};
 use lemon_sft::teach::{TeachContext, broad, draw};
 use lemon_sft::tokenize;
-use lemon_spec::{Language, Shape, validate};
+use lemon_spec::{Effort, Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
-use lemon_world::{AgentNoise, Choices, World};
+use lemon_world::{AgentNoise, Choices, Preset, World};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -167,6 +167,17 @@ fn as_cases(problems: impl Iterator<Item = Problem>) -> Vec<Case> {
         item: Item::of_number(at.to_string(), problem.question, problem.answer),
     };
     problems.enumerate().map(case).collect()
+}
+
+/// What teams may say to the workers of a simulated world.
+pub fn language_of(world: Preset) -> Language {
+    let default = Language::default();
+    let capacities: Vec<String> = world.levels().iter().map(|level| (*level).to_owned()).collect();
+    if capacities == default.capacities {
+        return default;
+    }
+    let efforts = world.styles().iter().map(|style| Effort { style: *style, price: None }).collect();
+    Language { capacities, efforts, ..default }
 }
 
 /// An environment of simulated workers for these tasks. `choices` replaces the figures of the preset.

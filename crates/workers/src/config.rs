@@ -203,8 +203,10 @@ pub struct OrchestratorConfig {
     pub structured: Option<bool>,
     /// Whether teams are held to what one plain call would answer; they are where absent.
     pub guard: Option<bool>,
-    /// `critic`: its file.
+    /// `critic`: its file; the one that ships for the model where absent.
     pub critic: Option<PathBuf>,
+    /// `critic`: whether it may be used with another model than the one it was fitted to.
+    pub any_model: Option<bool>,
     /// `critic`: the reward that 1,000 tokens are worth, where a right answer is 1; 0.1 where absent.
     pub price: Option<f64>,
     /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.

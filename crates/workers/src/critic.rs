@@ -2,7 +2,7 @@
 
 use crate::error::WorkersError;
 use crate::recorded::recorded_items;
-use lemon_critic::{CriticOrchestrator, DecisionCritic, LEVELS, RecordedTask, ScoredReply, SeenReply, stated_answer};
+use lemon_critic::{CriticOrchestrator, CriticRule, DecisionCritic, LEVELS, RecordedTask, ScoredReply, SeenReply};
 use lemon_exec::Form;
 use lemon_task::{Item, Key, SetName, grade};
 use lemon_world::{RecordedCall, Recordings};
@@ -20,6 +20,14 @@ pub struct CriticTasks {
     pub train: Vec<RecordedTask>,
     /// To test on.
     pub held_out: Vec<RecordedTask>,
+}
+
+impl CriticTasks {
+    /// The tasks of splits that are for tests, of both parts.
+    pub fn test(self) -> Vec<RecordedTask> {
+        let is_test = |task: &RecordedTask| !task.set.ends_with("/train") && !task.set.ends_with("/dev");
+        self.train.into_iter().filter(is_test).chain(self.held_out).collect()
+    }
 }
 
 /// The recorded tasks of these sets. Levels are found by their names.
@@ -48,9 +56,8 @@ fn recorded_task(set: String, item: &Item, calls: &[RecordedCall], recordings: &
     };
     let reply = |level: usize, call: &RecordedCall| {
         let (tokens_in, tokens_out) = call.tokens?;
-        let answer = stated_answer(&call.text, form, question);
+        let seen = SeenReply::new(level, &call.text, call.log_probability, form, question);
         let right = call.correct.unwrap_or_else(|| grade(item, &call.text).verdict.is_right());
-        let seen = SeenReply { level, answer, log_sure: call.log_probability };
         let tokens = PROMPT_WEIGHT * tokens_in as f64 + tokens_out as f64;
         Some(ScoredReply { seen, right, tokens, greedy: call.temperature == 0.0 })
     };
@@ -75,33 +82,81 @@ pub(crate) fn capacities_by_level(capacities: &[String]) -> [Option<String>; 3] 
     })
 }
 
-/// A critic's file as an orchestrator over these capacities.
+/// The critics that ship with this program, each for one model.
+const BUNDLED: [&str; 1] = [include_str!("../../../models/critics/qwen2.5-coder-1.5b.json")];
+
+/// The critic that ships with this program for a model of this name.
 ///
 /// # Errors
-/// The file cannot be used, the price is below 0, or no capacity has a level.
-pub(crate) fn critic_orchestrator(
-    path: &Path,
-    capacities: &[String],
-    price: f64,
-    rounds: u32,
-) -> Result<CriticOrchestrator, WorkersError> {
+/// There is none.
+pub fn bundled_critic(model: &str) -> Result<DecisionCritic, WorkersError> {
+    let mut names = Vec::new();
+    for text in BUNDLED {
+        let critic = DecisionCritic::from_text(text).map_err(WorkersError::new)?;
+        if critic.fits(model) {
+            return Ok(critic);
+        }
+        names.extend(critic.model().map(str::to_owned));
+    }
+    Err(WorkersError::new(format!("no critic ships for the model `{model}`; there is one for {}", names.join(", ")))
+        .hint("`lemon critic fit --data DIR --out FILE` fits one to recorded replies; name it in orchestrator.critic"))
+}
+
+/// What a critic is to be used with.
+#[derive(Debug, Clone)]
+pub(crate) struct CriticUse<'a> {
+    /// Its file; `None`: the bundled one for the model.
+    pub path: Option<&'a Path>,
+    /// The capacities, weakest first, each with the name of its model where that is known.
+    pub capacities: Vec<(String, Option<String>)>,
+    /// Whether it may be used with another model than its own.
+    pub any_model: bool,
+    pub rule: CriticRule,
+}
+
+/// A critic as an orchestrator over these capacities.
+///
+/// # Errors
+/// The file cannot be used, the price is below 0, no capacity has a level, or the critic was fitted to another model.
+pub(crate) fn critic_orchestrator(wanted: &CriticUse<'_>) -> Result<CriticOrchestrator, WorkersError> {
+    let price = wanted.rule.price;
     if !price.is_finite() || price < 0.0 {
         return Err(WorkersError::new(format!("orchestrator.price must be at least 0, got {price}"))
             .hint("it is the reward that 1,000 tokens are worth, where a right answer is 1; for instance 0.1"));
     }
-    let critic = DecisionCritic::load(path)
-        .map_err(|error| WorkersError::new(error).hint("`lemon critic fit --out FILE` makes a critic"))?;
-    let served = capacities_by_level(capacities);
+    let names: Vec<String> = wanted.capacities.iter().map(|(name, _)| name.clone()).collect();
+    let served = capacities_by_level(&names);
     if served.iter().all(Option::is_none) {
-        let found = capacities.join(", ");
+        let found = names.join(", ");
         let fact =
             format!("a critic needs capacities called {} (or NAME-brief and so on), found {found}", LEVELS.join(", "));
         return Err(
             WorkersError::new(fact).hint("set `efforts = [\"brief\", \"program\", \"reasoned\"]` for a capacity")
         );
     }
-    Ok(CriticOrchestrator::new(critic, served, price, path.display().to_string()).with_rounds(rounds))
+    let models = wanted.capacities.iter().filter(|(name, _)| served.iter().flatten().any(|it| it == name));
+    let models: Vec<&str> = models.filter_map(|(_, model)| model.as_deref()).collect();
+    let (critic, name) = match wanted.path {
+        Some(path) => {
+            let critic = DecisionCritic::load(path)
+                .map_err(|error| WorkersError::new(error).hint("`lemon critic fit --out FILE` makes a critic"))?;
+            (critic, path.display().to_string())
+        }
+        None => {
+            let model = models.first().copied().filter(|_| !wanted.any_model).unwrap_or(BUNDLED_FOR);
+            (bundled_critic(model)?, "bundled critic".to_owned())
+        }
+    };
+    let other = models.iter().find(|model| !critic.fits(model)).filter(|_| !wanted.any_model);
+    if let (Some(other), Some(own)) = (other, critic.model()) {
+        return Err(WorkersError::new(format!("{name} was fitted to {own}, and a capacity has the model `{other}`"))
+            .hint("fit one to this model with `lemon critic fit`, or set `any_model = true` in [orchestrator]"));
+    }
+    Ok(CriticOrchestrator::new(critic, served, wanted.rule, name))
 }
+
+/// The model of the bundled critic that is used where models have no names, as in a recording.
+pub const BUNDLED_FOR: &str = "qwen2.5-coder-1.5b";
 
 #[cfg(test)]
 mod tests {
@@ -157,14 +212,34 @@ mod tests {
         let critic = lemon_critic::fit_critic(&all, &lemon_critic::CriticSettings::default()).unwrap();
         let path = folder.path().join("critic.json");
         critic.save(&path).unwrap();
-        let capacities = LEVELS.map(str::to_owned);
-        assert!(critic_orchestrator(&path, &capacities, 0.1, 2).is_ok());
-        let fault = |path: &Path, capacities: &[String], price| {
-            critic_orchestrator(path, capacities, price, 2).err().map(|error| error.fact).unwrap_or_default()
+        let levels = LEVELS.map(|level| (level.to_owned(), None));
+        let check = |path: &Path, capacities: &[(String, Option<String>)], price, any_model| {
+            let (rule, capacities) = (CriticRule { price, ..CriticRule::default() }, capacities.to_vec());
+            let wanted = CriticUse { path: Some(path), capacities, any_model, rule };
+            critic_orchestrator(&wanted).err().map(|error| error.fact).unwrap_or_default()
         };
-        assert_eq!(fault(&path, &capacities, -1.0), "orchestrator.price must be at least 0, got -1");
-        assert!(fault(&path, &["large".to_owned()], 0.1).contains("found large"));
-        assert!(fault(&folder.path().join("gsm8k/test.jsonl"), &capacities, 0.1).contains("no usable critic"));
-        assert!(fault(&folder.path().join("none"), &capacities, 0.1).contains("none"));
+        assert_eq!(check(&path, &levels, 0.1, false), "");
+        assert_eq!(check(&path, &levels, -1.0, false), "orchestrator.price must be at least 0, got -1");
+        assert!(check(&path, &[("large".to_owned(), None)], 0.1, false).contains("found large"));
+        assert!(check(&folder.path().join("gsm8k/test.jsonl"), &levels, 0.1, false).contains("no usable critic"));
+        assert!(check(&folder.path().join("none"), &levels, 0.1, false).contains("none"));
+        // A critic that knows its model is used with no other, unless told otherwise.
+        critic.for_model(Some("some-model-1b".to_owned())).save(&path).unwrap();
+        let served = |model: &str| LEVELS.map(|level| (level.to_owned(), Some(model.to_owned())));
+        assert_eq!(check(&path, &served("hub/Some_Model-1B-GGUF"), 0.1, false), "");
+        assert!(check(&path, &served("some-model-7b"), 0.1, false).contains("was fitted to some-model-1b"));
+        assert_eq!(check(&path, &served("some-model-7b"), 0.1, true), "");
+    }
+
+    #[test]
+    fn the_bundled_critic_serves_its_model_alone() {
+        let text = BUNDLED[0];
+        assert!(text.len() < 1 << 20, "{} bytes", text.len());
+        let critic = bundled_critic("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF").unwrap();
+        assert!(critic.tasks() > 3_000 && critic.fits(BUNDLED_FOR));
+        assert!(bundled_critic("/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf").is_ok());
+        assert!(bundled_critic("qwen2.5-coder:1.5b").is_ok());
+        let fault = bundled_critic("qwen2.5-coder:7b").unwrap_err();
+        assert!(fault.fact.contains("no critic ships for the model `qwen2.5-coder:7b`"), "{}", fault.fact);
     }
 }

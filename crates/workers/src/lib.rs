@@ -35,7 +35,7 @@ pub use code::SandboxRunner;
 pub use config::{
     Capacity, Config, EndpointFlags, FILE_NAME, OrchestratorConfig, OrchestratorKind, TEMPLATE, check_prices,
 };
-pub use critic::{CriticTasks, PROMPT_WEIGHT, critic_tasks};
+pub use critic::{BUNDLED_FOR, CriticTasks, PROMPT_WEIGHT, bundled_critic, critic_tasks};
 pub use error::{WorkersError, WorkersErrorKind};
 pub use files::{need_plain_file, read_file};
 pub use kind::{Scope, WorkerKind};

@@ -2,12 +2,13 @@
 
 use crate::bundled::{self, BundledModel};
 use crate::config::{Capacity, Config, OrchestratorKind};
-use crate::critic::critic_orchestrator;
+use crate::critic::{CriticUse, critic_orchestrator};
 use crate::error::{WorkersError, WorkersErrorKind};
 use crate::evidence;
 use crate::files::read_file;
 use crate::resolve::Resolved;
 use async_trait::async_trait;
+use lemon_critic::CriticRule;
 use lemon_exec::orchestrator::{
     Draft, Fixed, Guard, MAX_COST, ModelNote, Orchestrator, OrchestratorError, Prompted, WriteContext,
 };
@@ -15,15 +16,12 @@ use lemon_exec::{Level, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
 use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
 use lemon_spec::{Language, Shape};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 /// What traces call the bundled orchestrator.
 pub const BUNDLED_ORCHESTRATOR: &str = "bundled orchestrator";
-
-/// What 1,000 tokens are worth to a critic where the configuration does not say.
-const DEFAULT_PRICE: f64 = 0.1;
 
 /// Which model of an orchestrator, and where it runs.
 #[derive(Debug, Clone)]
@@ -155,8 +153,8 @@ impl Resolved {
             (Some(spec), OrchestratorKind::Prompted) => Ok(after_a_file(spec, Some(self.prompted()?))),
             (Some(spec), OrchestratorKind::Policy) => Ok(after_a_file(spec, Some(self.learned()?))),
             (Some(spec), OrchestratorKind::Fixed) => Ok(after_a_file(spec, None)),
-            (Some(spec), OrchestratorKind::Critic) => Ok(after_a_file(spec, Some(self.critic()?))),
-            (None, OrchestratorKind::Critic) => self.critic(),
+            (Some(spec), OrchestratorKind::Critic) => Ok(after_a_file(spec, Some(self.critic(None, None)?))),
+            (None, OrchestratorKind::Critic) => self.critic(None, None),
             (None, OrchestratorKind::Prompted) => Ok(self.guarded(self.prompted()?, true)),
             (None, OrchestratorKind::Policy) => Ok(self.guarded(self.learned()?, false)),
             (None, OrchestratorKind::Fixed) => match &settings.spec {
@@ -199,19 +197,31 @@ impl Resolved {
         }))
     }
 
-    /// The configured critic. No guard stands before it: it was fitted to graded replies of its workers, asks for a plain
-    /// call where it knows nothing, and no team that the tokens left cannot pay.
-    fn critic(&self) -> Result<Arc<dyn Orchestrator>, WorkersError> {
+    /// A critic: this file and price, or what the configuration says, or else the bundled critic for the model. The guard's
+    /// rule is part of it: its first team is not worse than one call, as far as it can tell; it asks for a plain call where it
+    /// knows nothing, and for no team that the tokens left cannot pay.
+    ///
+    /// # Errors
+    /// The file cannot be used, or the critic does not fit the capacities.
+    pub fn critic(&self, file: Option<&Path>, price: Option<f64>) -> Result<Arc<dyn Orchestrator>, WorkersError> {
         let settings = &self.config.orchestrator;
-        let Some(path) = &settings.critic else {
-            return Err(WorkersError::new("orchestrator.kind is `critic`, but there is no file")
-                .hint("set orchestrator.critic; `lemon critic fit --out FILE` makes one"));
-        };
-        let price = settings.price.unwrap_or(DEFAULT_PRICE);
+        let configured = || settings.critic.as_ref().map(|path| self.config.resolve(path));
+        let path = file.map(Path::to_path_buf).or_else(configured);
+        let default = CriticRule::default();
         // The last round of a run chooses the answer.
-        let rounds = self.config.run.max_rounds.unwrap_or(Settings::default().max_rounds).saturating_sub(1).max(1);
-        let path = self.config.resolve(path);
-        Ok(Arc::new(critic_orchestrator(&path, &self.language.capacities, price, rounds)?))
+        let rounds = self.config.run.max_rounds.unwrap_or(Settings::default().max_rounds).saturating_sub(1);
+        let rule = CriticRule {
+            price: price.or(settings.price).unwrap_or(default.price),
+            rounds,
+            guard: settings.guard.unwrap_or(default.guard),
+        };
+        let model = |name: &String| {
+            let known = self.config.capacity(name).map(|capacity| capacity.model_name().to_owned());
+            (name.clone(), known.filter(|model| !model.is_empty()))
+        };
+        let capacities = self.language.capacities.iter().map(model).collect();
+        let any_model = settings.any_model.unwrap_or(false);
+        Ok(Arc::new(critic_orchestrator(&CriticUse { path: path.as_deref(), capacities, any_model, rule })?))
     }
 
     /// An orchestrator behind the guard, unless the configuration turns it off. Scripts need no guard: they answer what they

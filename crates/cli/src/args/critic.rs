@@ -42,6 +42,9 @@ pub struct CriticFitArgs {
     /// Learn from the held-out tasks too
     #[arg(long)]
     pub all: bool,
+    /// The model whose replies these are: the critic is then used with models of that name alone
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
 }
 
 /// `lemon critic eval`
@@ -49,7 +52,20 @@ pub struct CriticFitArgs {
 pub struct CriticEvalArgs {
     #[command(flatten)]
     pub data: CriticData,
-    /// Critics that are fitted and tested, with seeds from 1
+    /// Test this critic on all recorded test items that it was not fitted to, in place of fitting any; `bundled`: the one
+    /// that ships with this program
+    #[arg(long, value_name = "FILE", conflicts_with = "cross")]
+    pub critic: Option<PathBuf>,
+    /// Cross-validate in so many parts on the tasks to train on, and leave the held-out ones alone
+    #[arg(long, value_name = "N")]
+    pub cross: Option<usize>,
+    /// Hold the critic's first team to one reasoner, as `lemon run` does
+    #[arg(long)]
+    pub guard: bool,
+    /// Hide how sure replies are, as with endpoints that do not say
+    #[arg(long)]
+    pub hide_sure: bool,
+    /// Critics that are fitted and tested, or orders of the replies, with seeds from 1
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub seeds: u64,
     /// Rounds of calls at most

@@ -42,6 +42,12 @@ pub struct EvalArgs {
     /// The folder of the model of the method `policy` [default: the small orchestrator that ships with this program]
     #[arg(long, value_name = "DIR")]
     pub policy: Option<PathBuf>,
+    /// The file of the method `decision-critic` [default: the configured one, or the one that ships for the model]
+    #[arg(long, value_name = "FILE")]
+    pub critic: Option<PathBuf>,
+    /// The price of the method `decision-critic`: the reward that 1,000 tokens are worth [default: the configured one, or 0.1]
+    #[arg(long, value_name = "X", value_parser = super::not_negative)]
+    pub price: Option<f64>,
     /// Only the first items of each set
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -70,7 +76,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume an evaluation
-    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "levels", "samples", "spec", "policy", "limit", "seeds", "run_tokens"])]
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "levels", "samples", "spec", "policy", "critic", "price", "limit", "seeds", "run_tokens"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
     #[arg(long)]

@@ -77,6 +77,8 @@ pub struct AblateArgs {
     #[arg(long, value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
     pub workers: WorkerKind,
     #[command(flatten)]
+    pub replay: ReplayArgs,
+    #[command(flatten)]
     pub endpoints: Endpoints,
     /// Trains with each of these values of a recipe's key, as `update.learning_rate=0.1,0.3`
     #[arg(long, value_name = "KEY=VALUES")]

@@ -2,19 +2,21 @@
 
 use super::train::recipe;
 use crate::args::train::AblateArgs;
-use crate::args::{Cli, WorkerKind};
+use crate::args::{Cli, OnMissArg, WorkerKind};
 use crate::fault::Fault;
 use crate::{println, runtime, tell};
 use indicatif::{ProgressBar, ProgressStyle};
-use lemon_exec::{Backend, Settings};
+use lemon::jobs::training::recorded_cases;
 use lemon_model::DeviceChoice;
 use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
 use lemon_study::estimators::table;
-use lemon_study::run::{Regime, Study, StudyError, run};
+use lemon_study::run::{Regime, Study, StudyError, StudyWorkers, run};
 use lemon_study::{MixedRows, ReportError, named, write};
+use lemon_task::SetName;
 use lemon_train::estimators::{ESTIMATORS, LabSettings, compare};
-use lemon_workers::{Resolved, RunLimits, WorkerFiles, bundled};
+use lemon_workers::{OnMiss, Resolved, RunLimits, Simulation, WorkerFiles, WorkerSet, bundled, recordings};
+use lemon_world::Preset;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +27,6 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     let mut study = study(args)?;
     study.commit = commit();
     let runtime = runtime()?;
-    study.workers = runtime.block_on(workers(cli, args))?;
     if !args.arms.is_empty() {
         study.arms = args.arms.iter().map(|name| arm(name)).collect::<Result<_, _>>()?;
     }
@@ -47,6 +48,13 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
     if let Some(count) = args.seeds {
         study.seeds = (0..count).map(|seed| args.first_seed + seed).collect();
     }
+    let mut sets: Vec<SetName> = Vec::new();
+    for set in study.regimes.iter().flat_map(|regime| &regime.recipe.tasks.sets) {
+        if !sets.contains(set) {
+            sets.push(*set);
+        }
+    }
+    study.workers = runtime.block_on(workers(cli, args, &sets))?;
     let cancel = CancellationToken::new();
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let scratch = args.rows.with_extension("runs");
@@ -161,11 +169,9 @@ fn estimators(args: &AblateArgs) -> Result<u8, Fault> {
 }
 
 /// The workers, if not a simulated world.
-async fn workers(cli: &Cli, args: &AblateArgs) -> Result<Option<(Backend, Settings)>, Fault> {
+async fn workers(cli: &Cli, args: &AblateArgs, sets: &[SetName]) -> Result<Option<StudyWorkers>, Fault> {
     if args.workers == WorkerKind::RECORDED {
-        return Err(
-            Fault::new("recorded replies cannot answer the teams of a study").hint("use another kind of workers")
-        );
+        return recorded(cli, args, sets).await.map(Some);
     }
     if !args.workers.asks_models() {
         return Ok(None);
@@ -178,7 +184,28 @@ async fn workers(cli: &Cli, args: &AblateArgs) -> Result<Option<(Backend, Settin
         return Err(Fault::new(fact).hint("rename them in lemon.toml"));
     }
     let (backend, _) = resolved.backend(&WorkerFiles::default())?;
-    Ok(Some((backend, resolved.settings(&RunLimits::default())?)))
+    let (settings, language) = (resolved.settings(&RunLimits::default())?, resolved.language.clone());
+    Ok(Some(StudyWorkers { backend, settings, language, tasks: None }))
+}
+
+/// Recorded replies: the tasks of every seed are drawn from those on record.
+async fn recorded(cli: &Cli, args: &AblateArgs, sets: &[SetName]) -> Result<StudyWorkers, Fault> {
+    let recordings = recordings(args.data.as_deref(), sets, &args.replay.levels, tell(args.quiet))?;
+    let tasks = recorded_cases(args.data.as_deref(), sets, &recordings)?;
+    let simulation = || {
+        Ok(Simulation {
+            preset: Preset::Real,
+            items: tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item).collect(),
+            recordings: Some(recordings.clone()),
+            pool: args.replay.samples.into(),
+            on_miss: if args.replay.on_miss == OnMissArg::Sim { OnMiss::Simulate } else { OnMiss::Fail },
+            ..Simulation::default()
+        })
+    };
+    let config = cli.config(&args.endpoints)?;
+    let set = WorkerSet::new(&config, args.workers, &[], None, simulation, tell(args.quiet)).await?;
+    let WorkerSet { backend, resolved, settings } = set;
+    Ok(StudyWorkers { backend, settings, language: resolved.language.clone(), tasks: Some(tasks) })
 }
 
 fn arm(name: &str) -> Result<Arm, Fault> {

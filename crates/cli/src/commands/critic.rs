@@ -3,9 +3,11 @@
 use crate::args::critic::{CriticCommand, CriticData, CriticEvalArgs, CriticFitArgs};
 use crate::fault::Fault;
 use crate::{print, println, tell, to_json};
-use lemon_critic::{CriticSettings, EvaluationSettings, LEVELS, evaluate, fit_critic};
+use lemon_critic::{
+    CriticSettings, DecisionCritic, EvaluationSettings, LEVELS, cross_validate, evaluate, evaluate_critic, fit_critic,
+};
 use lemon_task::SetName;
-use lemon_workers::{CriticTasks, critic_tasks, recordings};
+use lemon_workers::{BUNDLED_FOR, CriticTasks, bundled_critic, critic_tasks, recordings};
 use serde_json::json;
 
 pub fn critic(command: &CriticCommand) -> Result<u8, Fault> {
@@ -27,7 +29,7 @@ fn fit(args: &CriticFitArgs) -> Result<u8, Fault> {
         tasks.train.append(&mut tasks.held_out);
     }
     let settings = CriticSettings { seed: args.seed, ..CriticSettings::default() };
-    let critic = fit_critic(&tasks.train, &settings).map_err(no_record)?;
+    let critic = fit_critic(&tasks.train, &settings).map_err(no_record)?.for_model(args.model.clone());
     critic.save(&args.out).map_err(Fault::new)?;
     println(&format!("{}: a critic fitted to {} tasks", args.out.display(), critic.tasks()))
 }
@@ -38,12 +40,25 @@ fn eval(args: &CriticEvalArgs) -> Result<u8, Fault> {
             .hint("give the reward that 1,000 tokens are worth, where a right answer is 1; for instance 0.1"));
     }
     let tasks = tasks(&args.data)?;
-    let mut settings = EvaluationSettings { rounds: args.rounds.max(1), ..EvaluationSettings::default() };
+    let (guard, hide_sure) = (args.guard, args.hide_sure);
+    let mut settings =
+        EvaluationSettings { rounds: args.rounds.max(1), guard, hide_sure, ..EvaluationSettings::default() };
     settings.seeds = (1..=args.seeds.max(1)).collect();
     if !args.prices.is_empty() {
         settings.prices.clone_from(&args.prices);
     }
-    let found = evaluate(&tasks.train, &tasks.held_out, &settings).map_err(no_record)?;
+    let found = match (&args.critic, args.cross) {
+        (Some(path), _) => {
+            let critic = match path.to_str() {
+                Some("bundled") => bundled_critic(BUNDLED_FOR)?,
+                _ => DecisionCritic::load(path).map_err(Fault::new)?,
+            };
+            let unseen = "every recorded test item is one that this critic was fitted to; name a folder with others";
+            evaluate_critic(&critic, &tasks.test(), &settings).map_err(|error| Fault::new(error).hint(unseen))
+        }
+        (None, Some(parts)) => cross_validate(&tasks.train, parts, &settings).map_err(no_record),
+        (None, None) => evaluate(&tasks.train, &tasks.held_out, &settings).map_err(no_record),
+    }?;
     if let Some(path) = &args.rows {
         std::fs::write(path, found.rows()).map_err(|error| Fault::new(format!("{}: {error}", path.display())))?;
     }

@@ -72,6 +72,8 @@ fn request(args: &EvalArgs) -> Result<EvalRequest, Fault> {
         samples: args.replay.samples.into(),
         spec: args.spec.as_deref().map(super::read_input).transpose()?,
         policy: args.policy.clone(),
+        critic: args.critic.clone(),
+        price: args.price,
         limit: args.limit,
         seeds: if args.seeds.is_empty() { vec![args.seed] } else { args.seeds.clone() },
         budget_tokens: args.run_tokens,

@@ -161,6 +161,9 @@ impl EvalJob {
                 Some(TeamSource::File) => Some(fixed(self.request.team()?.to_owned())),
                 Some(TeamSource::Prompted) => Some(self.resolved.prompted()?),
                 Some(TeamSource::Policy) => Some(self.policy()?),
+                Some(TeamSource::Critic) => {
+                    Some(self.resolved.critic(self.request.critic.as_deref(), self.request.price)?)
+                }
                 Some(TeamSource::AgentPrune | TeamSource::AgentDropout) => {
                     let cases = self.request.training_cases(self.notices)?;
                     (self.notices.tell)(&format!("{} learns on {} items", method.name(), cases.len()));

@@ -48,6 +48,12 @@ pub struct EvalRequest {
     /// The folder of the model of the method `policy`.
     #[serde(default)]
     pub policy: Option<PathBuf>,
+    /// The file of the method `decision-critic`; `None`: the configured or the bundled one.
+    #[serde(default)]
+    pub critic: Option<PathBuf>,
+    /// The price of the method `decision-critic`; `None`: the configured or the default one.
+    #[serde(default)]
+    pub price: Option<f64>,
     /// Items of each set at most.
     pub limit: Option<usize>,
     /// The seeds, each once.

@@ -8,7 +8,7 @@ use lemon_model::DeviceChoice;
 use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sandbox::Containment;
 use lemon_spec::{Language, validate};
-use lemon_task::Item;
+use lemon_task::{Item, SetName};
 use lemon_train::Trained;
 use lemon_train::build::{self, Tasks};
 use lemon_train::by_recipe::{RecipeTraining, RecipeTrainingError, TrainProgress};
@@ -62,6 +62,19 @@ pub struct TrainJob<'a> {
     pub shared: Option<Arc<SharedBudget>>,
 }
 
+/// All recorded items of these sets, divided into those to train on and those held out.
+///
+/// # Errors
+/// A set cannot be read, or no folder is named.
+pub fn recorded_cases(data: Option<&Path>, sets: &[SetName], recordings: &Recordings) -> Result<Tasks, Error> {
+    let data = data.ok_or_else(|| Error::input("recorded replies are read from a folder").with_hint("--data names it"))?;
+    let parts = recorded_items(data, sets, recordings)?;
+    let cases = |items: Vec<(String, Item)>| -> Vec<Case> {
+        items.into_iter().map(|(set, item)| Case { set: set.into(), item }).collect()
+    };
+    Ok(Tasks { train: cases(parts.train), held_out: cases(parts.held_out) })
+}
+
 impl TrainRequest {
     /// Reads the tasks.
     ///
@@ -78,19 +91,17 @@ impl TrainRequest {
 
     /// The recorded items of the sets of the recipe, divided into those to train on and those held out.
     fn recorded_tasks(&self, recordings: &Recordings) -> Result<Tasks, Error> {
-        let data = self.data.as_deref().ok_or_else(|| Error::input("recorded replies are read from a folder"))?;
         let settings = &self.recipe.tasks;
-        let parts = recorded_items(data, &settings.sets, recordings)?;
-        let cases = |items: Vec<(String, Item)>, most: usize| {
+        let all = recorded_cases(self.data.as_deref(), &settings.sets, recordings)?;
+        let spread = |cases: Vec<Case>, most: usize| {
             // Spread over the whole: sets stand one after the other.
-            let every = (items.len() / most.max(1)).max(1);
-            let case = |(set, item): (String, Item)| Case { set: set.into(), item };
-            items.into_iter().step_by(every).take(most).map(case).collect()
+            let every = (cases.len() / most.max(1)).max(1);
+            cases.into_iter().step_by(every).take(most).collect()
         };
         let sets = settings.sets.len();
         Ok(Tasks {
-            train: cases(parts.train, settings.train * sets),
-            held_out: cases(parts.held_out, settings.held_out * sets),
+            train: spread(all.train, settings.train * sets),
+            held_out: spread(all.held_out, settings.held_out * sets),
         })
     }
 

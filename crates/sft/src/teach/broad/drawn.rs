@@ -146,7 +146,7 @@ impl TeamSampler {
             team.agents.push(joining);
         }
         for agent in &mut team.agents {
-            agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+            agent.capacity = self.capacity(language);
             agent.duty = Some(if self.chance(0.5) { REWORDED } else { WORKED }.to_owned());
         }
         team
@@ -158,7 +158,7 @@ impl TeamSampler {
         let mut agents: Vec<Agent> = Vec::new();
         while agents.is_empty() || agents.len() < most && self.chance(0.75) {
             let mut joining = agent(earlier.len() + agents.len(), self.worker(kind), Vec::new());
-            joining.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+            joining.capacity = self.capacity(language);
             joining.duty = Some(if self.chance(0.5) { REWORDED } else { WORKED }.to_owned());
             agents.push(joining);
         }
@@ -228,7 +228,7 @@ impl TeamSampler {
     pub fn assign(&mut self, team: &mut Spec, question: &str, features: &TaskFeatures, language: &Language) {
         let read: Vec<String> = team.agents.iter().flat_map(|agent| agent.after.clone()).collect();
         for agent in &mut team.agents {
-            agent.capacity = self.weighted(&LEVELS, Level::Middle).name(language);
+            agent.capacity = self.capacity(language);
             let mark = if agent.base != "planner" && self.chance(1.0 / 3.0) { BRIEF } else { WORKED };
             agent.duty = Some(mark.to_owned());
             // Where another round follows, every agent may be read. A plan holds no answer.
@@ -240,6 +240,16 @@ impl TeamSampler {
         for agent in &mut team.agents {
             agent.role = self.wording(agent.role.take(), &ROLES);
             agent.duty = self.wording(agent.duty.take(), &DUTIES);
+        }
+    }
+
+    /// One of three levels; of more capacities each is as likely.
+    fn capacity(&mut self, language: &Language) -> String {
+        let all = &language.capacities;
+        match all.len() > LEVELS.len() {
+            // Below the number of capacities.
+            true => all.get((self.0.next_u64() % all.len() as u64) as usize).cloned().unwrap_or_default(),
+            false => self.weighted(&LEVELS, Level::Middle).name(language),
         }
     }
 
