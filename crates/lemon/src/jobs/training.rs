@@ -67,7 +67,8 @@ pub struct TrainJob<'a> {
 /// # Errors
 /// A set cannot be read, or no folder is named.
 pub fn recorded_cases(data: Option<&Path>, sets: &[SetName], recordings: &Recordings) -> Result<Tasks, Error> {
-    let data = data.ok_or_else(|| Error::input("recorded replies are read from a folder").with_hint("--data names it"))?;
+    let data =
+        data.ok_or_else(|| Error::input("recorded replies are read from a folder").with_hint("--data names it"))?;
     let parts = recorded_items(data, sets, recordings)?;
     let cases = |items: Vec<(String, Item)>| -> Vec<Case> {
         items.into_iter().map(|(set, item)| Case { set: set.into(), item }).collect()
