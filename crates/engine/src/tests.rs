@@ -398,7 +398,8 @@ fn a_device_that_fails_ends_all_requests() {
         (0..5).map(|at| queue.push(CompletionRequest::new(vec![at], 3), None).unwrap()).collect();
     let backend = crate::backend::Backend::Broken { batch: Batch::default() };
     let settings = EngineSettings { width: 2, ..settings(WeightForm::F32) };
-    let gauges = Arc::default();
+    let cache_tokens = (64 * BLOCK).into();
+    let gauges = Arc::new(crate::engine::Gauges { cache_tokens, ..Default::default() });
     Scheduler::new(backend, tokenizer(), queue.clone(), gauges, settings, 64).run();
     let failed = EngineError::Device("the GPU failed".to_owned());
     for pending in pending {
