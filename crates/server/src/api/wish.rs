@@ -27,7 +27,7 @@ pub struct LemonWish {
     /// Calls the run may make.
     pub budget_calls: Option<u64>,
     /// Seconds the run may take.
-    #[schema(minimum = 0)]
+    #[schema(minimum = 1)]
     pub timeout_s: Option<f64>,
     /// The team, as a specification in YAML, instead of that of the model.
     pub spec: Option<String>,
@@ -67,10 +67,11 @@ impl Wish {
             return Err(Refusal::field("metadata", format!("expected an object of at most {MOST_METADATA} bytes")));
         }
         let LemonWish { budget_tokens, budget_usd, budget_calls, timeout_s, spec } = &self.lemon;
-        for (name, amount) in [("lemon.budget_usd", budget_usd), ("lemon.timeout_s", timeout_s)] {
-            if amount.is_some_and(|amount| amount < 0.0) {
-                return Err(Refusal::field(name, "expected a number of at least 0"));
-            }
+        if budget_usd.is_some_and(|usd| usd < 0.0) {
+            return Err(Refusal::field("lemon.budget_usd", "expected a number of at least 0"));
+        }
+        if timeout_s.is_some_and(|seconds| seconds <= 0.0) {
+            return Err(Refusal::field("lemon.timeout_s", "expected a number above 0"));
         }
         if budget_usd.is_some() {
             lemon_workers::check_prices(app.workers.resolved.capacities())?;
