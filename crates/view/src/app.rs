@@ -61,7 +61,12 @@ pub(crate) const ENTRIES: [Entry; 6] = [
                M15.500 12a2.500 2.500 0 1 0 5 0a2.500 2.500 0 1 0-5 0M8.300 7.200l7.200 3.600M8.300 16.800l7.200-3.600",
     },
     Entry { place: Place::Evaluations, name: "Evaluations", path: "/evaluations", icon: "M5 20V11M12 20V4M19 20v-6" },
-    Entry { place: Place::Trainings, name: "Trainings", path: "/trainings", icon: "M4 4v16h16M7 16c4 0 4-8 7-8 2 0 3 1 6-2" },
+    Entry {
+        place: Place::Trainings,
+        name: "Trainings",
+        path: "/trainings",
+        icon: "M4 4v16h16M7 16c4 0 4-8 7-8 2 0 3 1 6-2",
+    },
     Entry {
         place: Place::System,
         name: "System",
@@ -139,11 +144,21 @@ mod tests {
     fn pages(words: &str) -> Vec<String> {
         let mut trace = eight();
         trace.header.question = words.to_owned();
-        let run = ListedRun { id: words.to_owned(), question: words.to_owned(), answer: Some(words.to_owned()), ..ListedRun::default() };
+        let run = ListedRun {
+            id: words.to_owned(),
+            question: words.to_owned(),
+            answer: Some(words.to_owned()),
+            ..ListedRun::default()
+        };
         let listed = ListedEvaluation {
             name: words.to_owned(),
             title: words.to_owned(),
-            methods: vec![ListedMethod { name: words.to_owned(), accuracy: 0.5, interval: [0.4, 0.6], ..ListedMethod::default() }],
+            methods: vec![ListedMethod {
+                name: words.to_owned(),
+                accuracy: 0.5,
+                interval: [0.4, 0.6],
+                ..ListedMethod::default()
+            }],
             ..ListedEvaluation::default()
         };
         let filters = RunFilters { text: words.to_owned(), page: 1, ..RunFilters::default() };
@@ -152,7 +167,12 @@ mod tests {
             compare(&trace, &eight()),
             choose(words, std::slice::from_ref(&run)),
             ended(&trace),
-            ask(&AskPage { notice: Some(words.to_owned()), examples: vec![words.to_owned()], teams: vec![words.to_owned()], ..AskPage::default() }),
+            ask(&AskPage {
+                notice: Some(words.to_owned()),
+                examples: vec![words.to_owned()],
+                teams: vec![words.to_owned()],
+                ..AskPage::default()
+            }),
             runs(&RunsPage { filters, runs: vec![run], total: 1, per_page: 1, teams: vec![words.to_owned()] }),
             evaluations(&[words.to_owned()], &[listed.clone(), listed]),
             trainings(&[words.to_owned()], &[ListedTraining { name: words.to_owned(), ..ListedTraining::default() }]),

@@ -13,8 +13,8 @@ mod timeline;
 pub use index::{IndexRow, index};
 pub use picture::svg;
 
-use crate::markdown::{is_short, markdown};
 use crate::app::Place;
+use crate::markdown::{is_short, markdown};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
 use askama::Template;

@@ -119,7 +119,8 @@ fn pages_of_ten_thousand_runs_follow_each_other() {
         assert_eq!(total, 103);
         all.extend(rows.into_iter().map(|found| found.row.run_id));
     }
-    let expected: Vec<String> = (0..10_000).rev().filter(|number| number % 97 == 42).map(|n| format!("r-{n}")).collect();
+    let expected: Vec<String> =
+        (0..10_000).rev().filter(|number| number % 97 == 42).map(|n| format!("r-{n}")).collect();
     assert_eq!(all, expected);
     let (rows, total) = store.search(&RunSearch::default(), 9_990, 50).unwrap();
     assert_eq!((rows.len(), total), (10, 10_000));

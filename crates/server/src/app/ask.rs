@@ -48,7 +48,8 @@ pub async fn page(State(app): State<Arc<AppState>>) -> Page {
             "Write a Python function that returns the longest common prefix of a list of strings.",
         ],
     };
-    let notice = is_bundled.then(|| "The small bundled models answer: arithmetic word problems only, and often wrong.".to_owned());
+    let notice = is_bundled
+        .then(|| "The small bundled models answer: arithmetic word problems only, and often wrong.".to_owned());
     Page(ask(&AskPage {
         orchestrator: "Orchestrator".to_owned(),
         capacities: choices(&app),
@@ -151,11 +152,7 @@ pub async fn start(
 }
 
 /// The team, and what the record calls it.
-async fn team(
-    app: &Arc<AppState>,
-    asked: AskedTeam,
-    capacity: Option<&str>,
-) -> Result<(TeamChoice, String), Refusal> {
+async fn team(app: &Arc<AppState>, asked: AskedTeam, capacity: Option<&str>) -> Result<(TeamChoice, String), Refusal> {
     let language = &app.workers.resolved.language;
     if let Some(name) = capacity.filter(|name| !language.capacities.iter().any(|known| known == name)) {
         let known = language.capacities.join(", ");

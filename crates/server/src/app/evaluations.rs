@@ -145,7 +145,12 @@ fn beside(comparison: &EvalComparison, names: [String; 2]) -> SideBySide {
             findings.push(format!("Only in {name}: {}.", words::list(methods)));
         }
     }
-    SideBySide { names, titles, findings, tables: vec![("Methods that both have".to_owned(), table(&comparison.methods))] }
+    SideBySide {
+        names,
+        titles,
+        findings,
+        tables: vec![("Methods that both have".to_owned(), table(&comparison.methods))],
+    }
 }
 
 fn table(methods: &[MethodComparison]) -> Table {
@@ -179,7 +184,8 @@ fn table(methods: &[MethodComparison]) -> Table {
             Cell::text(&it.items.to_string()),
         ]
     };
-    let caption = "B less A on the items that both have: bootstrap over items, permutation test corrected over the methods.";
+    let caption =
+        "B less A on the items that both have: bootstrap over items, permutation test corrected over the methods.";
     Table {
         columns: columns.into_iter().map(column).collect(),
         rows: methods.iter().map(row).collect(),

@@ -118,7 +118,10 @@ fn follow(live: Arc<LiveRun>, follower: Follower) -> impl Stream<Item = Message>
 
 fn json_message(name: &'static str, value: &impl Serialize) -> Message {
     // Plain values always have a JSON form; were one not to, the message says so.
-    Message::default().event(name).json_data(value).unwrap_or_else(|error| Message::default().comment(error.to_string()))
+    Message::default()
+        .event(name)
+        .json_data(value)
+        .unwrap_or_else(|error| Message::default().comment(error.to_string()))
 }
 
 fn end_message(trace: &Trace, budget: Budget) -> Message {
@@ -195,7 +198,11 @@ impl Follower {
             _ => None,
         });
         let mut earlier: Vec<String> = Vec::new();
-        spawned.for_each(|id| if !earlier.contains(&id) { earlier.push(id) });
+        spawned.for_each(|id| {
+            if !earlier.contains(&id) {
+                earlier.push(id)
+            }
+        });
         // A text that is no team makes no agent answer.
         let plan = validate_round(text, &self.language, &earlier).ok()?;
         match (plan.answer_from(), plan.answer_rule(), plan.next()) {

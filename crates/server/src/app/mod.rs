@@ -121,9 +121,7 @@ async fn login() -> Page {
 }
 
 /// Runs a look-up that may take milliseconds where it holds nothing else up.
-async fn look<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+async fn look<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> + Send + 'static) -> Result<T, Refusal> {
     match tokio::task::spawn_blocking(work).await {
         Ok(found) => found,
         Err(error) => Err(Refusal::internal(format!("the look-up broke off: {error}"))),

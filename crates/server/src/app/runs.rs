@@ -51,7 +51,10 @@ fn runs_page(page: RunsPage) -> Page {
 fn search(filters: &RunFilters) -> Result<RunSearch, Refusal> {
     let number = |name: &str, text: &str| match text.trim() {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| Refusal::field(name, format!("{name}: expected a number, found `{text}`"))),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| Refusal::field(name, format!("{name}: expected a number, found `{text}`"))),
     };
     let day = |name: &str, text: &str| match text.trim() {
         "" => Ok(None),
@@ -100,7 +103,10 @@ fn start_of_day(text: &str) -> Option<u64> {
 
 /// How the list names a model of the API, and back.
 fn team_name(model: &str) -> String {
-    model.strip_prefix(super::ask::TEAM).unwrap_or(if model == ORCHESTRATED { BY_ORCHESTRATOR } else { model }).to_owned()
+    model
+        .strip_prefix(super::ask::TEAM)
+        .unwrap_or(if model == ORCHESTRATED { BY_ORCHESTRATOR } else { model })
+        .to_owned()
 }
 
 fn model_name(team: &str) -> String {

@@ -30,13 +30,17 @@ pub async fn page(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
     let (models, servers) = futures::future::join(models, servers).await;
     let at = NoPage::at(Place::System);
     let servers = servers.map_err(|error| at(Refusal::from(error)))?;
-    let mut found: Vec<(String, String)> =
-        servers.into_iter().map(|server| (format!("{} at {}", server.kind, server.base_url), server.models.join(", "))).collect();
+    let mut found: Vec<(String, String)> = servers
+        .into_iter()
+        .map(|server| (format!("{} at {}", server.kind, server.base_url), server.models.join(", ")))
+        .collect();
     let rest = app.clone();
     let (facts, keys, pulled) = look(move || {
         let keys = rest.keys.list()?.iter().map(key).collect();
-        let pulled: Vec<(String, String)> =
-            usable().into_iter().map(|model| (model.name, format!("{}, on this machine", bytes(model.bytes)))).collect();
+        let pulled: Vec<(String, String)> = usable()
+            .into_iter()
+            .map(|model| (model.name, format!("{}, on this machine", bytes(model.bytes))))
+            .collect();
         Ok((facts(&rest)?, keys, pulled))
     })
     .await
@@ -85,7 +89,8 @@ fn key(KeyUse { key, spent_tokens, spent_usd }: &KeyUse) -> KeyRow {
         key.limits.rpm.map(|rpm| format!("{} a minute", plural(rpm, "request"))),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    let limits = if limits.is_empty() { "none".to_owned() } else { format!("{} ({})", limits.join(", "), key.limits.per) };
+    let limits =
+        if limits.is_empty() { "none".to_owned() } else { format!("{} ({})", limits.join(", "), key.limits.per) };
     KeyRow { name: key.name.clone(), limits, spent: format!("{}, {}", plural(*spent_tokens, "token"), usd(*spent_usd)) }
 }
 
@@ -94,7 +99,8 @@ async fn model(name: &str, capacity: &Capacity) -> ModelRow {
         || if capacity.local.is_some() { "free".to_owned() } else { "not known".to_owned() },
         |price| format!("{} in, {} out per million", usd(price.input), usd(price.output)),
     );
-    let row = ModelRow { capacity: name.to_owned(), model: capacity.model_name().to_owned(), price, ..ModelRow::default() };
+    let row =
+        ModelRow { capacity: name.to_owned(), model: capacity.model_name().to_owned(), price, ..ModelRow::default() };
     if capacity.local.is_some() {
         return ModelRow { place: "in this process".to_owned(), status: Some(Ok("ready".to_owned())), ..row };
     }

@@ -54,7 +54,8 @@ fn saved(app: &AppState, name: &str) -> Result<String, Refusal> {
 
 pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
     let work = move || {
-        let mut names: Vec<String> = app.workers.models().into_iter().filter_map(|model| team_name(&model.name)).collect();
+        let mut names: Vec<String> =
+            app.workers.models().into_iter().filter_map(|model| team_name(&model.name)).collect();
         names.truncate(MOST_TEAMS);
         let team = |name: String| {
             let plan = saved(&app, &name).map_err(|refusal| refusal.fact).and_then(|text| {

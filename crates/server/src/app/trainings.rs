@@ -81,7 +81,8 @@ pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) ->
             true => lines::<Timing>(&folder.join(TIMING))?,
             false => Vec::new(),
         };
-        let recipe = optional(&folder.join(RECIPE))?.unwrap_or_else(|| "It is written when the training ends.".to_owned());
+        let recipe =
+            optional(&folder.join(RECIPE))?.unwrap_or_else(|| "It is written when the training ends.".to_owned());
         // Teams are compared when the training ends.
         let teams = match optional(&folder.join(SUMMARY))? {
             None => Vec::new(),
@@ -105,8 +106,8 @@ fn optional(path: &FilePath) -> Result<Option<String>, Refusal> {
 
 /// One value a line. The last line may be half written: the training goes on.
 fn lines<T: DeserializeOwned>(path: &FilePath) -> Result<Vec<T>, Refusal> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Refusal::internal(format!("{}: {error}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Refusal::internal(format!("{}: {error}", path.display())))?;
     let mut values = Vec::new();
     let mut rest = text.lines().enumerate().peekable();
     while let Some((number, line)) = rest.next() {

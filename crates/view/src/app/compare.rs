@@ -82,7 +82,8 @@ pub fn compare(a: &Trace, b: &Trace) -> String {
     let shown_above = |change: &&ValueChange| !["question", "answer"].contains(&change.field.as_str());
     let changes = difference.header.iter().chain(&difference.outcome).filter(shown_above);
     let count = difference.agents.len() as u64;
-    let answers = if summaries[0].answer == summaries[1].answer { "The answers are the same" } else { "The answers differ" };
+    let answers =
+        if summaries[0].answer == summaries[1].answer { "The answers are the same" } else { "The answers differ" };
     render(&Page {
         host: Host::app(Place::Runs, "base.js"),
         same: difference.is_empty(),

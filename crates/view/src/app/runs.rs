@@ -184,10 +184,13 @@ mod tests {
     #[test]
     fn links_keep_the_filters_and_escape_them() {
         let filters = RunFilters { text: "a&b=\"<c>".into(), end: "answered".into(), page: 2, ..RunFilters::default() };
-        let runs: Vec<ListedRun> =
-            (0..3).map(|n| ListedRun { id: format!("r-{n}"), ..ListedRun::default() }).collect();
+        let runs: Vec<ListedRun> = (0..3).map(|n| ListedRun { id: format!("r-{n}"), ..ListedRun::default() }).collect();
         let html = super::runs(&RunsPage { filters, runs, total: 100, per_page: 30, teams: Vec::new() });
-        assert!(html.contains("/runs?q=a%26b%3D%22%3Cc%3E&#38;end=answered") || html.contains("/runs?q=a%26b%3D%22%3Cc%3E&amp;end=answered"), "{html}");
+        assert!(
+            html.contains("/runs?q=a%26b%3D%22%3Cc%3E&#38;end=answered")
+                || html.contains("/runs?q=a%26b%3D%22%3Cc%3E&amp;end=answered"),
+            "{html}"
+        );
         assert!(html.contains("page=1") && html.contains("page=3") && html.contains("Page 2 of 4"));
         assert!(html.contains("value=\"a&amp;b=&quot;&lt;c&gt;\""));
         assert!(!html.contains("<c>"));

@@ -148,7 +148,9 @@ mod tests {
         let text = "agents:\n  - {id: a, base: solver, capacity: small}\n  - {id: b, base: critic, capacity: large, after: [a]}\n";
         let plan = validate(text, &Language::default()).unwrap();
         let html = drawn(&plan);
-        assert!(html.contains("data-agent=\"a\"") && html.contains("data-agent=\"b\"") && html.contains("class=\"answer\""));
+        assert!(
+            html.contains("data-agent=\"a\"") && html.contains("data-agent=\"b\"") && html.contains("class=\"answer\"")
+        );
         assert!(!html.contains("<style") && !html.contains(" style="), "the policy of the application forbids both");
     }
 }

@@ -44,7 +44,11 @@ struct Listed<'a> {
 
 /// The list, in the order of the rows.
 pub fn index(rows: &[IndexRow]) -> String {
-    render(&IndexPage { host: Host::FILE, count: text::plural(rows.len() as u64, "run"), runs: rows.iter().map(listed).collect() })
+    render(&IndexPage {
+        host: Host::FILE,
+        count: text::plural(rows.len() as u64, "run"),
+        runs: rows.iter().map(listed).collect(),
+    })
 }
 
 fn listed(row: &IndexRow) -> Listed<'_> {
