@@ -14,7 +14,7 @@ pub mod words;
 
 pub use self::csv::{csv, quoted};
 pub use markdown::markdown;
-pub use page::{html, html_with_items};
+pub use page::{html, html_with_items, page_of};
 
 #[cfg(doc)]
 use crate::Evaluation;

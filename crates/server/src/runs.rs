@@ -2,6 +2,7 @@
 
 use crate::refusal::Refusal;
 use futures::Stream;
+use lemon_exec::{Budget, Job};
 use lemon_trace::{Event, Trace};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,6 +28,7 @@ pub struct LiveRun {
     id: String,
     question: String,
     model: String,
+    budget: Budget,
     // Std mutexes: they are held for a push and never across an await.
     log: Mutex<Vec<LiveEvent>>,
     /// Counts the changes of log and end.
@@ -38,12 +40,14 @@ pub struct LiveRun {
 }
 
 impl LiveRun {
-    pub(crate) fn new(id: String, question: String, model: String, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(job: &Job, model: String, budget: Budget, cancel: CancellationToken) -> Self {
+        let (id, question) = (job.run_id.clone(), job.question.clone());
         let changes = watch::Sender::new(0);
         LiveRun {
             id,
             question,
             model,
+            budget,
             log: Mutex::default(),
             changes,
             end: OnceLock::new(),
@@ -67,6 +71,11 @@ impl LiveRun {
         &self.model
     }
 
+    /// What it may spend.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
     /// Ends the run early. What is finished stays on record.
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -75,6 +84,16 @@ impl LiveRun {
     /// Follows the run from its first event on.
     pub fn subscribe(self: &Arc<Self>) -> Subscription {
         Subscription { run: self.clone(), next: 0, changes: self.changes.subscribe() }
+    }
+
+    /// The events so far.
+    pub fn events(&self) -> Vec<Event> {
+        let log = self.log();
+        let events = log.iter().filter_map(|entry| match entry {
+            LiveEvent::Event(event) => Some((**event).clone()),
+            LiveEvent::Delta { .. } => None,
+        });
+        events.collect()
     }
 
     /// How the run ended, if it has. The error is that of the store: whatever else goes wrong is part of the trace.

@@ -178,8 +178,7 @@ impl AppState {
         }
         let grant = self.keys.admit(&order.caller, self.workers.resolved.capacities())?;
         let cancel = grant.cancel().child_token();
-        let live =
-            Arc::new(LiveRun::new(job.run_id.clone(), job.question.clone(), order.model.clone(), cancel.clone()));
+        let live = Arc::new(LiveRun::new(&job, order.model.clone(), meta.budget, cancel.clone()));
         if !self.runs.enter(&live, self.config.most_runs) {
             let fact = format!("{} runs are under way, and no more are taken", self.config.most_runs);
             let refusal = Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", fact);

@@ -12,13 +12,24 @@ pub fn page(
     timings: &[Timing],
     teams: &[BeforeAfter],
 ) -> String {
-    html(&TrainingReport {
+    html(&page_of(title, recipe_toml, metrics, timings, teams))
+}
+
+/// What the page shows.
+pub fn page_of(
+    title: &str,
+    recipe_toml: &str,
+    metrics: &[StepMetrics],
+    timings: &[Timing],
+    teams: &[BeforeAfter],
+) -> TrainingReport {
+    TrainingReport {
         title: title.to_owned(),
         recipe: recipe_toml.to_owned(),
         steps: metrics.iter().map(step).collect(),
         seconds: timings.iter().map(seconds).collect(),
         teams: teams.iter().map(team).collect(),
-    })
+    }
 }
 
 fn step(metrics: &StepMetrics) -> StepPoint {

@@ -10,8 +10,9 @@ mod scatter;
 
 pub use items::{ItemDetail, ReplyDetail};
 
+use crate::app::Place;
 use crate::markup::{Markup, ScriptData, filters, fragment};
-use crate::page::render;
+use crate::page::{Host, render};
 use crate::svg::{circle, element, fixed, rect};
 use crate::table::{Align, Table};
 use crate::words::{number, p_value, plural, points, range};
@@ -135,6 +136,7 @@ const TOGETHER: &str = "How the agents worked together, by trace length";
 #[derive(Template)]
 #[template(path = "evaluation.html")]
 struct EvaluationPage<'a> {
+    host: Host,
     title: String,
     report: &'a EvaluationReport,
     sections: Vec<(&'static str, &'static str)>,
@@ -188,6 +190,15 @@ struct LearnedWords<'a> {
 
 /// The page.
 pub fn html(report: &EvaluationReport) -> String {
+    page(report, Host::FILE)
+}
+
+/// The page in the application.
+pub fn hosted(report: &EvaluationReport) -> String {
+    page(report, Host::app(Place::Evaluations, "evaluation.js"))
+}
+
+fn page(report: &EvaluationReport, host: Host) -> String {
     let mut sections =
         vec![("methods", "Methods"), ("front", "Accuracy and tokens"), ("sets", "Sets"), ("pairs", "Pairs")];
     sections.extend((!report.items.is_empty()).then_some(("replies", "Questions")));
@@ -198,6 +209,7 @@ pub fn html(report: &EvaluationReport) -> String {
         ("ends", "Ends"),
     ]);
     render(&EvaluationPage {
+        host,
         title: clip(&format!("{} – {}", report.eval_id, report.title), 200),
         report,
         sections,

@@ -7,6 +7,7 @@
 //! Texts of models, tasks and files are untrusted. They reach a page only through [`svg::Element`], through a template,
 //! both of which escape them, or through [`markdown`], which writes its own tags.
 
+pub mod app;
 pub mod evaluation;
 pub mod frame;
 pub mod graph;

@@ -1,13 +1,50 @@
-//! What every page has: the stylesheet and the scripts.
+//! What every page has: the stylesheet, the scripts, and the place it stands in.
 
+use crate::app::Place;
 use crate::markup::Markup;
 use askama::Template;
 
 /// The one stylesheet. Rules of a single page stand below `.page-run`, `.page-evaluation` or `.page-training`.
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// Makes the copy buttons of rendered texts work, wherever they are on the page.
-const COPY_JS: &str = include_str!("copy.js");
+pub(crate) const COPY_JS: &str = include_str!("copy.js");
+
+/// Where a page stands: alone in a file, or in the application, whose policy forbids styles and scripts inside of a page.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Host {
+    /// What surrounds it in the application.
+    pub shell: Option<Shell>,
+}
+
+/// What surrounds a page of the application.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shell {
+    /// The entry of the navigation that it belongs to.
+    pub place: Place,
+    /// The name of its script.
+    pub script: &'static str,
+}
+
+impl Host {
+    /// A page that opens offline and loads nothing.
+    pub const FILE: Host = Host { shell: None };
+
+    /// A page of the application.
+    pub const fn app(place: Place, script: &'static str) -> Host {
+        Host { shell: Some(Shell { place, script }) }
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.shell.is_none()
+    }
+
+    /// The attribute that holds an element's style: the script of the application applies `data-style`, which holds nothing but
+    /// numbers and colours of this crate.
+    pub fn style(&self) -> &'static str {
+        if self.is_file() { "style" } else { "data-style" }
+    }
+}
 
 pub(crate) fn style() -> Markup {
     Markup::trusted(STYLE)

@@ -6,16 +6,17 @@
 mod costs;
 mod credit;
 mod index;
-mod picture;
+pub(crate) mod picture;
 mod replies;
 mod timeline;
 
 pub use index::{IndexRow, index};
 pub use picture::svg;
 
+use crate::app::Place;
 use crate::markdown::{is_short, markdown};
 use crate::markup::{Markup, filters};
-use crate::page::render;
+use crate::page::{Host, render};
 use askama::Template;
 use costs::{AgentCost, Share};
 use credit::CreditSection;
@@ -27,17 +28,34 @@ use timeline::Timeline;
 
 /// The page.
 pub fn html(trace: &Trace) -> String {
-    page(trace, None)
+    page(trace, None, Host::FILE)
 }
 
 /// The page with a link to where it belongs, such as the list of runs: its address from where the page lies, and its name.
 pub fn html_linked(trace: &Trace, address: &str, name: &str) -> String {
-    page(trace, Some((address, name)))
+    page(trace, Some((address, name)), Host::FILE)
+}
+
+/// The page in the application.
+pub fn hosted(trace: &Trace) -> String {
+    page(trace, Some(("/runs", "All runs")), Host::app(Place::Runs, "run.js"))
+}
+
+/// The team as a fragment of a page of the application: across for a desk, down for a phone.
+pub fn graph(trace: &Trace) -> String {
+    let draw = |TeamPicture { class, width, picture }| {
+        format!("<div class=\"graph {class}\" data-style=\"--width:{width}px\">{picture}</div>\n")
+    };
+    teams(trace, Host::app(Place::Runs, "")).into_iter().map(draw).collect()
 }
 
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage<'a> {
+    host: Host,
+    /// The run, where the page is one of the application.
+    run_id: &'a str,
+    is_ended: bool,
     title: String,
     link: Option<(&'a str, &'a str)>,
     heading: String,
@@ -77,7 +95,7 @@ const COST_COLUMNS: [(&str, &str); 11] = [
 ];
 
 /// A short answer stands large; a longer one is rendered.
-enum Answer<'a> {
+pub(crate) enum Answer<'a> {
     None,
     Short(&'a str),
     Long { source: &'a str, rendered: Markup },
@@ -127,7 +145,7 @@ struct EventRow<'a> {
     json: String,
 }
 
-fn page(trace: &Trace, link: Option<(&str, &str)>) -> String {
+fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
     let summary = trace.summary();
     let measured = trace.credit();
     let credit = CreditSection::new(&measured);
@@ -142,6 +160,9 @@ fn page(trace: &Trace, link: Option<(&str, &str)>) -> String {
     sections.extend([("specification", "Specification"), ("metrics", "Metrics"), ("events", "Events")]);
     let answered = summary.stop_reason == Some(StopReason::Answered);
     render(&RunPage {
+        host,
+        run_id: &trace.header.run_id,
+        is_ended: summary.stop_reason.is_some(),
         title: format!("{} – {}", trace.header.run_id, text::line(&trace.header.question, 80)),
         link,
         heading: text::heading(&trace.header),
@@ -154,7 +175,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>) -> String {
         facts: facts(&summary),
         sections,
         replies: replies(trace, &summary),
-        teams: teams(trace),
+        teams: teams(trace, host),
         timeline: Timeline::new(trace, &summary),
         messages: messages(trace),
         costs: costs::costs(&summary),
@@ -167,7 +188,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>) -> String {
     })
 }
 
-fn answer(summary: &Summary) -> Answer<'_> {
+pub(crate) fn answer(summary: &Summary) -> Answer<'_> {
     match summary.answer.as_deref() {
         None => Answer::None,
         Some(answer) if is_short(answer) => Answer::Short(answer),
@@ -176,12 +197,12 @@ fn answer(summary: &Summary) -> Answer<'_> {
 }
 
 /// A stop reason as words.
-fn stop_reason(reason: StopReason) -> String {
+pub(crate) fn stop_reason(reason: StopReason) -> String {
     reason.as_str().replace('_', " ")
 }
 
 /// Whether the reply that became the answer reached its limit.
-fn is_cut_off(trace: &Trace, summary: &Summary) -> bool {
+pub(crate) fn is_cut_off(trace: &Trace, summary: &Summary) -> bool {
     let chosen = trace.events.iter().rev().find_map(|event| match &event.kind {
         EventKind::Aggregate { chosen, .. } => Some(chosen.as_deref()),
         _ => None,
@@ -219,9 +240,9 @@ fn facts(summary: &Summary) -> Vec<Fact> {
     ]
 }
 
-fn teams(trace: &Trace) -> Vec<TeamPicture> {
+fn teams(trace: &Trace, host: Host) -> Vec<TeamPicture> {
     let draw = |(direction, class)| {
-        let Picture { svg, width } = picture(trace, direction);
+        let Picture { svg, width } = picture(trace, direction, host.is_file());
         TeamPicture { class, width: format!("{width:.0}"), picture: svg }
     };
     [(Direction::Across, "across"), (Direction::Down, "down")].map(draw).into()

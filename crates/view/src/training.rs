@@ -7,10 +7,11 @@ mod chart;
 mod credit;
 mod curves;
 mod stack;
-mod teams;
+pub(crate) mod teams;
 
+use crate::app::Place;
 use crate::markup::filters;
-use crate::page::render;
+use crate::page::{Host, render};
 use crate::words::{number, percent, plural};
 use askama::Template;
 use chart::{Figure, Unit, written};
@@ -159,6 +160,7 @@ const SECTIONS: [(&str, &str); 7] = [
 #[derive(Template)]
 #[template(path = "training.html")]
 struct TrainingPage<'a> {
+    host: Host,
     title: &'a str,
     headline: Vec<Vec<Words>>,
     outcomes: Vec<Figure>,
@@ -182,6 +184,15 @@ enum Words {
 
 /// The page: how a run went, what credit told, where tokens and time went, and how teams changed.
 pub fn html(report: &TrainingReport) -> String {
+    page(report, Host::FILE)
+}
+
+/// The page in the application, whose script keeps it up to date.
+pub fn hosted(report: &TrainingReport) -> String {
+    page(report, Host::app(Place::Trainings, "training.js"))
+}
+
+fn page(report: &TrainingReport, host: Host) -> String {
     let steps = &report.steps;
     let ends = (
         steps.iter().map(|it| it.step).min().unwrap_or(0) as f64,
@@ -190,6 +201,7 @@ pub fn html(report: &TrainingReport) -> String {
     let mut teams: Vec<TeamBlock> = report.teams.iter().map(TeamBlock::new).collect();
     let more_teams = teams.split_off(teams.len().min(teams::FIRST));
     render(&TrainingPage {
+        host,
         title: &report.title,
         headline: headline(steps),
         outcomes: curves::outcomes(steps, ends),

@@ -1,7 +1,9 @@
 //! The command line as people and scripts use it: the real binary, in a folder of its own, against loopback endpoints.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
 
+mod app;
 mod bench;
+mod browser;
 mod budget;
 mod budgets;
 mod bundled;

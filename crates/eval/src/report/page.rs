@@ -16,9 +16,14 @@ pub fn html(report: &Report, evaluation: &Evaluation) -> String {
 
 /// The page, with the question, the expected answer and the replies of some items.
 pub fn html_with_items(report: &Report, evaluation: &Evaluation, details: &[ItemDetail]) -> String {
+    lemon_view::evaluation::html(&page_of(report, evaluation, details))
+}
+
+/// What the page shows.
+pub fn page_of(report: &Report, evaluation: &Evaluation, details: &[ItemDetail]) -> EvaluationReport {
     let partial = partial(report);
     let finding = |text: String| ReportFinding { is_partial: Some(&text) == partial.as_ref(), text };
-    lemon_view::evaluation::html(&EvaluationReport {
+    EvaluationReport {
         eval_id: report.set_up.eval_id.clone(),
         title: words::title(&report.set_up),
         set_up: words::set_up(&report.set_up).join(" · "),
@@ -35,7 +40,7 @@ pub fn html_with_items(report: &Report, evaluation: &Evaluation, details: &[Item
         ends: tables::ends(&report.methods),
         learned: evaluation.training.iter().map(learned).collect(),
         data: data::json(evaluation),
-    })
+    }
 }
 
 fn point(method: &MethodReport) -> MethodPoint {

@@ -9,11 +9,13 @@ mod file;
 mod owner;
 mod read;
 mod replies;
+mod search;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use read::{BatchRow, BatchTask, RunRow};
+pub use search::{FoundRun, RunEnd, RunOrdering, RunSearch};
 pub use writer::Durable;
 
 use crate::worker::Reply;

@@ -190,11 +190,11 @@ impl Store {
         Ok(statement.query_row(params![batch, position as i64], |row| row.get(0)).optional()?)
     }
 
-    fn owns(&self, owner: &str) -> bool {
+    pub(super) fn owns(&self, owner: &str) -> bool {
         self.owner.get().is_some_and(|own| own.id() == owner)
     }
 
-    fn run_row(&self, row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    pub(super) fn run_row(&self, row: &Row<'_>) -> rusqlite::Result<RunRow> {
         // A listing goes on; the row says that its header cannot be read.
         let header = serde_json::from_str::<Header>(&row.get::<_, String>(1)?);
         let (task_id, question, workers, seed) = match header {

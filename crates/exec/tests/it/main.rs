@@ -15,6 +15,7 @@ mod recovery;
 mod reuse;
 mod same_seed;
 mod schedule;
+mod search;
 mod simulated_clock;
 mod state;
 mod state_random;

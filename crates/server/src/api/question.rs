@@ -10,6 +10,9 @@ const GO_ON: &str = "Continue your last message.";
 /// Bytes of a JSON Schema.
 const MOST_SCHEMA: usize = 64 * 1024;
 
+/// What stands between a conversation and the question it ends with.
+pub(crate) const LAST: &str = "Reply to what comes last:\n\n";
+
 /// A task, and the form of its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -53,7 +56,7 @@ pub fn compose(messages: &[ChatMessage]) -> Result<Question, Refusal> {
             let who = if turn.role == Speaker::User { "User" } else { "Assistant" };
             text.push_str(&format!("{who}: {}\n\n", turn.content.trim()));
         }
-        text.push_str("Reply to what comes last:\n\n");
+        text.push_str(LAST);
     }
     text.push_str(asked);
     // What stands before the question does not make a number of a text, or a choice of its lists.

@@ -29,7 +29,10 @@ function draw(tag, attributes, ...children) {
 }
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (value !== undefined && value !== null) element.setAttribute(name, value);
+    if (value === undefined || value === null) continue;
+    // A style attribute would need the permission of the page's policy; the same set as a property does not.
+    if (name === "style") element.style.cssText = value;
+    else element.setAttribute(name, value);
   }
   element.append(...children.flat().filter((child) => child !== undefined && child !== null));
   return element;

@@ -1,7 +1,7 @@
 //! The list of runs as a page: a line for each, with a link to its own page. Opens offline, loads nothing, runs nothing.
 
 use crate::markup::filters;
-use crate::page::render;
+use crate::page::{Host, render};
 use askama::Template;
 use lemon_trace::text;
 
@@ -27,6 +27,7 @@ pub struct IndexRow {
 #[derive(Template)]
 #[template(path = "index.html")]
 struct IndexPage<'a> {
+    host: Host,
     count: String,
     runs: Vec<Listed<'a>>,
 }
@@ -43,7 +44,11 @@ struct Listed<'a> {
 
 /// The list, in the order of the rows.
 pub fn index(rows: &[IndexRow]) -> String {
-    render(&IndexPage { count: text::plural(rows.len() as u64, "run"), runs: rows.iter().map(listed).collect() })
+    render(&IndexPage {
+        host: Host::FILE,
+        count: text::plural(rows.len() as u64, "run"),
+        runs: rows.iter().map(listed).collect(),
+    })
 }
 
 fn listed(row: &IndexRow) -> Listed<'_> {

@@ -22,6 +22,8 @@ function hide() {
   all(".graph .agent.on").forEach((card) => card.classList.remove("on"));
 }
 detail.querySelector("button").addEventListener("click", hide);
+// A picture is one thing to a screen reader; one with buttons in it is not.
+for (const picture of all(".graph svg")) picture.setAttribute("role", "group");
 for (const card of all(".graph .agent")) {
   card.setAttribute("tabindex", "0");
   card.setAttribute("role", "button");

@@ -29,9 +29,12 @@ const TIP: f64 = 7.0;
 /// Ito). The level's name stands on each card, too.
 const LEVELS: [&str; 5] = ["#56b4e9", "#009e73", "#cc79a7", "#e69f00", "#0072b2"];
 
+/// How the picture of a run looks, beside what all teams look like.
+pub(crate) const GRAPH_STYLE: &str = include_str!("graph.css");
+
 /// The picture as a complete SVG document.
 pub fn svg(trace: &Trace) -> String {
-    picture(trace, Direction::Across).svg.into_string()
+    picture(trace, Direction::Across, true).svg.into_string()
 }
 
 /// Where the arrows lead.
@@ -49,7 +52,8 @@ pub(super) struct Picture {
     pub width: f64,
 }
 
-pub(super) fn picture(trace: &Trace, direction: Direction) -> Picture {
+/// The picture; `styled`: with its own style, which a page of the application has already.
+pub(super) fn picture(trace: &Trace, direction: Direction, styled: bool) -> Picture {
     let summary = trace.summary();
     let credit = trace.credit();
     let rounds: Vec<Round> =
@@ -70,8 +74,8 @@ pub(super) fn picture(trace: &Trace, direction: Direction) -> Picture {
     }
     let height = y + legend.height;
     let mut svg = document("lemon-team lemon-graph", (width, height), &format!("The team of {}", trace.header.run_id));
-    if direction == Direction::Across {
-        svg = svg.child(style(&[TEAM_STYLE, include_str!("graph.css")].concat()));
+    if styled && direction == Direction::Across {
+        svg = svg.child(style(&[TEAM_STYLE, GRAPH_STYLE].concat()));
     }
     let paper = element("rect").class("paper").attribute("width", "100%").attribute("height", "100%");
     let svg = svg.child(markers(&credit, direction)).child(paper).child(body);

@@ -42,7 +42,7 @@ impl<'a> TeamBlock<'a> {
 }
 
 /// Both texts as markup, with the words marked that the other does not have there.
-fn marked(before: &str, after: &str) -> (String, String) {
+pub(crate) fn marked(before: &str, after: &str) -> (String, String) {
     let (old, new) = (words(before), words(after));
     let (kept_old, kept_new) = common(&old, &new);
     (markup(&old, &kept_old, "del"), markup(&new, &kept_new, "ins"))
