@@ -246,7 +246,7 @@ async fn in_context(app: &Arc<AppState>, mut earlier: Vec<String>, question: Str
 
 /// What was said before, and the question. An earlier question that had a conversation before it stands without it.
 fn conversation(said: &[(String, Option<String>)], question: &str) -> Result<Question, Refusal> {
-    let message = |role, content: &str| ChatMessage { role, content: content.to_owned() };
+    let message = |role, content: &str| ChatMessage::of(role, content.to_owned());
     let mut messages = Vec::new();
     for (asked, answer) in said {
         let asked = asked.rsplit_once(LAST).map_or(asked.as_str(), |(_, asked)| asked);
