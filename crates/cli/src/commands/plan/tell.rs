@@ -97,6 +97,13 @@ fn team_text(known: &Known<'_>, team: &PlannedTeam) -> String {
     let all = amount(team.forecast.tokens(), usd(known.levels, calls.iter()));
     let calls = if calls.len() == 1 { "1 call".to_owned() } else { format!("{} calls", calls.len()) };
     text += &format!("at most {all}, {calls}; a call that fails and is tried again can cost as much again\n");
+    let with_tools = team.plan.agents().iter().filter(|agent| !agent.tools.is_empty()).count();
+    if with_tools > 0 {
+        let most = known.settings.tool_calls;
+        text += &format!(
+            "not in these figures: up to {most} calls of tools for each agent that has some, and its replies to them\n"
+        );
+    }
     if team.more_rounds > 0 {
         let rounds = if team.more_rounds == 1 { "round" } else { "rounds" };
         text += &format!("plus up to {} more {rounds}, written when the results are known\n", team.more_rounds);
