@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What an agent is told of a call whose end nobody saw.
+/// What an agent is told of a call whose end is not on record.
 const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: the run was interrupted while it was made. It may have taken \
      effect or not. It is not made again.";
 /// What an agent is told of a call that a person denied.

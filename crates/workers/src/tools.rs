@@ -51,7 +51,7 @@ impl Config {
 /// Who lets a tool run that may change something.
 #[derive(Clone, Default)]
 pub enum Consent {
-    /// Nobody was asked: such tools do not run.
+    /// No person was asked: such tools do not run.
     #[default]
     Withheld,
     /// They all run.
