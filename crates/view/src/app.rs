@@ -26,7 +26,7 @@ use askama::Template;
 
 /// The entries of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Section {
     /// A question and its answer.
     Ask,
     /// All runs, and the page of one.
@@ -43,7 +43,7 @@ pub enum Place {
 
 /// An entry of the navigation.
 pub(crate) struct Entry {
-    pub place: Place,
+    pub place: Section,
     pub name: &'static str,
     pub path: &'static str,
     /// The way of its picture, in a square of 24.
@@ -51,24 +51,24 @@ pub(crate) struct Entry {
 }
 
 pub(crate) const ENTRIES: [Entry; 6] = [
-    Entry { place: Place::Ask, name: "Ask", path: "/ask", icon: "M4 5h16v11H10l-4.500 4V16H4z" },
-    Entry { place: Place::Runs, name: "Runs", path: "/runs", icon: "M4 6h16M4 12h16M4 18h10" },
+    Entry { place: Section::Ask, name: "Ask", path: "/ask", icon: "M4 5h16v11H10l-4.500 4V16H4z" },
+    Entry { place: Section::Runs, name: "Runs", path: "/runs", icon: "M4 6h16M4 12h16M4 18h10" },
     Entry {
-        place: Place::Teams,
+        place: Section::Teams,
         name: "Teams",
         path: "/teams",
         icon: "M3.500 6a2.500 2.500 0 1 0 5 0a2.500 2.500 0 1 0-5 0M3.500 18a2.500 2.500 0 1 0 5 0a2.500 2.500 0 1 0-5 0\
                M15.500 12a2.500 2.500 0 1 0 5 0a2.500 2.500 0 1 0-5 0M8.300 7.200l7.200 3.600M8.300 16.800l7.200-3.600",
     },
-    Entry { place: Place::Evaluations, name: "Evaluations", path: "/evaluations", icon: "M5 20V11M12 20V4M19 20v-6" },
+    Entry { place: Section::Evaluations, name: "Evaluations", path: "/evaluations", icon: "M5 20V11M12 20V4M19 20v-6" },
     Entry {
-        place: Place::Trainings,
+        place: Section::Trainings,
         name: "Trainings",
         path: "/trainings",
         icon: "M4 4v16h16M7 16c4 0 4-8 7-8 2 0 3 1 6-2",
     },
     Entry {
-        place: Place::System,
+        place: Section::System,
         name: "System",
         path: "/system",
         icon: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.500v5M9 14.500v5",
@@ -94,7 +94,7 @@ struct NotePage<'a> {
 }
 
 /// A page that says why there is no other.
-pub fn note(place: Place, title: &str, fact: &str, hint: Option<&str>) -> String {
+pub fn note(place: Section, title: &str, fact: &str, hint: Option<&str>) -> String {
     render(&NotePage { host: Host::app(place, "base.js"), title, fact, hint })
 }
 
@@ -106,7 +106,7 @@ struct LoginPage {
 
 /// Where a browser gives its key.
 pub fn login() -> String {
-    render(&LoginPage { host: Host::app(Place::Ask, "base.js") })
+    render(&LoginPage { host: Host::app(Section::Ask, "base.js") })
 }
 
 /// A state of a run in few words, and how it is coloured.
@@ -178,7 +178,7 @@ mod tests {
             trainings(&[words.to_owned()], &[ListedTraining { name: words.to_owned(), ..ListedTraining::default() }]),
             editor(&EditorPage { name: words.to_owned(), text: words.to_owned(), ..EditorPage::default() }),
             system(&SystemPage { facts: vec![(words.to_owned(), words.to_owned())], ..SystemPage::default() }),
-            note(Place::Runs, words, words, Some(words)),
+            note(Section::Runs, words, words, Some(words)),
             login(),
         ]
     }

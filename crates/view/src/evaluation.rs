@@ -10,7 +10,7 @@ mod scatter;
 
 pub use items::{ItemDetail, ReplyDetail};
 
-use crate::app::Place;
+use crate::app::Section;
 use crate::markup::{Markup, ScriptData, filters, fragment};
 use crate::page::{Host, render};
 use crate::svg::{circle, element, fixed, rect};
@@ -195,7 +195,7 @@ pub fn html(report: &EvaluationReport) -> String {
 
 /// The page in the application.
 pub fn hosted(report: &EvaluationReport) -> String {
-    page(report, Host::app(Place::Evaluations, "evaluation.js"))
+    page(report, Host::app(Section::Evaluations, "evaluation.js"))
 }
 
 fn page(report: &EvaluationReport, host: Host) -> String {

@@ -1,6 +1,6 @@
 //! What every page has: the stylesheet, the scripts, and the place it stands in.
 
-use crate::app::Place;
+use crate::app::Section;
 use crate::markup::Markup;
 use askama::Template;
 
@@ -21,7 +21,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shell {
     /// The entry of the navigation that it belongs to.
-    pub place: Place,
+    pub place: Section,
     /// The name of its script.
     pub script: &'static str,
 }
@@ -31,7 +31,7 @@ impl Host {
     pub const FILE: Host = Host { shell: None };
 
     /// A page of the application.
-    pub const fn app(place: Place, script: &'static str) -> Host {
+    pub const fn app(place: Section, script: &'static str) -> Host {
         Host { shell: Some(Shell { place, script }) }
     }
 

@@ -13,7 +13,7 @@ mod timeline;
 pub use index::{IndexRow, index};
 pub use picture::svg;
 
-use crate::app::Place;
+use crate::app::Section;
 use crate::markdown::{is_short, markdown};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
@@ -38,7 +38,7 @@ pub fn html_linked(trace: &Trace, address: &str, name: &str) -> String {
 
 /// The page in the application.
 pub fn hosted(trace: &Trace) -> String {
-    page(trace, Some(("/runs", "All runs")), Host::app(Place::Runs, "run.js"))
+    page(trace, Some(("/runs", "All runs")), Host::app(Section::Runs, "run.js"))
 }
 
 /// The team as a fragment of a page of the application: across for a desk, down for a phone.
@@ -46,7 +46,7 @@ pub fn graph(trace: &Trace) -> String {
     let draw = |TeamPicture { class, width, picture }| {
         format!("<div class=\"graph {class}\" data-style=\"--width:{width}px\">{picture}</div>\n")
     };
-    teams(trace, Host::app(Place::Runs, "")).into_iter().map(draw).collect()
+    teams(trace, Host::app(Section::Runs, "")).into_iter().map(draw).collect()
 }
 
 #[derive(Template)]

@@ -9,7 +9,7 @@ mod curves;
 mod stack;
 pub(crate) mod teams;
 
-use crate::app::Place;
+use crate::app::Section;
 use crate::markup::filters;
 use crate::page::{Host, render};
 use crate::words::{number, percent, plural};
@@ -189,7 +189,7 @@ pub fn html(report: &TrainingReport) -> String {
 
 /// The page in the application, whose script keeps it up to date.
 pub fn hosted(report: &TrainingReport) -> String {
-    page(report, Host::app(Place::Trainings, "training.js"))
+    page(report, Host::app(Section::Trainings, "training.js"))
 }
 
 fn page(report: &TrainingReport, host: Host) -> String {

@@ -32,6 +32,11 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Result<u8, Fault> {
         (Some(name), _, _) => {
             let store = Arc::new(Store::open_existing(&config.store_path(cli.store.as_deref()))?);
             match store.batch(name)? {
+                // A call is named within its run: in a batch one name would decide for many.
+                Some(_) if !args.approve.is_empty() || !args.deny.is_empty() => {
+                    Err(Fault::new("--approve and --deny are for one run, and this is a batch of tasks")
+                        .hint("resume the run: `lemon trace list` names those that ended with `approval`"))
+                }
                 Some(batch) => runtime.block_on(tasks::resume(&config, args, store, batch, &cancel)),
                 None => runtime.block_on(resume(&config, args, store, name, &cancel)),
             }

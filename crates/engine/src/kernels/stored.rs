@@ -364,8 +364,8 @@ impl<'a> Inputs<'a> {
     #[inline(always)]
     fn small<const ROWS: usize>(&self, row: usize, count: usize) -> [InputBlocks<'a>; ROWS] {
         let mut all = [self.blocks.some(self.first + row * self.apart, count); ROWS];
-        for at in 1..ROWS {
-            all[at] = self.blocks.some(self.first + (row + at) * self.apart, count);
+        for (at, blocks) in all.iter_mut().enumerate().skip(1) {
+            *blocks = self.blocks.some(self.first + (row + at) * self.apart, count);
         }
         all
     }

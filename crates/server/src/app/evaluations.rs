@@ -10,7 +10,7 @@ use lemon_eval::report::items::{ItemDetail, chosen, reply_detail};
 use lemon_eval::report::{page_of, words};
 use lemon_eval::{EvalComparison, Evaluation, MethodComparison, MethodReport, Report, compare as change};
 use lemon_exec::store::Store;
-use lemon_view::app::{ListedEvaluation, ListedMethod, Place, SideBySide, evaluations, side_by_side};
+use lemon_view::app::{ListedEvaluation, ListedMethod, Section, SideBySide, evaluations, side_by_side};
 use lemon_view::evaluation::hosted;
 use lemon_view::table::{Align, Cell, Column, Table};
 use serde::de::DeserializeOwned;
@@ -53,7 +53,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         let listed: Vec<ListedEvaluation> = listed.into_iter().map(|(_, listed)| listed).collect();
         Ok(Page(evaluations(&told(&roots), &listed)))
     };
-    look(work).await.map_err(NoPage::at(Place::Evaluations))
+    look(work).await.map_err(NoPage::at(Section::Evaluations))
 }
 
 fn of(name: String, report: &Report) -> ListedEvaluation {
@@ -93,7 +93,7 @@ pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) ->
         let details = details(&evaluation, &app.store);
         Ok(Page(hosted(&page_of(&Report::new(&evaluation), &evaluation, &details))))
     };
-    look(work).await.map_err(NoPage::at(Place::Evaluations))
+    look(work).await.map_err(NoPage::at(Section::Evaluations))
 }
 
 /// What was asked and replied, as far as the runs are in this store. What was expected stands in the task set only; a right
@@ -130,7 +130,7 @@ pub async fn compare(State(app): State<Arc<AppState>>, fields: Fields) -> Result
         let comparison = change(&evaluation(&app, &a)?, &evaluation(&app, &b)?);
         Ok(Page(side_by_side(&beside(&comparison, [a, b]))))
     };
-    look(work).await.map_err(NoPage::at(Place::Evaluations))
+    look(work).await.map_err(NoPage::at(Section::Evaluations))
 }
 
 fn beside(comparison: &EvalComparison, names: [String; 2]) -> SideBySide {

@@ -10,7 +10,7 @@ const MOST_FOLDERS: usize = 5_000;
 
 /// A folder with results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFolder {
     /// How an address names it: the name of the folder, and a number where others have the same.
     pub name: String,
     /// Where it lies.
@@ -18,7 +18,7 @@ pub struct Found {
 }
 
 /// The folders below these that hold a file of this name, in the order of their paths.
-pub fn holding(roots: &[PathBuf], file: &str) -> Vec<Found> {
+pub fn holding(roots: &[PathBuf], file: &str) -> Vec<FoundFolder> {
     let mut paths = BTreeSet::new();
     let mut looked = 0;
     for root in roots {
@@ -30,7 +30,7 @@ pub fn holding(roots: &[PathBuf], file: &str) -> Vec<Found> {
         let count = seen.entry(name.clone()).or_default();
         *count += 1;
         let name = if *count > 1 { format!("{name}~{count}") } else { name };
-        Found { name, path }
+        FoundFolder { name, path }
     });
     named.collect()
 }

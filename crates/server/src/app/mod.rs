@@ -20,7 +20,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use lemon_view::app::{Place, asset, note};
+use lemon_view::app::{Section, asset, note};
 use std::sync::Arc;
 
 /// What a page may do: load this server's own files, ask it, send forms to it. Markup is made from text only through the one
@@ -74,13 +74,13 @@ impl IntoResponse for Page {
 
 /// What keeps a page from being shown, as a page.
 struct NoPage {
-    place: Place,
+    place: Section,
     refusal: Refusal,
 }
 
 impl NoPage {
     /// Makes a page of a refusal.
-    fn at<E: Into<Refusal>>(place: Place) -> impl Fn(E) -> NoPage {
+    fn at<E: Into<Refusal>>(place: Section) -> impl Fn(E) -> NoPage {
         move |error| NoPage { place, refusal: error.into() }
     }
 }

@@ -11,7 +11,7 @@ use lemon_trace::Trace;
 use lemon_trace::export::jsonl::write_jsonl;
 use lemon_trace::export::otlp::otlp_json;
 use lemon_trace::export::schema::{Content, schema};
-use lemon_view::app::{ListedRun, Place, RunFilters, RunsPage, choose, compare as side_by_side, runs};
+use lemon_view::app::{ListedRun, Section, RunFilters, RunsPage, choose, compare as side_by_side, runs};
 use lemon_view::run::{hosted, html, svg};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub async fn list(State(app): State<Arc<AppState>>, fields: Fields) -> Result<Pa
         let teams = store.models_asked()?.iter().map(|model| team_name(model)).collect();
         Ok(runs_page(RunsPage { filters, runs, total, per_page: PER_PAGE, teams }))
     };
-    look(work).await.map_err(NoPage::at(Place::Runs))
+    look(work).await.map_err(NoPage::at(Section::Runs))
 }
 
 fn runs_page(page: RunsPage) -> Page {
@@ -149,7 +149,7 @@ fn load(store: &Store, name: &str) -> Result<Trace, Refusal> {
 }
 
 pub async fn page(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Page, NoPage> {
-    let trace = trace(&app, id).await.map_err(NoPage::at(Place::Runs))?;
+    let trace = trace(&app, id).await.map_err(NoPage::at(Section::Runs))?;
     Ok(Page(hosted(&trace)))
 }
 
@@ -174,7 +174,7 @@ pub async fn compare(State(app): State<Arc<AppState>>, fields: Fields) -> Result
             Err(Refusal::bad(fact).hint("choose two in the list of runs"))
         }
     };
-    look(work).await.map_err(NoPage::at(Place::Runs))
+    look(work).await.map_err(NoPage::at(Section::Runs))
 }
 
 pub async fn export(

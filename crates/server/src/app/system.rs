@@ -8,7 +8,7 @@ use axum::extract::State;
 use lemon_exec::store::RunSearch;
 use lemon_exec::worker::{http_client, http_error, mask_url};
 use lemon_trace::text::{count, plural, seconds, usd};
-use lemon_view::app::{KeyRow, ModelRow, Place, SystemPage, system};
+use lemon_view::app::{KeyRow, ModelRow, Section, SystemPage, system};
 use lemon_workers::models::usable;
 use lemon_workers::{Capacity, Tell, bundled, discover};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub async fn page(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         }
     };
     let (models, servers) = futures::future::join(models, servers).await;
-    let at = NoPage::at(Place::System);
+    let at = NoPage::at(Section::System);
     let servers = servers.map_err(|error| at(Refusal::from(error)))?;
     let mut found: Vec<(String, String)> = servers
         .into_iter()

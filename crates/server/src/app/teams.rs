@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use lemon_exec::Forecast;
 use lemon_spec::edit::{apply, edits};
 use lemon_spec::{Diagnostic, Language, Plan, Span, render, validate};
-use lemon_view::app::{EditorPage, ListedTeam, Place, drawn, editor, listed_teams};
+use lemon_view::app::{EditorPage, ListedTeam, Section, drawn, editor, listed_teams};
 use lemon_workers::read_file;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         let teams: Vec<ListedTeam> = names.into_iter().map(team).collect();
         Ok(Page(listed_teams(&app.workers.teams_folder().display().to_string(), &teams)))
     };
-    look(work).await.map_err(NoPage::at(Place::Teams))
+    look(work).await.map_err(NoPage::at(Section::Teams))
 }
 
 /// The name of a saved team that the editor can open.
@@ -97,13 +97,13 @@ pub async fn edit(State(app): State<Arc<AppState>>, fields: Fields) -> Result<Pa
         };
         Ok(Page(editor(&page)))
     };
-    look(work).await.map_err(NoPage::at(Place::Teams))
+    look(work).await.map_err(NoPage::at(Section::Teams))
 }
 
 /// A text to check or to save.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Text {
+pub struct TeamText {
     text: String,
     /// Whether it may take the place of another team.
     #[serde(default)]
@@ -111,7 +111,7 @@ pub struct Text {
 }
 
 /// What is wrong with a text, or what it comes to: its picture, the edits that apply, and what it can cost.
-pub async fn check(State(app): State<Arc<AppState>>, Json(sent): Json<Text>) -> Result<Json<Value>, Refusal> {
+pub async fn check(State(app): State<Arc<AppState>>, Json(sent): Json<TeamText>) -> Result<Json<Value>, Refusal> {
     look(move || Ok(Json(checked(&app, &sent.text)))).await
 }
 
@@ -173,7 +173,7 @@ pub async fn read(State(app): State<Arc<AppState>>, Path(name): Path<String>) ->
 pub async fn save(
     State(app): State<Arc<AppState>>,
     Path(name): Path<String>,
-    Json(sent): Json<Text>,
+    Json(sent): Json<TeamText>,
 ) -> Result<StatusCode, Refusal> {
     look(move || {
         let path = file(&app, &name)?;

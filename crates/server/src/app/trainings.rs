@@ -8,7 +8,7 @@ use crate::state::AppState;
 use axum::extract::{Path, State};
 use lemon::train::metrics::{BeforeAfter, StepMetrics, Timing};
 use lemon::train::page::page_of;
-use lemon_view::app::{ListedTraining, Place, trainings};
+use lemon_view::app::{ListedTraining, Section, trainings};
 use lemon_view::training::hosted;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -38,7 +38,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         let found: Vec<ListedTraining> = found.into_iter().map(|(_, listed)| listed).collect();
         Ok(Page(trainings(&told(&roots), &found)))
     };
-    look(work).await.map_err(NoPage::at(Place::Trainings))
+    look(work).await.map_err(NoPage::at(Section::Trainings))
 }
 
 fn listed(name: String, folder: &FilePath) -> (Option<SystemTime>, ListedTraining) {
@@ -93,7 +93,7 @@ pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) ->
         };
         Ok(Page(hosted(&page_of(&format!("Training {name}"), &recipe, &steps, &timings, &teams))))
     };
-    look(work).await.map_err(NoPage::at(Place::Trainings))
+    look(work).await.map_err(NoPage::at(Section::Trainings))
 }
 
 fn optional(path: &FilePath) -> Result<Option<String>, Refusal> {

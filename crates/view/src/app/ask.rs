@@ -1,6 +1,6 @@
 //! The page on which one asks, and the end of a run in it.
 
-use super::Place;
+use super::Section;
 use crate::markdown::markdown;
 use crate::markup::filters;
 use crate::page::{Host, render};
@@ -51,7 +51,7 @@ struct Page<'a> {
 /// The page.
 pub fn ask(page: &AskPage) -> String {
     let budget = page.budget_tokens.map_or_else(String::new, |tokens| tokens.to_string());
-    render(&Page { host: Host::app(Place::Ask, "ask.js"), page, budget })
+    render(&Page { host: Host::app(Section::Ask, "ask.js"), page, budget })
 }
 
 #[derive(Template)]

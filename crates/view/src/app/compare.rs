@@ -1,7 +1,7 @@
 //! Two runs side by side, with what differs marked.
 
 use super::runs::{ListedRun, Row, row};
-use super::{Place, state};
+use super::{Section, state};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
 use crate::run::graph;
@@ -85,7 +85,7 @@ pub fn compare(a: &Trace, b: &Trace) -> String {
     let answers =
         if summaries[0].answer == summaries[1].answer { "The answers are the same" } else { "The answers differ" };
     render(&Page {
-        host: Host::app(Place::Runs, "base.js"),
+        host: Host::app(Section::Runs, "base.js"),
         same: difference.is_empty(),
         headline: format!("{answers}; {} differ{}.", text::plural(count, "agent"), if count == 1 { "s" } else { "" }),
         runs: runs.collect(),
@@ -158,5 +158,5 @@ struct ChoosePage<'a> {
 /// The page on which one chooses what to compare a run with.
 pub fn choose(id: &str, runs: &[ListedRun]) -> String {
     let rows = runs.iter().filter(|run| run.id != id).map(row).collect();
-    render(&ChoosePage { host: Host::app(Place::Runs, "base.js"), id, rows })
+    render(&ChoosePage { host: Host::app(Section::Runs, "base.js"), id, rows })
 }

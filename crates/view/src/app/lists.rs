@@ -1,6 +1,6 @@
 //! Evaluations and trainings: what there is, and two evaluations side by side.
 
-use super::Place;
+use super::Section;
 use crate::markup::filters;
 use crate::page::{Host, render};
 use crate::table::{Align, Table};
@@ -99,7 +99,7 @@ struct TrainingRow<'a> {
 pub fn evaluations(folders: &[String], found: &[ListedEvaluation]) -> String {
     let row = |it| EvaluationRow { it, methods: ListedEvaluation::rows(it) };
     render(&EvaluationsPage {
-        host: Host::app(Place::Evaluations, "base.js"),
+        host: Host::app(Section::Evaluations, "base.js"),
         folders,
         evaluations: found.iter().map(row).collect(),
     })
@@ -142,7 +142,7 @@ pub fn trainings(folders: &[String], found: &[ListedTraining]) -> String {
         let (steps, success, tokens) = row(it);
         TrainingRow { it, steps, success, tokens }
     });
-    render(&TrainingsPage { host: Host::app(Place::Trainings, "base.js"), folders, trainings: rows.collect() })
+    render(&TrainingsPage { host: Host::app(Section::Trainings, "base.js"), folders, trainings: rows.collect() })
 }
 
 /// Two evaluations beside each other.
@@ -167,5 +167,5 @@ struct SideBySidePage<'a> {
 
 /// The page of two evaluations.
 pub fn side_by_side(it: &SideBySide) -> String {
-    render(&SideBySidePage { host: Host::app(Place::Evaluations, "base.js"), it })
+    render(&SideBySidePage { host: Host::app(Section::Evaluations, "base.js"), it })
 }

@@ -1,6 +1,6 @@
 //! The list of runs: searched, filtered, in pages.
 
-use super::{Place, state};
+use super::{Section, state};
 use crate::markup::{filters, fragment};
 use crate::page::{Host, render};
 use crate::words::number;
@@ -144,7 +144,7 @@ pub fn runs(page: &RunsPage) -> String {
         false => format!("{} found", text::plural(page.total, "run")),
     };
     render(&Page {
-        host: Host::app(Place::Runs, "runs.js"),
+        host: Host::app(Section::Runs, "runs.js"),
         page,
         ends: &ENDS,
         orders: &ORDERS,

@@ -1,6 +1,6 @@
 //! What the server works with: models, keys, budgets, the store. Nothing can be changed here.
 
-use super::Place;
+use super::Section;
 use crate::markup::filters;
 use crate::page::{Host, render};
 use askama::Template;
@@ -55,5 +55,5 @@ struct Page<'a> {
 
 /// The page.
 pub fn system(page: &SystemPage) -> String {
-    render(&Page { host: Host::app(Place::System, "base.js"), page })
+    render(&Page { host: Host::app(Section::System, "base.js"), page })
 }

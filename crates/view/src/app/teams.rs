@@ -1,6 +1,6 @@
 //! Saved teams, and the editor.
 
-use super::{CapacityChoice, Place};
+use super::{CapacityChoice, Section};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
 use crate::run::graph;
@@ -74,13 +74,13 @@ pub fn listed_teams(folder: &str, teams: &[ListedTeam]) -> String {
         words: words.clone(),
         picture: picture.clone(),
     });
-    render(&TeamsPage { host: Host::app(Place::Teams, "base.js"), folder, teams: cards.collect() })
+    render(&TeamsPage { host: Host::app(Section::Teams, "base.js"), folder, teams: cards.collect() })
 }
 
 /// The editor.
 pub fn editor(page: &EditorPage) -> String {
     let title = page.saved_as.as_ref().map_or_else(|| "New team".to_owned(), |name| format!("Team {name}"));
-    render(&Editor { host: Host::app(Place::Teams, "team.js"), title, page })
+    render(&Editor { host: Host::app(Section::Teams, "team.js"), title, page })
 }
 
 /// A team that has not run, as a piece of a page.

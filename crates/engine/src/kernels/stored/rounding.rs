@@ -26,7 +26,7 @@ multiversion! {
             let whole = sums.as_flattened().iter().sum::<i32>();
             *factors = [up, up * whole as f32];
             // Eight numbers of 127 at most, times 32, fit 16 bits.
-            let pair = |[a, b]: [i32; 2]| -32 * a & 0xffff | (-32 * b) << 16;
+            let pair = |[a, b]: [i32; 2]| ((-32 * a) & 0xffff) | ((-32 * b) << 16);
             let each = |[a, b]: [i32; 2]| -32 * (a + b);
             *offsets = [whole, pair(sums[0]), pair(sums[1]), each(sums[0]), each(sums[1])];
         }
