@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
-use lemon_exec::worker::{ChatMessage, Speaker};
+use lemon_exec::worker::ChatMessage;
 use lemon_spec::{Language, PLAIN, render, validate};
 use lemon_trace::{EventKind, Trace};
 use lemon_view::app::{AskPage, CapacityChoice, ask};
@@ -246,14 +246,13 @@ async fn in_context(app: &Arc<AppState>, mut earlier: Vec<String>, question: Str
 
 /// What was said before, and the question. An earlier question that had a conversation before it stands without it.
 fn conversation(said: &[(String, Option<String>)], question: &str) -> Result<Question, Refusal> {
-    let message = |role, content: &str| ChatMessage::of(role, content.to_owned());
     let mut messages = Vec::new();
     for (asked, answer) in said {
         let asked = asked.rsplit_once(LAST).map_or(asked.as_str(), |(_, asked)| asked);
-        messages.push(message(Speaker::User, asked));
-        messages.push(message(Speaker::Assistant, answer.as_deref().unwrap_or("(no answer)")));
+        messages.push(ChatMessage::user(asked));
+        messages.push(ChatMessage::assistant(answer.as_deref().unwrap_or("(no answer)")));
     }
-    messages.push(message(Speaker::User, question));
+    messages.push(ChatMessage::user(question));
     compose(&messages)
 }
 

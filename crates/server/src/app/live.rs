@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(follower.state().phase, "writing");
         let mut phases = Vec::new();
         for event in &trace.events {
-            follower.note(event);
+            drop(follower.note(event));
             phases.push(follower.state().phase);
         }
         phases.dedup();

@@ -11,7 +11,7 @@ use lemon_trace::Trace;
 use lemon_trace::export::jsonl::write_jsonl;
 use lemon_trace::export::otlp::otlp_json;
 use lemon_trace::export::schema::{Content, schema};
-use lemon_view::app::{ListedRun, Section, RunFilters, RunsPage, choose, compare as side_by_side, runs};
+use lemon_view::app::{ListedRun, RunFilters, RunsPage, Section, choose, compare as side_by_side, runs};
 use lemon_view::run::{hosted, html, svg};
 use std::sync::Arc;
 
