@@ -267,7 +267,8 @@ mod tests {
         phases.dedup();
         assert_eq!(phases, ["writing", "running", "ended"]);
         let state = follower.state();
-        assert_eq!((state.agents.len(), state.tokens), (8, trace.summary().tokens.total));
+        // Eight agents, and the judge.
+        assert_eq!((state.agents.len(), state.tokens), (9, trace.summary().tokens.total));
         assert!(state.agents.iter().all(|agent| agent.ended));
     }
 }
