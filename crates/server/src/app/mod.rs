@@ -1,7 +1,7 @@
 //! The application: pages, their assets, and what they ask under `/api/`.
 //!
 //! [`lemon_view::app`] writes the pages; the handlers here look up what stands in them. Every page has the same strict policy
-//! ([`POLICY`]): no style, no script and no form can come from the text of a model, and nothing is loaded from elsewhere.
+//! (`POLICY`): no style, no script and no form can come from the text of a model, and nothing is loaded from elsewhere.
 
 mod ask;
 mod evaluations;

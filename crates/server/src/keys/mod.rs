@@ -1,7 +1,7 @@
 //! Keys: who may ask, and what each may spend in an hour, a day, a month or ever.
 //!
 //! They lie in a database of their own beside the store. Of a key only its hash is kept. What is spent is put on record
-//! before a call is made (see [`SharedBudget::journaled`]), so that a server that is killed has never spent more than it says.
+//! before a call is made (see [`lemon_exec::SharedBudget::journaled`]), so that a server that is killed has never spent more than it says.
 
 mod account;
 mod period;
