@@ -87,6 +87,7 @@ pub async fn improve(
         let found = profile(runs, &work, cancel, |_, _| {}).await?;
         spent += found.reuse.tokens;
         let Some(best) = best(&found.effects, found.baseline.cost) else { break };
+        // What was measured could be applied, so the search ends here only if the language changed under it.
         let Ok(edited) = apply(team, &best.edit, &runs.env.language) else { break };
         let step = ImproveStep {
             change: best.change.clone(),

@@ -41,6 +41,7 @@ impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; nothing is left to do for it here.
             let _ = thread.join();
         }
     }
