@@ -151,7 +151,7 @@ answer: {from: [program, reasoned, brief], by: vote}
     assert!(told("program").contains("Python program") && !told("program").contains("one step at a time"));
     assert!(told("program").contains("Your duty: Solve the task"), "it reads a plan, and has to know what for");
     assert!(told("reasoned").contains("one step at a time") && told("reasoned").contains("Answer: …"));
-    assert!(told("brief").contains("the final number alone") && !told("brief").contains("Your duty"));
+    assert!(told("brief").contains("holds the final number and nothing else") && !told("brief").contains("Your duty"));
     assert_eq!(code.ran().len(), 1, "the planner's reply is no program to run");
 }
 
