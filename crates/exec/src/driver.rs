@@ -13,7 +13,7 @@ use crate::worker::{AgentPrompt, ChatMessage, Clock, Progress, Reply, Request, U
 use crate::write::Written;
 use futures::stream::{FuturesUnordered, StreamExt};
 use lemon_num::hashed_seed;
-use lemon_spec::{Next, PLAIN};
+use lemon_spec::Next;
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend, StopReason,
 };
@@ -162,8 +162,8 @@ impl Run<'_> {
             }
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
-        // The likeliest reply is the best that one call can give; agents that vote have to differ.
-        if agent.is_some_and(|agent| agent.base.name == PLAIN) {
+        // The likeliest reply is the best that one call can give; agents that vote have to differ, so the next ones are drawn.
+        if state.is_first_plain(index) {
             request.temperature = request.temperature.or(Some(0.0));
         }
         request.agent_prompt = state.agent_prompt(index, &deliveries).map(|prompt| {

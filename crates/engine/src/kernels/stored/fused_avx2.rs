@@ -7,7 +7,7 @@
 
 use super::super::int8::Bytes;
 use super::super::panels::LANES;
-use super::tiles_avx2::{doubled, load, minima, weights};
+use super::tiles_avx2::{add_products, doubled, load, minima, weights};
 use super::{Half, Inputs, Kind, LargeBlocks};
 use std::arch::x86_64::*;
 
@@ -32,7 +32,6 @@ pub(super) fn panel(
             (Kind::Q4K, 4) => four_bits::<4>(lines, scales, x, products),
             (Kind::Q6K, 1) => six_bits::<1>(lines, scales, x, products),
             (Kind::Q6K, 2) => six_bits::<2>(lines, scales, x, products),
-            (Kind::Q6K, 4) => six_bits::<4>(lines, scales, x, products),
             _ => return false,
         }
     }
@@ -66,8 +65,8 @@ fn four_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>
                     for row in 0..ROWS {
                         let four = [2 * pair, 2 * pair + 1].map(|block| _mm256_set1_epi32(x.quads[row][block][at]));
                         // Eight sums of two products of 15 · 127 at most fit 16 bits.
-                        whole[0][row] = _mm256_add_epi16(whole[0][row], _mm256_maddubs_epi16(low, four[0]));
-                        whole[1][row] = _mm256_add_epi16(whole[1][row], _mm256_maddubs_epi16(high, four[1]));
+                        whole[0][row] = add_products(whole[0][row], low, four[0]);
+                        whole[1][row] = add_products(whole[1][row], high, four[1]);
                     }
                 }
                 let scale = doubled(_mm256_cvtepu8_epi16(load(&scales[pair], side)));
@@ -100,10 +99,7 @@ fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>,
             let mut totals = [_mm256_setzero_ps(); ROWS];
             for half in 0..2 {
                 for second in 0..2 {
-                    add_six_bits::<ROWS, 0>(lines, scales, &x, [half, second, side], &mut totals);
-                    add_six_bits::<ROWS, 1>(lines, scales, &x, [half, second, side], &mut totals);
-                    add_six_bits::<ROWS, 2>(lines, scales, &x, [half, second, side], &mut totals);
-                    add_six_bits::<ROWS, 3>(lines, scales, &x, [half, second, side], &mut totals);
+                    add_six_bits(lines, scales, &x, [half, second, side], &mut totals);
                 }
             }
             let factors = _mm256_cvtph_ps(load(&scales[8], side));
@@ -115,43 +111,56 @@ fn six_bits<const ROWS: usize>(lines: &[Bytes], scales: &[Half], x: &Inputs<'_>,
     store(sums, products);
 }
 
-/// Adds 16 inputs of a block.
+/// Adds 16 inputs of each of four groups of 32.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn add_six_bits<const ROWS: usize, const PART: usize>(
+fn add_six_bits<const ROWS: usize>(
     lines: &[Bytes; 48],
     scales: &[Half; 9],
     x: &LargeBlocks<'_, ROWS>,
     [half, second, side]: [usize; 3],
     totals: &mut [__m256; ROWS],
 ) {
-    let (low, high) = (_mm256_set1_epi8(15), _mm256_set1_epi8(48));
-    let block = 4 * half + PART;
     // Sums begin with what centres the numbers, so that four lines fit 16 bits.
-    let mut sums = [_mm256_setzero_si256(); ROWS];
-    for row in 0..ROWS {
-        sums[row] = _mm256_set1_epi32(x.offsets[row][block][1 + second]);
-    }
-    for at in 4 * second..4 * second + 4 {
-        let four = line(&lines[16 * half + 8 * (PART % 2) + at], side);
-        let two = line(&lines[32 + 8 * half + at], side);
-        let (four, two) = match PART {
-            0 => (four, _mm256_slli_epi16::<4>(two)),
-            1 => (four, _mm256_slli_epi16::<2>(two)),
-            2 => (_mm256_srli_epi16::<4>(four), two),
-            _ => (_mm256_srli_epi16::<4>(four), _mm256_srli_epi16::<2>(two)),
-        };
-        let six = _mm256_or_si256(_mm256_and_si256(four, low), _mm256_and_si256(two, high));
+    let mut sums = [[_mm256_setzero_si256(); ROWS]; 4];
+    for part in 0..4 {
         for row in 0..ROWS {
-            let four = _mm256_set1_epi32(x.quads[row][block][at]);
-            sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(six, four));
+            sums[part][row] = _mm256_set1_epi32(x.offsets[row][4 * half + part][1 + second]);
         }
     }
-    let scale = doubled(_mm256_cvtepi8_epi16(load(&scales[block], side)))[second];
-    for row in 0..ROWS {
-        let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[row], scale));
-        totals[row] = _mm256_fmadd_ps(whole, _mm256_set1_ps(x.factors[row][block][0]), totals[row]);
+    for at in 4 * second..4 * second + 4 {
+        let six = six_bit_weights(lines, half, at, side);
+        for part in 0..4 {
+            for row in 0..ROWS {
+                let four = _mm256_set1_epi32(x.quads[row][4 * half + part][at]);
+                sums[part][row] = add_products(sums[part][row], six[part], four);
+            }
+        }
     }
+    for part in 0..4 {
+        let block = 4 * half + part;
+        let scale = doubled(_mm256_cvtepi8_epi16(load(&scales[block], side)))[second];
+        for row in 0..ROWS {
+            let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[part][row], scale));
+            totals[row] = _mm256_fmadd_ps(whole, _mm256_set1_ps(x.factors[row][block][0]), totals[row]);
+        }
+    }
+}
+
+/// Four inputs of the outputs of a side, from each of four groups of 32.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn six_bit_weights(lines: &[Bytes; 48], half: usize, at: usize, side: usize) -> [__m256i; 4] {
+    let (low, high) = (_mm256_set1_epi8(15), _mm256_set1_epi8(48));
+    let (a, b) = (line(&lines[16 * half + at], side), line(&lines[16 * half + 8 + at], side));
+    let two = line(&lines[32 + 8 * half + at], side);
+    let join = |four: __m256i, two: __m256i| _mm256_or_si256(_mm256_and_si256(four, low), _mm256_and_si256(two, high));
+    [
+        join(a, _mm256_slli_epi16::<4>(two)),
+        join(b, _mm256_slli_epi16::<2>(two)),
+        join(_mm256_srli_epi16::<4>(a), two),
+        join(_mm256_srli_epi16::<4>(b), _mm256_srli_epi16::<2>(two)),
+    ]
 }
 
 #[target_feature(enable = "avx2")]

@@ -48,7 +48,7 @@ pub(super) fn kernels_for(level: SimdLevel) -> Kernels {
             tile: super::tiles_avx2::tile,
             few: super::fused_avx2::panel,
             unpack,
-            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 8 },
+            many: |kind| if kind == Kind::Q4K { 8 } else { 3 },
         },
         _ => Kernels { tile: anywhere, few: none, unpack, many: |_| 0 },
     }
