@@ -305,9 +305,8 @@ impl Store {
     ///
     /// # Errors
     /// No lock file can be written beside the store.
-    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<(), StoreError> {
-        self.writer.send_and_forget(self.beginning(header, meta, None)?);
-        Ok(())
+    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<Durable, StoreError> {
+        Ok(self.writer.send(self.beginning(header, meta, None)?))
     }
 
     /// Takes a run over that was entered before, where this trace of it ends. Of several processes that try, one succeeds:
