@@ -320,7 +320,7 @@ agents:
   - {id: d, base: solver, capacity: small}
 answer: {from: [a, b, c, d], by: vote}
 ";
-    let asked: Arc<Mutex<Vec<(String, Option<f64>)>>> = Arc::default();
+    let asked = Arc::new(Mutex::new(Vec::<(String, Option<f64>)>::new()));
     let seen = asked.clone();
     let worker = Function::new(move |request: &Request| {
         seen.lock().unwrap().push((request.agent.clone(), request.temperature));
