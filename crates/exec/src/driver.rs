@@ -38,13 +38,15 @@ pub(crate) struct Run<'a> {
     unrecorded: Mutex<HashMap<String, Spend>>,
     /// The calls of tools that are on record, of agents that have not gone on yet.
     past_calls: Mutex<PastCalls>,
+    /// Messages and results that are withheld: sender and reader.
+    pub(crate) withheld: &'a [(String, String)],
 }
 
 /// Why no more agents start.
 type Halt = Option<StopReason>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(runner: &'a Runner, recorder: Recorder) -> Self {
+    pub(crate) fn new(runner: &'a Runner, recorder: Recorder, withheld: &'a [(String, String)]) -> Self {
         let shared = &runner.settings.shared;
         Run {
             runner,
@@ -55,6 +57,7 @@ impl<'a> Run<'a> {
             recorded: Mutex::default(),
             unrecorded: Mutex::default(),
             past_calls: Mutex::default(),
+            withheld,
         }
     }
 }
