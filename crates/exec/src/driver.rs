@@ -40,13 +40,15 @@ pub(crate) struct Run<'a> {
     past_calls: Mutex<PastCalls>,
     /// Ends that are on their way to the store. Nothing acts on them before they are durable: see `settled`.
     unsettled: Mutex<Vec<Durable>>,
+    /// Messages and results that are withheld: sender and reader.
+    pub(crate) withheld: &'a [(String, String)],
 }
 
 /// Why no more agents start.
 type Halt = Option<StopReason>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(runner: &'a Runner, recorder: Recorder) -> Self {
+    pub(crate) fn new(runner: &'a Runner, recorder: Recorder, withheld: &'a [(String, String)]) -> Self {
         let shared = &runner.settings.shared;
         Run {
             runner,
@@ -58,6 +60,7 @@ impl<'a> Run<'a> {
             unrecorded: Mutex::default(),
             past_calls: Mutex::default(),
             unsettled: Mutex::default(),
+            withheld,
         }
     }
 }
