@@ -6,14 +6,14 @@ use crate::ledger::{Ledger, Reservation};
 use crate::recorder::Recorder;
 use crate::runner::Runner;
 use crate::state::{AgentOutcome, RunState, Standing, Step};
-use crate::store::StoreError;
+use crate::store::{Durable, StoreError};
 use crate::tokens;
 use crate::tool_loop::{PastCalls, Talked};
 use crate::worker::{AgentPrompt, ChatMessage, Clock, Progress, Reply, Request, Usage};
 use crate::write::Written;
 use futures::stream::{FuturesUnordered, StreamExt};
 use lemon_num::hashed_seed;
-use lemon_spec::{Next, PLAIN};
+use lemon_spec::Next;
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend, StopReason,
 };
@@ -38,13 +38,17 @@ pub(crate) struct Run<'a> {
     unrecorded: Mutex<HashMap<String, Spend>>,
     /// The calls of tools that are on record, of agents that have not gone on yet.
     past_calls: Mutex<PastCalls>,
+    /// Ends that are on their way to the store. Nothing acts on them before they are durable: see `settled`.
+    unsettled: Mutex<Vec<Durable>>,
+    /// Messages and results that are withheld: sender and reader.
+    pub(crate) withheld: &'a [(String, String)],
 }
 
 /// Why no more agents start.
 type Halt = Option<StopReason>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(runner: &'a Runner, recorder: Recorder) -> Self {
+    pub(crate) fn new(runner: &'a Runner, recorder: Recorder, withheld: &'a [(String, String)]) -> Self {
         let shared = &runner.settings.shared;
         Run {
             runner,
@@ -55,6 +59,8 @@ impl<'a> Run<'a> {
             recorded: Mutex::default(),
             unrecorded: Mutex::default(),
             past_calls: Mutex::default(),
+            unsettled: Mutex::default(),
+            withheld,
         }
     }
 }
@@ -85,9 +91,35 @@ impl Run<'_> {
             if !more {
                 break concluded;
             }
+            self.settled().await?;
             write_next = true;
         };
-        self.recorder.record(ORCHESTRATOR, EventKind::Stop { reason, answer }, Spend::default()).wait().await
+        self.stop(reason, answer);
+        Ok(())
+    }
+
+    /// Puts the end of the run on record. It is durable with what [`Runner::run`] waits for last.
+    pub(crate) fn stop(&self, reason: StopReason, answer: Option<String>) {
+        let stop = EventKind::Stop { reason, answer };
+        self.later(self.recorder.record(ORCHESTRATOR, stop, Spend::default()));
+    }
+
+    /// Waits for a record with the next that is waited for: several ends become durable at the price of one.
+    fn later(&self, record: Durable) {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+
+    /// The ends that nothing has waited for yet.
+    pub(crate) fn unsettled(&self) -> Vec<Durable> {
+        std::mem::take(&mut *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until every end so far is durable.
+    async fn settled(&self) -> Result<(), StoreError> {
+        for record in self.unsettled() {
+            record.wait().await?;
+        }
+        Ok(())
     }
 
     /// Works a round off. An agent starts the moment its own parents are done.
@@ -99,6 +131,8 @@ impl Run<'_> {
             let room = self.runner.settings.max_parallel.saturating_sub(running.len());
             match state.next_step(room) {
                 Step::Go { ask, skipped } => {
+                    // An end is durable before another agent acts on it.
+                    self.settled().await?;
                     self.spawn_members(state);
                     skipped.iter().for_each(|index| self.record_skipped(state, *index));
                     ask.into_iter().for_each(|index| running.push(self.prepare(state, index)));
@@ -162,8 +196,8 @@ impl Run<'_> {
             }
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
-        // The likeliest reply is the best that one call can give; agents that vote have to differ.
-        if agent.is_some_and(|agent| agent.base.name == PLAIN) {
+        // The likeliest reply is the best that one call can give; agents that vote have to differ, so the next ones are drawn.
+        if state.is_first_plain(index) {
             request.temperature = request.temperature.or(Some(0.0));
         }
         request.agent_prompt = state.agent_prompt(index, &deliveries).map(|prompt| {
@@ -175,7 +209,7 @@ impl Run<'_> {
         self.ask(asked, state.fence(&deliveries), Computation::of(state, index))
     }
 
-    /// Asks an agent; its end is durable before another agent acts on it.
+    /// Asks an agent, and sends its end to the store.
     async fn ask(
         &self,
         Asked { index, request, duty, tools }: Asked,
@@ -209,7 +243,7 @@ impl Run<'_> {
         };
         let (kind, outcome, spend) = ended(end, failure, saved);
         self.recorded().insert(index, outcome.clone());
-        self.recorder.record(&id, kind, spend).wait().await?;
+        self.later(self.recorder.record(&id, kind, spend));
         Ok(Ended { index, outcome, met })
     }
 

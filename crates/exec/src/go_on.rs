@@ -7,7 +7,7 @@ use crate::runner::{RunError, Runner};
 use crate::state::{AgentOutcome, RunState, Standing};
 use crate::store::{RunMeta, StoreError};
 use crate::worker::ChatMessage;
-use lemon_trace::{EventKind, Failure, ORCHESTRATOR, Spend, StopReason, Trace};
+use lemon_trace::{EventKind, Failure, Spend, StopReason, Trace};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,8 @@ impl Run<'_> {
                     CallEnd::Refused { limit, needed, left, .. } => {
                         self.recorder.note(agent, EventKind::Budget { limit, needed, left }, Spend::default());
                         halt = Some(crate::driver::stop_reason(limit));
-                        return self.stop(state, halt).await;
+                        self.end(state, halt);
+                        return Ok(());
                     }
                 },
             };
@@ -82,12 +83,13 @@ impl Run<'_> {
             }
         }
         let halt = self.test_programs(state, cancel, halt).await;
-        self.stop(state, halt).await
+        self.end(state, halt);
+        Ok(())
     }
 
-    async fn stop(&self, state: &RunState, halt: Option<StopReason>) -> Result<(), StoreError> {
+    fn end(&self, state: &RunState, halt: Option<StopReason>) {
         let (reason, answer) = self.conclude(state, halt);
-        self.recorder.record(ORCHESTRATOR, EventKind::Stop { reason, answer }, Spend::default()).wait().await
+        self.stop(reason, answer);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::reply_cache::ReplyCache;
 use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::RunState;
-use crate::store::{RunMeta, Store, StoreError};
+use crate::store::{Durable, RunMeta, Store, StoreError};
 use crate::unix_ms;
 use crate::worker::Backend;
 use lemon_spec::Language;
@@ -75,6 +75,17 @@ impl Runner {
         cancel: &CancellationToken,
         observer: Option<Observer>,
     ) -> Result<Trace, RunError> {
+        // Not waited for: the first decision is, and it comes after it.
+        let (begun, _) = self.enter(job)?;
+        self.run_entered(begun, &job.meta, cancel, observer).await
+    }
+
+    /// Puts on record that a run begins, for [`Runner::run_entered`]. Who is told of the run before it ends waits for the result:
+    /// a run that was told of is on record, whatever becomes of this process.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn enter(&self, job: &Job) -> Result<(Trace, Durable), RunError> {
         let header = Header {
             version: VERSION,
             run_id: job.run_id.clone(),
@@ -84,7 +95,25 @@ impl Runner {
             seed: job.seed,
             workers: self.backend.name.clone(),
         };
-        self.run_from(Trace { header, events: Vec::new() }, false, &job.meta, cancel, observer, None).await
+        let entered = match &self.store {
+            Some(store) => store.begin_run(&header, &job.meta)?,
+            None => Durable::already(),
+        };
+        Ok((Trace { header, events: Vec::new() }, entered))
+    }
+
+    /// Runs a task that was entered, to its end.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn run_entered(
+        &self,
+        begun: Trace,
+        meta: &RunMeta,
+        cancel: &CancellationToken,
+        observer: Option<Observer>,
+    ) -> Result<Trace, RunError> {
+        self.run_from(begun, false, meta, cancel, observer, None).await
     }
 
     /// Takes a run up where its events end. A run that has answered is left as it is.
@@ -129,12 +158,12 @@ impl Runner {
         match &self.store {
             // Waited for: another process may take it up at the same time, and only one of them may make calls.
             Some(store) if resumed => store.take_up(&trace, meta)?.wait().await?,
-            Some(store) => store.begin_run(&trace.header, meta)?,
-            None => {}
+            _ => {}
         }
         let replayed =
             (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
-        let run = Run::new(self, Recorder::new(trace, self.backend.clock, self.store.clone(), observer));
+        let run =
+            Run::new(self, Recorder::new(trace, self.backend.clock, self.store.clone(), observer), &meta.withhold);
         if let Some(replayed) = replayed {
             run.enter(replayed);
         }
@@ -142,9 +171,15 @@ impl Runner {
             None => run.drive(&mut state, cancel).await?,
             Some(agent) => run.go_on(&mut state, agent, cancel).await?,
         }
+        let unsettled = run.unsettled();
         let trace = run.recorder.finish();
         if let Some(store) = &self.store {
-            store.finish_run(&trace.header.run_id, &trace.summary()).wait().await?;
+            // Sent before the end of the run is waited for, so that both are one commit.
+            let finished = store.finish_run(&trace.header.run_id, &trace.summary());
+            for record in unsettled {
+                record.wait().await?;
+            }
+            finished.wait().await?;
         }
         Ok(trace)
     }

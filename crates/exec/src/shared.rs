@@ -77,7 +77,7 @@ impl SharedBudget {
     /// It is told a thousandth of the limits ahead of time: that much may be lost to a process that is killed.
     pub fn journaled(self, commit: CommitSpend) -> Self {
         let Budget { tokens, usd, .. } = self.ledger().budget();
-        let step = (tokens.map_or(100_000, |limit| limit / 1_000), usd.map_or(0.1, |limit| limit / 1_000.0));
+        let step = (tokens.map_or(10_000, |limit| limit / 1_000), usd.map_or(0.01, |limit| limit / 1_000.0));
         let (mark, failure) = (Mutex::new(self.spent()), Mutex::default());
         SharedBudget { journal: Some(Journal { commit, mark, step, failure }), ..self }
     }

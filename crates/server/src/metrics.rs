@@ -1,5 +1,7 @@
 //! What is counted, as Prometheus reads it.
 
+use crate::refusal::Refusal;
+use axum::response::{IntoResponse, Response};
 use lemon_trace::{StopReason, Trace};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,9 +28,11 @@ struct Counts {
 }
 
 impl ServerCounters {
-    /// Counts a response.
-    pub fn request(&self, route: &'static str, status: u16) {
-        *self.counts().requests.entry((route, status)).or_default() += 1;
+    /// The response to a request, counted.
+    pub fn counted(&self, route: &'static str, answered: Result<Response, Refusal>) -> Response {
+        let response = answered.unwrap_or_else(IntoResponse::into_response);
+        *self.counts().requests.entry((route, response.status().as_u16())).or_default() += 1;
+        response
     }
 
     pub(crate) fn run_started(&self) {

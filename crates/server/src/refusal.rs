@@ -6,7 +6,26 @@ use axum::response::{IntoResponse, Response};
 use lemon_exec::store::StoreError;
 use lemon_workers::WorkersError;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Display;
+use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+/// How a request for an answer may fail, for the description of the API.
+const FAILURES: [(StatusCode, &str); 12] = [
+    (StatusCode::BAD_REQUEST, "The request cannot be honoured"),
+    (StatusCode::UNAUTHORIZED, "A key is needed, or not known"),
+    (StatusCode::NOT_FOUND, "There is no such model"),
+    (StatusCode::REQUEST_TIMEOUT, "The body took too long"),
+    (StatusCode::CONFLICT, "A person has to allow a call of a tool"),
+    (StatusCode::PAYLOAD_TOO_LARGE, "The request is too long"),
+    (StatusCode::UNPROCESSABLE_ENTITY, "The answer is not in the format that was asked for"),
+    (StatusCode::TOO_MANY_REQUESTS, "A rate or the budget of a key is used up"),
+    (StatusCode::INTERNAL_SERVER_ERROR, "The store failed"),
+    (StatusCode::BAD_GATEWAY, "No agent answered"),
+    (StatusCode::SERVICE_UNAVAILABLE, "The server is closing, or the run was cancelled"),
+    (StatusCode::GATEWAY_TIMEOUT, "The time of the run was up"),
+];
 
 /// A request that is not served. Texts are boxed, so that results stay small. As a response it is an error object of OpenAI's protocol.
 #[derive(Debug, Clone)]
@@ -111,10 +130,29 @@ impl IntoResponse for Refusal {
     }
 }
 
+impl IntoResponses for Refusal {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let body = || ContentBuilder::new().schema(Some(Ref::from_schema_name("ErrorBody"))).build();
+        let response =
+            |text: &str| ResponseBuilder::new().description(text).content("application/json", body()).build();
+        FAILURES.iter().map(|(status, text)| (status.as_str().to_owned(), response(text).into())).collect()
+    }
+}
+
 impl From<WorkersError> for Refusal {
     fn from(error: WorkersError) -> Self {
         let refusal = Refusal::bad(&error.fact);
         match error.hint {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    }
+}
+
+impl From<lemon::Error> for Refusal {
+    fn from(error: lemon::Error) -> Self {
+        let refusal = Refusal::bad(&error);
+        match error.hint() {
             Some(hint) => refusal.hint(hint),
             None => refusal,
         }

@@ -2,6 +2,7 @@
 
 use crate::refusal::Refusal;
 use futures::Stream;
+use lemon_exec::store::Durable;
 use lemon_exec::{Budget, Job};
 use lemon_trace::{Event, Trace};
 use std::collections::HashMap;
@@ -34,6 +35,10 @@ pub struct LiveRun {
     /// Counts the changes of log and end.
     changes: watch::Sender<u64>,
     end: OnceLock<Result<Arc<Trace>, Arc<str>>>,
+    /// Whether there is an end, for those who wait for nothing else.
+    ended: watch::Sender<bool>,
+    /// Until it was waited for: that the run is on record.
+    entered: Mutex<Option<Durable>>,
     cancel: CancellationToken,
     /// Set before the end, where the budget of a key ended it.
     quota: OnceLock<Refusal>,
@@ -51,6 +56,8 @@ impl LiveRun {
             log: Mutex::default(),
             changes,
             end: OnceLock::new(),
+            ended: watch::Sender::new(false),
+            entered: Mutex::default(),
             cancel,
             quota: OnceLock::new(),
         }
@@ -106,16 +113,25 @@ impl LiveRun {
     /// # Errors
     /// The store failed, or the run broke off.
     pub async fn finished(&self) -> Result<Arc<Trace>, Arc<str>> {
-        let mut changes = self.changes.subscribe();
-        loop {
-            changes.borrow_and_update();
-            if let Some(end) = self.end.get() {
-                return end.clone();
-            }
-            if changes.changed().await.is_err() {
-                return Err("the run broke off".into());
-            }
+        // The sender lives as long as this.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+        self.end.get().cloned().unwrap_or_else(|| Err("the run broke off".into()))
+    }
+
+    /// Waits until the run is on record. Who is told of it can rely on it from then on, whatever becomes of this process.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn on_record(&self) -> Result<(), Refusal> {
+        let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match entered {
+            Some(entered) => Ok(entered.wait().await?),
+            None => Ok(()),
         }
+    }
+
+    pub(crate) fn set_entered(&self, entered: Durable) {
+        *self.entered.lock().unwrap_or_else(PoisonError::into_inner) = Some(entered);
     }
 
     /// That the budget of a key ended it, if it did.
@@ -137,6 +153,7 @@ impl LiveRun {
         // A run ends once.
         if self.end.set(end).is_ok() {
             self.changes.send_modify(|count| *count += 1);
+            self.ended.send_replace(true);
         }
     }
 

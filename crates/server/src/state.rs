@@ -12,6 +12,7 @@ use lemon_exec::store::{RunMeta, ServedRequest, Store};
 use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
 use lemon_trace::{Event, Header, Trace};
 use lemon_workers::Config;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -154,8 +155,7 @@ impl AppState {
         let run_id = format!("r-{}", fresh_id());
         let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
         let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
-        let begin =
-            Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None, is_abandoned: false };
+        let begin = Begin::new(&order, orchestrator, RunMeta { budget, ..meta });
         let job = Job {
             run_id: run_id.clone(),
             task_id: run_id,
@@ -171,7 +171,7 @@ impl AppState {
     }
 
     fn launch(self: &Arc<Self>, begin: Begin<'_>, job: Job) -> Result<Arc<LiveRun>, Refusal> {
-        let Begin { order, orchestrator, meta, trace, is_abandoned } = begin;
+        let Begin { order, orchestrator, meta, trace, decisions, is_abandoned } = begin;
         if self.closing.is_cancelled() {
             let fact = "the server is closing";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", fact).retry_after(5));
@@ -190,6 +190,7 @@ impl AppState {
         let mut settings = self.workers.settings.clone();
         settings.budget = meta.budget;
         settings.shared = grant.shared();
+        settings.decisions = decisions;
         let mut backend = self.workers.backend.clone();
         for level in &mut backend.levels {
             level.max_tokens = order.max_tokens.unwrap_or(level.max_tokens);
@@ -257,7 +258,7 @@ impl AppState {
         for run_id in self.store.interrupted()? {
             let meta = self.store.meta(&run_id)?;
             let Some(served) = meta.served.clone() else { continue };
-            match self.take_up_one(&run_id, meta, &served).await {
+            match self.take_up_one(&run_id, meta, &served, None).await {
                 Ok(_) => taken += 1,
                 Err(refusal) => left.push(format!("the interrupted run {run_id} is left: {}", refusal.fact)),
             }
@@ -265,18 +266,42 @@ impl AppState {
         Ok((taken, left))
     }
 
+    /// Lets a run go on with what a person said about a call that waits.
+    ///
+    /// # Errors
+    /// No such call waits, the run is under way or was not made by this server, or it cannot go on.
+    pub async fn decide(self: &Arc<Self>, run_id: &str, call: String, granted: bool) -> Result<Arc<LiveRun>, Refusal> {
+        let conflict = |fact: String| Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact);
+        let run_id = self.store.find_run(run_id)?;
+        if self.runs.get(&run_id).is_some() {
+            return Err(conflict(format!("the run {run_id} is under way")));
+        }
+        let waiting = self.store.trace(&run_id)?.waiting_calls();
+        if !waiting.contains(&call) {
+            return Err(conflict(format!("no call `{call}` of the run {run_id} waits for a person")));
+        }
+        let meta = self.store.meta(&run_id)?;
+        let Some(served) = meta.served.clone() else {
+            let fact = format!("the run {run_id} was started on the command line, perhaps with other workers");
+            return Err(conflict(fact).hint("`lemon run --resume RUN --approve CALL` goes on with it"));
+        };
+        self.take_up_one(&run_id, meta, &served, Some((call, granted))).await
+    }
+
     async fn take_up_one(
         self: &Arc<Self>,
         run_id: &str,
         meta: RunMeta,
         served: &ServedRequest,
+        decision: Option<(String, bool)>,
     ) -> Result<Arc<LiveRun>, Refusal> {
         let trace = self.store.trace(run_id)?;
         let team = match &meta.spec {
             Some(text) => TeamChoice::Text(text.clone()),
             None => self.workers.choice(&served.model)?,
         };
-        let origin = if served.app { Origin::App } else { Origin::Api };
+        // A person who decides about a call watches the run in the application.
+        let origin = if served.app || decision.is_some() { Origin::App } else { Origin::Api };
         // The client of a run of the API went with the server before: the run ends as if the client had gone, spends nothing
         // more, and can be resumed by hand.
         let is_abandoned = origin == Origin::Api;
@@ -294,7 +319,9 @@ impl AppState {
         let orchestrator = self.workers.orchestrator(&order.team).await?;
         let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
         let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
-        self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace), is_abandoned }, job)
+        let decisions = decision.into_iter().collect();
+        let begin = Begin::new(&order, orchestrator, meta);
+        self.launch(Begin { trace: Some(trace), decisions, is_abandoned, ..begin }, job)
     }
 }
 
@@ -304,8 +331,16 @@ struct Begin<'a> {
     orchestrator: Arc<dyn lemon_exec::Orchestrator>,
     meta: RunMeta,
     trace: Option<Trace>,
+    /// What a person said about calls that wait.
+    decisions: BTreeMap<String, bool>,
     /// Whether no client is left that would read the answer.
     is_abandoned: bool,
+}
+
+impl<'o> Begin<'o> {
+    fn new(order: &'o RunOrder, orchestrator: Arc<dyn lemon_exec::Orchestrator>, meta: RunMeta) -> Self {
+        Begin { order, orchestrator, meta, trace: None, decisions: BTreeMap::new(), is_abandoned: false }
+    }
 }
 
 /// Of two limits on the same thing the lower one.

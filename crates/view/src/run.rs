@@ -9,6 +9,7 @@ mod index;
 pub(crate) mod picture;
 mod replies;
 mod timeline;
+mod tools;
 
 pub use index::{IndexRow, index};
 pub use picture::svg;
@@ -25,6 +26,7 @@ use lemon_trace::{AgentStatus, AgentSummary, Event, EventKind, Failure, Metrics,
 use picture::{Direction, Picture, picture};
 use replies::{Message, Reply, is_truncated, messages, replies, why};
 use timeline::Timeline;
+use tools::{ToolCall, tool_calls};
 
 /// The page.
 pub fn html(trace: &Trace) -> String {
@@ -64,6 +66,8 @@ struct RunPage<'a> {
     reason: String,
     reason_class: &'static str,
     is_cut_off: bool,
+    /// The first call that waits for a person.
+    waiting: Option<String>,
     failed: Option<FailedAgents<'a>>,
     facts: Vec<Fact>,
     sections: Vec<(&'static str, &'static str)>,
@@ -71,6 +75,7 @@ struct RunPage<'a> {
     teams: Vec<TeamPicture>,
     timeline: Timeline<'a>,
     messages: Vec<Message<'a>>,
+    tool_calls: Vec<ToolCall<'a>>,
     costs: Vec<AgentCost<'a>>,
     orchestrator: Option<(String, Share)>,
     credit: Option<CreditSection>,
@@ -149,13 +154,11 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
     let summary = trace.summary();
     let measured = trace.credit();
     let credit = CreditSection::new(&measured);
-    let mut sections = vec![
-        ("replies", "Replies"),
-        ("team", "Team"),
-        ("timeline", "Timeline"),
-        ("messages", "Messages"),
-        ("costs", "Costs"),
-    ];
+    let tool_calls = tool_calls(trace);
+    let mut sections =
+        vec![("replies", "Replies"), ("team", "Team"), ("timeline", "Timeline"), ("messages", "Messages")];
+    sections.extend((!tool_calls.is_empty()).then_some(("tools", "Tools")));
+    sections.push(("costs", "Costs"));
     sections.extend(credit.as_ref().map(|credit| ("credit", credit.title)));
     sections.extend([("specification", "Specification"), ("metrics", "Metrics"), ("events", "Events")]);
     let answered = summary.stop_reason == Some(StopReason::Answered);
@@ -171,6 +174,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         reason: summary.stop_reason.map_or_else(|| "no end on record".to_owned(), stop_reason),
         reason_class: if answered { "good" } else { "odd" },
         is_cut_off: is_cut_off(trace, &summary),
+        waiting: tool_calls.iter().find(|call| call.is_waiting).map(|call| format!("{} → {}", call.agent, call.tool)),
         failed: failed(&summary),
         facts: facts(&summary),
         sections,
@@ -178,6 +182,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         teams: teams(trace, host),
         timeline: Timeline::new(trace, &summary),
         messages: messages(trace),
+        tool_calls,
         costs: costs::costs(&summary),
         orchestrator: costs::orchestrator(&summary),
         credit,

@@ -125,7 +125,7 @@ pub struct RunMeta {
     pub spec: Option<String>,
     /// Its limits.
     pub budget: crate::ledger::Budget,
-    /// Messages withheld.
+    /// Messages and results of tools withheld: sender and reader.
     #[serde(default)]
     pub withhold: Vec<(String, String)>,
     /// The batch it belongs to, and its position there.
@@ -305,9 +305,8 @@ impl Store {
     ///
     /// # Errors
     /// No lock file can be written beside the store.
-    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<(), StoreError> {
-        self.writer.send_and_forget(self.beginning(header, meta, None)?);
-        Ok(())
+    pub fn begin_run(&self, header: &Header, meta: &RunMeta) -> Result<Durable, StoreError> {
+        Ok(self.writer.send(self.beginning(header, meta, None)?))
     }
 
     /// Takes a run over that was entered before, where this trace of it ends. Of several processes that try, one succeeds:

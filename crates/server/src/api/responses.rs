@@ -1,24 +1,21 @@
 //! `POST /v1/responses`: text in, text out.
 
-use super::follow::{Answered, Follow, Piece, outcome};
+use super::follow::{Answered, Piece};
 use super::question::AnswerFormat;
 use super::serve::{self, Asked};
-use super::types::{ErrorBody, ResponseBody, ResponsesRequest};
+use super::types::{ResponseBody, ResponsesRequest};
 use super::wish::{Wish, not_asked, said, text_of};
 use crate::guard::Caller;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use lemon_exec::worker::ChatMessage;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-const ROUTE: &str = "/v1/responses";
 
 /// Answers a text or the last message of a conversation with a team.
 #[utoipa::path(
@@ -26,101 +23,81 @@ const ROUTE: &str = "/v1/responses";
     responses(
         (status = 200, description = "The answer; with `stream`, server-sent events with pieces of it", content(
             (ResponseBody = "application/json"), (serde_json::Value = "text/event-stream"))),
-        (status = 400, description = "The request cannot be honoured", body = ErrorBody),
-        (status = 401, description = "A key is needed, or not known", body = ErrorBody),
-        (status = 404, description = "There is no such model", body = ErrorBody),
-        (status = 408, description = "The body took too long", body = ErrorBody),
-        (status = 409, description = "A person has to allow a call of a tool", body = ErrorBody),
-        (status = 413, description = "The request is too long", body = ErrorBody),
-        (status = 429, description = "A rate or the budget of a key is used up", body = ErrorBody),
-        (status = 422, description = "The answer is not in the format that was asked for", body = ErrorBody),
-        (status = 500, description = "The store failed", body = ErrorBody),
-        (status = 502, description = "No agent answered", body = ErrorBody),
-        (status = 503, description = "The server is closing, or the run was cancelled", body = ErrorBody),
-        (status = 504, description = "The time of the run was up", body = ErrorBody),
+        Refusal,
     )
 )]
 pub async fn respond(
     State(app): State<Arc<AppState>>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let response = match answer(&app, caller, &headers, body).await {
-        Ok(response) => response,
-        Err(refusal) => refusal.into_response(),
-    };
-    app.metrics.request(ROUTE, response.status().as_u16());
-    response
-}
-
-async fn answer(
-    app: &Arc<AppState>,
-    caller: Caller,
-    headers: &HeaderMap,
     body: serve::Received,
-) -> Result<Response, Refusal> {
-    let request: ResponsesRequest = serve::read(body)?;
-    let wish = Arc::new(wish(&request)?);
-    let run = app.start(wish.order(app, caller)?).await?;
-    let asked = Asked::new(headers, &request.model);
-    let is_stream = request.stream == Some(true);
-    let frame = Frame { asked: asked.clone(), request: Box::new(request), number: 0 };
-    if is_stream {
-        return Ok(serve::stream(Follow::new(app.clone(), &run, wish), asked, frame));
-    }
-    serve::until_gone(&run).await;
-    let outcome = outcome(app, &run, &wish)?;
-    let body = frame.body(run.id(), Some(&outcome));
-    Ok(serve::whole(&outcome, &asked, &body))
+) -> Response {
+    serve::answer::<ResponsesRequest>(&app, caller, &headers, body).await
 }
 
-fn wish(request: &ResponsesRequest) -> Result<Wish, Refusal> {
-    let ResponsesRequest { tools, previous_response_id, conversation, background, .. } = request;
-    let others = [
-        ("tools", tools),
-        ("previous_response_id", previous_response_id),
-        ("conversation", conversation),
-        ("background", background),
-    ];
-    for (param, value) in others {
-        not_asked(param, value.as_ref())?;
+impl serve::Request for ResponsesRequest {
+    const ROUTE: &'static str = "/v1/responses";
+    type Words = Frame;
+
+    fn model(&self) -> &str {
+        &self.model
     }
-    let mut messages: Vec<ChatMessage> = request.instructions.iter().map(ChatMessage::system).collect();
-    match &request.input {
-        Value::String(text) => messages.push(ChatMessage::user(text)),
-        Value::Array(items) => {
-            for (number, item) in items.iter().enumerate() {
-                if !matches!(item["type"].as_str(), None | Some("message")) {
-                    let fact = "expected messages, found an item of another type";
-                    return Err(Refusal::field(format!("input[{number}].type"), fact).code("unsupported_value"));
-                }
-                let content = text_of(&item["content"], &format!("input[{number}].content"))?;
-                let role = item["role"].as_str().unwrap_or_default();
-                messages.push(said(role, content, &format!("input[{number}].role"))?);
-            }
+
+    fn is_stream(&self) -> bool {
+        self.stream == Some(true)
+    }
+
+    fn wish(&self) -> Result<Wish, Refusal> {
+        let ResponsesRequest { tools, previous_response_id, conversation, background, .. } = self;
+        let others = [
+            ("tools", tools),
+            ("previous_response_id", previous_response_id),
+            ("conversation", conversation),
+            ("background", background),
+        ];
+        for (param, value) in others {
+            not_asked(param, value.as_ref())?;
         }
-        _ => return Err(Refusal::field("input", "expected a text or a list of messages")),
+        let mut messages: Vec<ChatMessage> = self.instructions.iter().map(ChatMessage::system).collect();
+        match &self.input {
+            Value::String(text) => messages.push(ChatMessage::user(text)),
+            Value::Array(items) => {
+                for (number, item) in items.iter().enumerate() {
+                    if !matches!(item["type"].as_str(), None | Some("message")) {
+                        let fact = "expected messages, found an item of another type";
+                        return Err(Refusal::field(format!("input[{number}].type"), fact).code("unsupported_value"));
+                    }
+                    let content = text_of(&item["content"], &format!("input[{number}].content"))?;
+                    let role = item["role"].as_str().unwrap_or_default();
+                    messages.push(said(role, content, &format!("input[{number}].role"))?);
+                }
+            }
+            _ => return Err(Refusal::field("input", "expected a text or a list of messages")),
+        }
+        if self.max_output_tokens == Some(0) {
+            return Err(Refusal::field("max_output_tokens", "expected a number of at least 1, found 0"));
+        }
+        Ok(Wish {
+            model: self.model.clone(),
+            messages,
+            max_tokens: self.max_output_tokens,
+            temperature: self.temperature,
+            seed: self.seed,
+            stop: Vec::new(),
+            user: self.user.clone(),
+            metadata: self.metadata.clone(),
+            format: AnswerFormat::read(self.text.as_ref().and_then(|text| text.get("format")), "text.format")?,
+            lemon: self.lemon.clone().unwrap_or_default(),
+        })
     }
-    if request.max_output_tokens == Some(0) {
-        return Err(Refusal::field("max_output_tokens", "expected a number of at least 1, found 0"));
+
+    fn words(self, asked: Asked) -> Frame {
+        Frame { asked, request: Box::new(self), number: 0 }
     }
-    Ok(Wish {
-        model: request.model.clone(),
-        messages,
-        max_tokens: request.max_output_tokens,
-        temperature: request.temperature,
-        seed: request.seed,
-        stop: Vec::new(),
-        user: request.user.clone(),
-        metadata: request.metadata.clone(),
-        format: AnswerFormat::read(request.text.as_ref().and_then(|text| text.get("format")), "text.format")?,
-        lemon: request.lemon.clone().unwrap_or_default(),
-    })
 }
 
 /// Words a response and the events of one.
-struct Frame {
+pub struct Frame {
     asked: Asked,
     request: Box<ResponsesRequest>,
     /// The number of the next event.
@@ -184,6 +161,10 @@ impl Frame {
 }
 
 impl serve::Words for Frame {
+    fn whole(&self, run_id: &str, outcome: &Answered) -> impl Serialize {
+        self.body(run_id, Some(outcome))
+    }
+
     fn first(&mut self, run_id: &str) -> String {
         let body = json!(self.body(run_id, None));
         let mut text = self.event("response.created", json!({ "response": body }));

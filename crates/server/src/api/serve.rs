@@ -1,13 +1,17 @@
 //! What the protocols share: reading requests, following a run until its client goes, server-sent events.
 
-use super::follow::{Answered, Follow, Piece};
+use super::follow::{Answered, Follow, Piece, outcome};
+use super::wish::Wish;
+use crate::guard::Caller;
 use crate::refusal::Refusal;
 use crate::runs::LiveRun;
+use crate::state::AppState;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use lemon_exec::unix_ms;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -35,8 +39,34 @@ pub struct Asked {
 /// A body, unless it is too long or breaks off.
 pub type Received = Result<Bytes, BytesRejection>;
 
-/// Words what is told of a run as events of a protocol.
+/// A request for an answer, in one of the protocols.
+pub trait Request: DeserializeOwned + Send {
+    /// Its address.
+    const ROUTE: &'static str;
+    /// What words its response.
+    type Words: Words;
+
+    /// The model, as the request names it.
+    fn model(&self) -> &str;
+
+    /// Whether the answer is to come in pieces.
+    fn is_stream(&self) -> bool;
+
+    /// What it wants.
+    ///
+    /// # Errors
+    /// It wants something that is not done.
+    fn wish(&self) -> Result<Wish, Refusal>;
+
+    /// What words its response.
+    fn words(self, asked: Asked) -> Self::Words;
+}
+
+/// Words what is told of a run, as a protocol has it.
 pub trait Words: Send + 'static {
+    /// The response that comes whole.
+    fn whole(&self, run_id: &str, outcome: &Answered) -> impl Serialize;
+
     /// The events for a piece.
     fn of(&mut self, run_id: &str, piece: &Piece) -> String;
 
@@ -46,11 +76,49 @@ pub trait Words: Send + 'static {
     }
 }
 
+impl Asked {
+    fn new(headers: &HeaderMap, model: &str) -> Self {
+        Asked { base: base(headers), created: unix_ms() / 1000, model: model.to_owned() }
+    }
+}
+
+/// Answers a request with a run, and counts it.
+pub async fn answer<R: Request>(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: Received) -> Response {
+    let answered = answer_or_refuse::<R>(app, caller, headers, body).await;
+    app.metrics.counted(R::ROUTE, answered)
+}
+
+async fn answer_or_refuse<R: Request>(
+    app: &Arc<AppState>,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: Received,
+) -> Result<Response, Refusal> {
+    let request: R = read(body)?;
+    let wish = Arc::new(request.wish()?);
+    let run = app.start(wish.order(app, caller)?).await?;
+    let asked = Asked::new(headers, request.model());
+    let client = Client(Some(&run));
+    if request.is_stream() {
+        // The head of the response names the run.
+        run.on_record().await?;
+        client.stays();
+        return Ok(stream(Follow::new(app.clone(), &run, wish), asked.clone(), request.words(asked)));
+    }
+    // How it ended is read below.
+    drop(run.finished().await);
+    client.stays();
+    let outcome = outcome(app, &run, &wish)?;
+    let mut response = Json(request.words(asked.clone()).whole(run.id(), &outcome)).into_response();
+    add(response.headers_mut(), outcome.headers(&asked.base));
+    Ok(response)
+}
+
 /// Reads a request.
 ///
 /// # Errors
 /// It is no JSON, or none that the protocol knows.
-pub fn read<T: DeserializeOwned>(body: Received) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(body: Received) -> Result<T, Refusal> {
     let body = body.map_err(|error| Refusal::new(error.status(), "invalid_request_error", error.body_text()))?;
     let value: Value =
         serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body is no JSON: {error}")))?;
@@ -74,23 +142,26 @@ fn whole_numbers(value: Value) -> Value {
     }
 }
 
-/// Waits for the end of a run. If the client goes first, this is dropped, and the run is cancelled.
-pub async fn until_gone(run: &Arc<LiveRun>) {
-    struct Client<'a>(&'a LiveRun);
-    impl Drop for Client<'_> {
-        fn drop(&mut self) {
-            // A run that has ended is past cancelling.
-            self.0.cancel();
+/// A client that waits for a run. If it goes first, this is dropped, and the run is cancelled.
+struct Client<'a>(Option<&'a LiveRun>);
+
+impl Client<'_> {
+    /// The client has what it waited for.
+    fn stays(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        if let Some(run) = self.0 {
+            run.cancel();
         }
     }
-    let client = Client(run);
-    // How it ended is read by the caller.
-    drop(run.finished().await);
-    drop(client);
 }
 
 /// Streams what is told of a run. If the client goes first, the run is cancelled.
-pub fn stream(mut follow: Follow, asked: Asked, mut words: impl Words) -> Response {
+fn stream(mut follow: Follow, asked: Asked, mut words: impl Words) -> Response {
     let (sender, receiver) = mpsc::channel::<Bytes>(MOST_WAITING);
     let run = follow.run().clone();
     let run_id = run.id().to_owned();
@@ -127,13 +198,6 @@ pub fn stream(mut follow: Follow, asked: Asked, mut words: impl Words) -> Respon
     response
 }
 
-/// A response that comes whole.
-pub fn whole(outcome: &Answered, asked: &Asked, body: &impl Serialize) -> Response {
-    let mut response = Json(body).into_response();
-    add(response.headers_mut(), outcome.headers(&asked.base));
-    response
-}
-
 fn add(headers: &mut HeaderMap, pairs: impl IntoIterator<Item = (&'static str, String)>) {
     for (name, value) in pairs {
         // Names of runs and numbers fit in headers; what does not is in the body as well.
@@ -149,7 +213,7 @@ pub fn data(value: &Value) -> String {
 }
 
 /// The address of the server, as the client calls it. A proxy before it may say that it was called securely.
-pub fn base(headers: &HeaderMap) -> String {
+fn base(headers: &HeaderMap) -> String {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     text("host").map(|host| format!("{scheme}://{host}")).unwrap_or_default()

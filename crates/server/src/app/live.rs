@@ -4,6 +4,7 @@ use super::look;
 use crate::refusal::Refusal;
 use crate::runs::{LiveEvent, LiveRun};
 use crate::state::AppState;
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
@@ -15,7 +16,7 @@ use lemon_spec::{AnswerRule, Language, Next, validate_round};
 use lemon_trace::{Event, EventKind, Header, StopReason, Trace, VERSION, text};
 use lemon_view::app::ended;
 use lemon_view::run::graph as draw;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,6 +234,25 @@ pub async fn cancel(State(app): State<Arc<AppState>>, Path(id): Path<String>) ->
         }
         None => Err(Refusal::not_found(format!("the run `{id}` is not under way"))),
     }
+}
+
+/// What a person says about a call of a tool.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    /// `AGENT/CALL`.
+    call: String,
+    approve: bool,
+}
+
+/// Lets a run go on that waits for a person.
+pub async fn decide(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    Json(Decision { call, approve }): Json<Decision>,
+) -> Result<impl IntoResponse, Refusal> {
+    let run = app.decide(&id, call, approve).await?;
+    Ok((StatusCode::ACCEPTED, Json(serde_json::json!({ "run_id": run.id() }))))
 }
 
 /// The team of a run as it is now, as a piece of a page.

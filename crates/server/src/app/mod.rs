@@ -39,6 +39,7 @@ pub fn routes() -> Router<Arc<AppState>> {
         .route("/api/runs", post(ask::start))
         .route("/api/runs/{id}/events", get(live::events))
         .route("/api/runs/{id}/cancel", post(live::cancel))
+        .route("/api/runs/{id}/decide", post(live::decide))
         .route("/api/runs/{id}/graph", get(live::graph))
         .route("/runs", get(runs::list))
         .route("/runs/compare", get(runs::compare))
