@@ -2,7 +2,8 @@
 
 use crate::model::{DecisionCritic, Prepared, Rule, counts_of};
 use crate::task::{RecordedTask, ScoredReply, Served};
-use crate::team::TeamCounts;
+use crate::team::{ONE_REASONER, STRONGEST, TEAMS, TeamCounts};
+use crate::text::Group;
 
 /// How a method did on one task.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -45,7 +46,8 @@ pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, rule: &Rule, 
     }
 }
 
-/// Follows a critic on a task; `None`: it was not trained for tasks of this form.
+/// Follows a critic on a task; `None`: it was not trained for tasks of this form. Programs cannot be voted on: they get one plain
+/// call, as in a run, where one is on record.
 pub(crate) fn walk(
     critic: &DecisionCritic,
     task: &RecordedTask,
@@ -53,21 +55,29 @@ pub(crate) fn walk(
     rule: &Rule,
     rounds: u32,
 ) -> Option<Walked> {
-    Some(follow(&critic.prepare(&task.question, task.form)?, served, rule, rounds))
+    let prepared = critic.prepare(&task.question, task.form)?;
+    if let (Group::Code, Some(plain)) = (prepared.group, task.plain.first()) {
+        let expected = lemon_num::logistic(prepared.views[2 * STRONGEST]);
+        let (right, tokens, first) = (plain.right, plain.tokens, TEAMS[ONE_REASONER]);
+        return Some(Walked { right, tokens, rounds: 1, first, expected });
+    }
+    Some(follow(&prepared, served, rule, rounds))
 }
 
 /// Methods that ask every task the same way.
-pub(crate) const FIXED: [(&str, Ask); 11] = [
+pub(crate) const FIXED: [(&str, Ask); 13] = [
     ("brief", Ask::Vote([1, 0, 0])),
     ("program", Ask::Vote([0, 1, 0])),
     ("one reasoner", Ask::Vote([0, 0, 1])),
     ("vote of 2", Ask::Vote([0, 0, 2])),
     ("vote of 3", Ask::Vote([0, 0, 3])),
     ("vote of 4", Ask::Vote([0, 0, 4])),
+    ("vote of 5", Ask::Vote([0, 0, 5])),
     ("program + reasoner", Ask::Vote([0, 1, 1])),
     ("program + 2 reasoners", Ask::Vote([0, 1, 2])),
     ("3 programs", Ask::Vote([0, 3, 0])),
     ("3 programs + 4 reasoners", Ask::Vote([0, 3, 4])),
+    ("3 programs + 5 reasoners", Ask::Vote([0, 3, 5])),
     ("stop on agreement", Ask::StopOnAgreement),
 ];
 
@@ -138,6 +148,7 @@ mod tests {
                 programs.iter().map(|it| reply(1, it, *it == "1")).collect(),
                 reasoners.iter().map(|it| reply(2, it, *it == "1")).collect(),
             ],
+            plain: Vec::new(),
         };
         let check = |task: &RecordedTask, ask, expected: (bool, f64)| {
             let walked = fixed(ask, &task.serve(0, false));
