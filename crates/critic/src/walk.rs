@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_asked_for_by_a_plain_call_where_one_is_on_record() {
+        let mut tasks = crate::synthetic::tasks(40, 1);
+        for task in &mut tasks {
+            task.form = Form::Code;
+            task.plain = vec![ScoredReply { tokens: 7.0, ..reply(2, "1", true) }];
+        }
+        let critic = crate::fit_critic(&tasks, &crate::CriticSettings::default()).unwrap();
+        let followed = |task: &RecordedTask| walk(&critic, task, &task.serve(0, false), &Rule::priced(0.1), 2).unwrap();
+        let plain = followed(&tasks[0]);
+        assert_eq!((plain.right, plain.tokens, plain.rounds), (true, 7.0, 1));
+        let with_a_role = followed(&RecordedTask { plain: Vec::new(), ..tasks[0].clone() });
+        assert_eq!((with_a_role.tokens, with_a_role.rounds), (300.0, 1));
+    }
+
+    #[test]
     fn votes_and_stops_follow_the_answers() {
         let task = |programs: &[&str], reasoners: &[&str]| RecordedTask {
             name: "a".into(),
