@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `lemon train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The recipe: `quick`, `full`, or a TOML file; recipes/quick.toml explains every key
+    /// The recipe: `quick` (a table, in a minute or two), `language` (a language model), `full`, or a TOML file
     #[arg(long, default_value = "quick", value_name = "NAME|FILE")]
     pub recipe: String,
     /// The folder of task sets: train on other splits, evaluate on the test splits [default: tasks of our own]

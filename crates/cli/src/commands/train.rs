@@ -37,7 +37,7 @@ pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
 pub fn recipe(name: &str) -> Result<Recipe, Fault> {
     Recipe::find(name).map_err(|error| match error {
         RecipeError::Unknown(_) => {
-            Fault::new(error).hint("`quick` and `full` come with this program; or name a TOML file")
+            Fault::new(error).hint("`quick`, `language` and `full` come with this program; or name a TOML file")
         }
         // Reading it again says what kind of file it is.
         RecipeError::File { ref path, .. } => read_file(path).err().unwrap_or_else(|| Fault::new(error)),
