@@ -17,6 +17,7 @@ mod products;
 mod scratch;
 mod shape;
 mod timing;
+mod train;
 mod weights;
 
 pub use batch::{Batch, OF_DRAW, PAGE, PositionRow, Sampling};
@@ -26,3 +27,7 @@ pub use error::GpuError;
 pub use host::HostModel;
 pub use model::{Drawn, Model, ModelSettings, Pending};
 pub use shape::{ModelShape, Part, Tensor};
+pub use train::{
+    AdamStep, AdapterMatrix, Choice, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText,
+    Trainer, check_training,
+};

@@ -5,6 +5,7 @@
 
 use crate::device::{Device, Memory};
 use crate::error::GpuError;
+use crate::kernels::{Numbers, SERVED};
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t};
 use std::collections::HashMap;
@@ -27,12 +28,12 @@ pub(crate) enum Product {
     Head,
 }
 
-/// What a product takes and gives: rows of `ins` numbers in bf16 become rows of `outs`.
+/// What a product takes and gives: rows of `ins` numbers of 16 bits become rows of `outs`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) ins: usize,
     pub(crate) outs: usize,
-    /// Results are f32, otherwise bf16.
+    /// Results are f32, otherwise as the factors.
     pub(crate) in_f32: bool,
     /// Results are added to what is there.
     pub(crate) adds: bool,
@@ -284,17 +285,20 @@ impl Products {
 }
 
 const F32: sys::cudaDataType = sys::cudaDataType_t::CUDA_R_32F;
-const BF16: sys::cudaDataType = sys::cudaDataType_t::CUDA_R_16BF;
+const HALF: sys::cudaDataType = match SERVED {
+    Numbers::F16 => sys::cudaDataType_t::CUDA_R_16F,
+    Numbers::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+};
 
 impl Plan {
     fn new(form: Form, rows: usize) -> Result<Plan, GpuError> {
         let layout = |kind, width: usize, count: usize| {
             result::create_matrix_layout(kind, width as u64, count as u64, width as i64) // Widths fit in i64.
         };
-        let y = if form.in_f32 { F32 } else { BF16 };
+        let y = if form.in_f32 { F32 } else { HALF };
         Ok(Plan {
-            x: layout(BF16, form.ins, rows)?,
-            weight: layout(BF16, form.ins, form.outs)?,
+            x: layout(HALF, form.ins, rows)?,
+            weight: layout(HALF, form.ins, form.outs)?,
             y: layout(y, form.outs, rows)?,
             // SAFETY: plain words; it is replaced before it is used.
             algorithm: unsafe { MaybeUninit::zeroed().assume_init() },

@@ -1,4 +1,4 @@
-//! The weights of a model on the device: matrices in bf16, vectors in f32.
+//! The weights of a model on the device: matrices in 16 bits, vectors in f32.
 
 use crate::device::{Arg, Device, Memory};
 use crate::error::GpuError;
