@@ -9,8 +9,8 @@
 //! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B), `smol` (135M), `42m` or `tiny`; prompts are shared by `SHARED` texts.
 
 use lemon_gpu::{
-    AdamStep, Batch, Choice, Device, GpuError, Model, ModelSettings, ModelShape, OF_DRAW, PAGE, PositionRow, Sampling,
-    Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer, check, check_training,
+    AdamStep, Batch, Choice, Device, GpuError, Model, ModelSettings, ModelShape, Numbers, OF_DRAW, PAGE, PositionRow,
+    Sampling, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer, check, check_training,
 };
 use std::time::Instant;
 
@@ -92,6 +92,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         }
         _ => Err("expected check, run, profile or train".into()),
+    }
+}
+
+/// f16, or what the variable `LEMON_GPU_NUMBERS` says.
+fn numbers() -> Numbers {
+    match std::env::var("LEMON_GPU_NUMBERS").as_deref() {
+        Ok("bf16") => Numbers::Bf16,
+        _ => Numbers::F16,
     }
 }
 
@@ -216,6 +224,7 @@ impl Load {
             positions: self.prompt + self.reply + PAGE,
             graphs: true,
             tuning: true,
+            numbers: numbers(),
         };
         let mut model = Model::new(device, shape, settings)?;
         model.randomise(7)?;

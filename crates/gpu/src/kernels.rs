@@ -23,18 +23,16 @@ const SOURCE: &str = concat!(
     include_str!("kernels/draw.cu"),
 );
 
-/// The form of the factors of products.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Numbers {
+/// The form of the factors of products, and of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbers {
     /// Three bits more than bf16, in a range that the weights and intermediate results of published models keep to; the kernels hold
     /// back what would leave it.
+    #[default]
     F16,
     /// The range of f32: gradients need it.
     Bf16,
 }
-
-/// The form in which models are served.
-pub(crate) const SERVED: Numbers = Numbers::F16;
 
 /// Positions that one block of `attend_decode` attends to.
 pub(crate) const SPLIT: usize = 512;
@@ -59,12 +57,13 @@ pub(crate) struct Kernels {
     pub(crate) draw: CudaFunction,
     pub(crate) round_to: CudaFunction,
     pub(crate) fill_random: CudaFunction,
+    pub(crate) merge_adapter: CudaFunction,
 }
 
 impl Kernels {
     /// Compiles the kernels for a model and loads them.
-    pub(crate) fn new(device: &Device, shape: &ModelShape) -> Result<Kernels, GpuError> {
-        let module = device.load(compile(SOURCE, shape, device.info().capability, SERVED)?)?;
+    pub(crate) fn new(device: &Device, shape: &ModelShape, numbers: Numbers) -> Result<Kernels, GpuError> {
+        let module = device.load(compile(SOURCE, shape, device.info().capability, numbers)?)?;
         let kernel = |name| module.load_function(name);
         let kernels = Kernels {
             embed: kernel("embed")?,
@@ -77,6 +76,7 @@ impl Kernels {
             draw: kernel("draw")?,
             round_to: kernel("round_to")?,
             fill_random: kernel("fill_random")?,
+            merge_adapter: kernel("merge_adapter")?,
         };
         device.allow_shared(&kernels.attend_prompt, prompt_shared(shape))?;
         Ok(kernels)
@@ -164,7 +164,7 @@ mod tests {
             for capability in [(8, 0), (9, 0)].into_iter().skip(usize::from(shape.head_dim != 64)) {
                 assert_eq!(shape.check(), Ok(()));
                 for (source, numbers) in
-                    [(SOURCE, SERVED), (SOURCE, Numbers::Bf16), (crate::train::SOURCE, Numbers::Bf16)]
+                    [(SOURCE, Numbers::F16), (SOURCE, Numbers::Bf16), (crate::train::SOURCE, Numbers::Bf16)]
                 {
                     let cubin = compile(source, &shape, capability, numbers).unwrap_or_else(|error| panic!("{error}"));
                     assert!(cubin.starts_with(b"\x7fELF"), "{} bytes", cubin.len());

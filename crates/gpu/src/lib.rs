@@ -25,6 +25,7 @@ pub use check::{CheckRow, check};
 pub use device::{Device, DeviceInfo};
 pub use error::GpuError;
 pub use host::HostModel;
+pub use kernels::Numbers;
 pub use model::{Drawn, Model, ModelSettings, Pending};
 pub use shape::{ModelShape, Part, Tensor};
 pub use train::{

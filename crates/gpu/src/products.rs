@@ -5,7 +5,7 @@
 
 use crate::device::{Device, Memory};
 use crate::error::GpuError;
-use crate::kernels::{Numbers, SERVED};
+use crate::kernels::Numbers;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t};
 use std::collections::HashMap;
@@ -65,6 +65,7 @@ pub(crate) struct Products {
     /// The fastest algorithm for a product and a number of rows that is a power of two.
     tuned: HashMap<(Product, usize), sys::cublasLtMatmulAlgo_t>,
     tuning: bool,
+    numbers: Numbers,
 }
 
 // SAFETY: the handles are used by one thread at a time: every use needs the only reference.
@@ -90,7 +91,7 @@ fn timed_rows(rows: usize, most: usize) -> usize {
 }
 
 impl Products {
-    pub(crate) fn new(device: &Arc<Device>, tuning: bool) -> Result<Products, GpuError> {
+    pub(crate) fn new(device: &Arc<Device>, tuning: bool, numbers: Numbers) -> Result<Products, GpuError> {
         let workspace = device.take(WORKSPACE, "the workspace of products")?;
         let handle = result::create_handle()?;
         let operation = result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, F32)?;
@@ -106,7 +107,7 @@ impl Products {
             )?;
         }
         let (plans, tuned) = (HashMap::new(), HashMap::new());
-        Ok(Products { device: device.clone(), handle, operation, workspace, plans, tuned, tuning })
+        Ok(Products { device: device.clone(), handle, operation, workspace, plans, tuned, tuning, numbers })
     }
 
     /// Whether a product can be queued without timing anything first.
@@ -145,7 +146,7 @@ impl Products {
             let algorithm = self.fastest(form, timed, operands)?;
             self.tuned.insert((product, timed), algorithm);
         }
-        let mut plan = Plan::new(form, rows)?;
+        let mut plan = Plan::new(self.numbers, form, rows)?;
         match self.tuned.get(&(product, timed)) {
             Some(algorithm) if timed == rows || self.accepts(&plan, algorithm) => plan.algorithm = *algorithm,
             _ => plan.algorithm = self.candidates(&plan)?[0],
@@ -249,7 +250,7 @@ impl Products {
 
     /// The fastest algorithm, timed on all operands in turn, as a step runs it: no weights are in the cache.
     fn fastest(&self, form: Form, rows: usize, operands: &[Operands]) -> Result<sys::cublasLtMatmulAlgo_t, GpuError> {
-        let plan = Plan::new(form, rows)?;
+        let plan = Plan::new(self.numbers, form, rows)?;
         let candidates = self.candidates(&plan)?;
         let first = candidates[0];
         if !self.tuning || candidates.len() == 1 {
@@ -285,20 +286,20 @@ impl Products {
 }
 
 const F32: sys::cudaDataType = sys::cudaDataType_t::CUDA_R_32F;
-const HALF: sys::cudaDataType = match SERVED {
-    Numbers::F16 => sys::cudaDataType_t::CUDA_R_16F,
-    Numbers::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
-};
 
 impl Plan {
-    fn new(form: Form, rows: usize) -> Result<Plan, GpuError> {
+    fn new(numbers: Numbers, form: Form, rows: usize) -> Result<Plan, GpuError> {
+        let half = match numbers {
+            Numbers::F16 => sys::cudaDataType_t::CUDA_R_16F,
+            Numbers::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+        };
         let layout = |kind, width: usize, count: usize| {
             result::create_matrix_layout(kind, width as u64, count as u64, width as i64) // Widths fit in i64.
         };
-        let y = if form.in_f32 { F32 } else { HALF };
+        let y = if form.in_f32 { F32 } else { half };
         Ok(Plan {
-            x: layout(HALF, form.ins, rows)?,
-            weight: layout(HALF, form.ins, form.outs)?,
+            x: layout(half, form.ins, rows)?,
+            weight: layout(half, form.ins, form.outs)?,
             y: layout(y, form.outs, rows)?,
             // SAFETY: plain words; it is replaced before it is used.
             algorithm: unsafe { MaybeUninit::zeroed().assume_init() },

@@ -91,6 +91,23 @@ impl Weights {
         })
     }
 
+    /// All weights.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Where a tensor begins, in bytes, how many numbers it has, and whether it is a matrix.
+    pub(crate) fn place(&self, tensor: Tensor) -> Option<(usize, usize, bool)> {
+        self.places.get(&tensor).map(|place| (place.byte, place.rows * place.width, place.is_matrix))
+    }
+
+    /// Counts a tensor as written.
+    pub(crate) fn mark_written(&mut self, tensor: Tensor) {
+        if let Some(place) = self.places.get(&tensor) {
+            self.written.insert(tensor, place.rows);
+        }
+    }
+
     /// Bytes of all weights.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.bytes()

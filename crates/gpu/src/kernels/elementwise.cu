@@ -157,3 +157,15 @@ KERNEL(256, 4) fill_random(half* to, u64 count, float most, u32 seed) {
         to[at] = narrow((float(bits >> 8) / 8388608.0f - 1.0f) * most);
     }
 }
+
+// Rows of a matrix and of an adapter, added up: to = base + scale * second * first. One block for each row.
+KERNEL(256, 4)
+merge_adapter(half* to, const half* base, const float* second, const float* first, u32 width, u32 rank, float scale) {
+    AFTER_PREVIOUS;
+    size_t row = blockIdx.x;
+    for (u32 at = threadIdx.x; at < width; at += 256) {
+        float sum = 0.0f;
+        for (u32 i = 0; i < rank; i++) sum += second[row * rank + i] * first[size_t(i) * width + at];
+        to[row * width + at] = narrow(in_range(wide(base[row * width + at]) + scale * sum));
+    }
+}

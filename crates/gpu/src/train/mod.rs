@@ -26,7 +26,7 @@ use buffers::Buffers;
 use gemm::Gemms;
 use kernels::TrainKernels;
 use layout::Layout;
-use parameters::Parameters;
+use parameters::{Merge, Parameters};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -204,7 +204,7 @@ impl Trainer {
     /// There is no such matrix, or it has another size.
     pub fn write_adapter(&mut self, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
         self.device.bind()?;
-        self.parameters.write_adapter(matrix, values)?;
+        self.parameters.write_adapter(&self.parameters.values, matrix, values)?;
         self.parameters.round_all(&self.kernels)?;
         self.device.wait()
     }
@@ -234,6 +234,49 @@ impl Trainer {
             Kept::Means => &self.parameters.means,
             Kept::Squares => &self.parameters.squares,
         }
+    }
+
+    /// Writes what is kept of a tensor that is trained: for the optimiser's state of an earlier run.
+    ///
+    /// # Errors
+    /// It is not trained, or has another size.
+    pub fn write_kept(&mut self, kept: Kept, tensor: Tensor, values: &[f32]) -> Result<(), GpuError> {
+        self.device.bind()?;
+        self.parameters.write_tensor(self.arena(kept), tensor, values)
+    }
+
+    /// Writes what is kept of a matrix of an adapter.
+    ///
+    /// # Errors
+    /// There is no such matrix, or it has another size.
+    pub fn write_kept_adapter(&mut self, kept: Kept, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
+        self.device.bind()?;
+        self.parameters.write_adapter(self.arena(kept), matrix, values)
+    }
+
+    /// Bytes that a row of a pass takes, about.
+    pub fn bytes_of_row(shape: &ModelShape) -> usize {
+        let ModelShape { hidden, intermediate, heads, head_dim, layers, .. } = *shape;
+        layers * (16 * hidden + 6 * intermediate + 2 * shape.qkv() + 2 * heads * head_dim + 4 * heads) + 16 * hidden
+    }
+
+    /// All matrices of adapters.
+    pub fn adapters(&self) -> Vec<AdapterMatrix> {
+        self.parameters.adapter_matrices()
+    }
+
+    pub(crate) fn has_adapters(&self) -> bool {
+        self.settings.learning != TrainLearning::Everything
+    }
+
+    /// The addresses of all tensors that are trained, in f32.
+    pub(crate) fn values(&self) -> Vec<(Tensor, u64)> {
+        self.parameters.trained()
+    }
+
+    /// What is to be added to which matrices.
+    pub(crate) fn merges(&self) -> Vec<Merge> {
+        self.parameters.merges(&self.shape)
     }
 
     /// Fills all weights with random numbers, for measurements.

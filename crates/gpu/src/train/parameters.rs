@@ -86,6 +86,18 @@ struct AdapterPlace {
     filled: usize,
 }
 
+/// An adapter that is to be added to rows of a matrix. Rows of the first matrix, and columns of the second, are filled up.
+pub(crate) struct Merge {
+    pub(crate) tensor: Tensor,
+    pub(crate) first_row: usize,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) rank: usize,
+    pub(crate) first: u64,
+    pub(crate) second: u64,
+    pub(crate) scale: f32,
+}
+
 pub(crate) struct Parameters {
     device: Arc<Device>,
     places: HashMap<Tensor, Place>,
@@ -319,8 +331,8 @@ impl Parameters {
         self.adapters.get(&matrix).copied().ok_or_else(|| GpuError::Request(format!("there is no {matrix:?}")))
     }
 
-    /// Writes a matrix of an adapter.
-    pub(crate) fn write_adapter(&self, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
+    /// Writes a matrix of an adapter into one of the arenas.
+    pub(crate) fn write_adapter(&self, arena: &Memory, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
         let place = self.adapter(matrix)?;
         if values.len() != place.rows * place.width {
             let (found, AdapterPlace { rows, width, .. }) = (values.len(), place);
@@ -337,7 +349,7 @@ impl Parameters {
                 values.chunks(place.width).flat_map(row).collect()
             }
         };
-        self.device.write(self.values.at(4 * place.at), &filled)
+        self.device.write(arena.at(4 * place.at), &filled)
     }
 
     /// A matrix of an adapter out of one of the arenas.
@@ -349,7 +361,48 @@ impl Parameters {
         Ok(values.chunks(stride.max(1)).flat_map(|row| &row[..place.width]).copied().collect())
     }
 
-    /// Writes a matrix of an adapter into one of the optimiser's arenas, or a tensor.
+    /// Writes a tensor that is trained into one of the arenas.
+    pub(crate) fn write_tensor(&self, arena: &Memory, tensor: Tensor, values: &[f32]) -> Result<(), GpuError> {
+        let place = self.place(tensor)?;
+        if !self.is_trained() || values.len() != place.rows * place.width {
+            return Err(GpuError::Request(format!("{} numbers cannot be kept of {tensor:?}", values.len())));
+        }
+        self.device.write(arena.at(4 * place.at), values)
+    }
+
+    /// All matrices of adapters, in a fixed order.
+    pub(crate) fn adapter_matrices(&self) -> Vec<AdapterMatrix> {
+        let mut all: Vec<AdapterMatrix> = self.adapters.keys().copied().collect();
+        all.sort_by_key(|matrix| self.adapters.get(matrix).map(|place| place.at));
+        all
+    }
+
+    /// The addresses of everything that is trained but adapters.
+    pub(crate) fn trained(&self) -> Vec<(Tensor, u64)> {
+        let places = self.places.iter().filter(|_| self.is_trained());
+        places.map(|(tensor, place)| (*tensor, self.values.at(4 * place.at))).collect()
+    }
+
+    /// What adapters add to which matrices.
+    pub(crate) fn merges(&self, shape: &ModelShape) -> Vec<Merge> {
+        let merge = |(matrix, second): (&AdapterMatrix, &AdapterPlace)| {
+            let first = self.adapters.get(&AdapterMatrix { widens: false, ..*matrix })?;
+            let linear = Linear::ALL.into_iter().find(|it| it.part() == matrix.part)?;
+            Some(Merge {
+                tensor: Tensor::Layer(matrix.layer, matrix.part),
+                first_row: linear.outs(shape).iter().take(matrix.of_stack).sum(),
+                rows: second.rows,
+                width: first.width,
+                rank: second.filled,
+                first: self.values.at(4 * first.at),
+                second: self.values.at(4 * second.at),
+                scale: self.learning.scale(),
+            })
+        };
+        self.adapters.iter().filter(|(matrix, _)| matrix.widens).filter_map(merge).collect()
+    }
+
+    /// A tensor that is trained, out of one of the arenas.
     pub(crate) fn read_tensor(&self, arena: &Memory, tensor: Tensor) -> Result<Vec<f32>, GpuError> {
         let place = self.place(tensor)?;
         if !self.is_trained() {
@@ -384,7 +437,7 @@ impl Parameters {
             let most = (3.0 / place.width as f32).sqrt();
             let value = |at: usize| ((at * 7_919 + matrix.layer * 31) % 2_001) as f32 / 1_000.0 - 1.0;
             let values: Vec<f32> = (0..place.rows * place.width).map(|at| most * value(at)).collect();
-            self.write_adapter(*matrix, &values)?;
+            self.write_adapter(&self.values, *matrix, &values)?;
         }
         self.round_all(kernels)?;
         self.device.wait()
