@@ -5,6 +5,7 @@
 // compiled kernels go to the folder that the variable LEMON_EMULATOR_CACHE names.
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -24,7 +25,7 @@ typedef std::function<void()> Task;
 #define API extern "C"
 
 static size_t held = 0;
-static const size_t MEMORY = size_t(4) << 30;
+static const size_t MEMORY = size_t(16) << 30;
 static std::vector<Task>* recording = nullptr;
 
 static void queue(Task task) {
@@ -55,20 +56,28 @@ API int cuCtxSetCurrent(void*) { return 0; }
 API int cuCtxGetCurrent(void** context) { return *context = reinterpret_cast<void*>(1), 0; }
 API int cuCtxSynchronize() { return 0; }
 API int cuMemGetInfo_v2(size_t* free, size_t* total) { return *free = MEMORY - held, *total = MEMORY, 0; }
+// Large memory comes from the system page by page as it is used, so that a cache that stays empty costs nothing.
+static const size_t LARGE = size_t(256) << 20;
 static int allocate(void** to, size_t bytes) {
-    // The size lies before the memory; what was never written is NaN.
-    unsigned char* memory = static_cast<unsigned char*>(aligned_alloc(256, (bytes + 511) / 256 * 256));
-    if (!memory || held + bytes > MEMORY) return 2;
+    if (held + bytes > MEMORY) return 2;
+    size_t room = (bytes + 8191) / 4096 * 4096;
+    unsigned char* memory = static_cast<unsigned char*>(
+        bytes >= LARGE ? mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                       : aligned_alloc(4096, room));
+    if (!memory || memory == MAP_FAILED) return 2;
+    // The size lies before the memory; small memory that was never written is NaN.
     *reinterpret_cast<size_t*>(memory) = bytes;
-    memset(memory + 256, 0xff, bytes);
+    if (bytes < LARGE) memset(memory + 256, 0xff, bytes);
     held += bytes;
     *to = memory + 256;
     return 0;
 }
 static int release(void* memory) {
     unsigned char* start = static_cast<unsigned char*>(memory) - 256;
-    held -= *reinterpret_cast<size_t*>(start);
-    free(start);
+    size_t bytes = *reinterpret_cast<size_t*>(start);
+    held -= bytes;
+    if (bytes >= LARGE) munmap(start, (bytes + 8191) / 4096 * 4096);
+    else free(start);
     return 0;
 }
 API int cuMemAlloc_v2(u64* to, size_t bytes) { return allocate(reinterpret_cast<void**>(to), bytes); }
@@ -80,7 +89,14 @@ API int cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t bytes, void*) { return m
 API int cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void*) {
     return memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), 0;
 }
-API int cuMemsetD8Async(u64 to, unsigned char value, size_t bytes, void*) { return memset(reinterpret_cast<void*>(to), value, bytes), 0; }
+API int cuMemsetD8Async(u64 to, unsigned char value, size_t bytes, void*) {
+    u64 start = (to + 4095) / 4096 * 4096, end = (to + bytes) / 4096 * 4096;
+    if (value || bytes < LARGE) return memset(reinterpret_cast<void*>(to), value, bytes), 0;
+    // Pages that are given back read as zeros.
+    memset(reinterpret_cast<void*>(to), 0, start - to);
+    memset(reinterpret_cast<void*>(end), 0, to + bytes - end);
+    return madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED);
+}
 API int cuStreamCreate(void** stream, u32) { return *stream = reinterpret_cast<void*>(1), 0; }
 API int cuStreamDestroy_v2(void*) { return 0; }
 API int cuStreamSynchronize(void*) { return 0; }
@@ -238,9 +254,20 @@ API int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*,
 API int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void*, Result* found) { return memset(found, 0, sizeof(Result)), 0; }
 
 // Kinds of numbers: 0 is f32, 2 is f16, 14 is bf16.
+static std::vector<float> all_f16() {
+    std::vector<float> all(65536);
+    for (u32 bits = 0; bits < 65536; bits++) {
+        uint16_t word = uint16_t(bits);
+        _Float16 value;
+        memcpy(&value, &word, 2);
+        all[bits] = float(value);
+    }
+    return all;
+}
 static float number(const void* from, u32 kind, u64 at) {
+    static const std::vector<float> F16 = all_f16();
     if (kind == 0) return static_cast<const float*>(from)[at];
-    if (kind == 2) return float(static_cast<const _Float16*>(from)[at]);
+    if (kind == 2) return F16[static_cast<const uint16_t*>(from)[at]];
     u32 bits = u32(static_cast<const uint16_t*>(from)[at]) << 16;
     float value;
     memcpy(&value, &bits, 4);

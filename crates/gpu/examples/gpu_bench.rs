@@ -95,11 +95,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// f16, or what the variable `LEMON_GPU_NUMBERS` says.
+/// What the variable `LEMON_GPU_NUMBERS` says.
 fn numbers() -> Numbers {
     match std::env::var("LEMON_GPU_NUMBERS").as_deref() {
-        Ok("bf16") => Numbers::Bf16,
-        _ => Numbers::F16,
+        Ok("f16") => Numbers::F16,
+        _ => Numbers::default(),
     }
 }
 

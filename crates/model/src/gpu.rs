@@ -8,15 +8,9 @@ mod write;
 pub(crate) use learner::Learner;
 
 use crate::PolicyError;
-use crate::config::ModelConfig;
-use crate::gpu_tensors as tensors;
 use crate::language::DeviceChoice;
-use crate::parameters::Learning;
 use lemon_gpu::{Device, GpuError};
 use std::sync::Arc;
-
-/// The narrowest model that `auto` trains on a GPU: smaller ones learn as fast on the CPU, and with the same numbers everywhere.
-const AUTO_HIDDEN: usize = 512;
 
 pub(crate) fn failed(error: GpuError) -> PolicyError {
     match error {
@@ -25,26 +19,14 @@ pub(crate) fn failed(error: GpuError) -> PolicyError {
     }
 }
 
-/// The GPU that a policy is trained on. A policy that only writes and scores stays on the CPU unless a GPU is demanded.
+/// The GPU that a policy learns and writes on, where one is demanded. `auto` stays on the CPU: its numbers are the same everywhere.
 ///
 /// # Errors
 /// A GPU is demanded, and there is none that can be used.
-pub(crate) fn open(
-    choice: DeviceChoice,
-    config: &ModelConfig,
-    learning: Learning,
-) -> Result<Option<Arc<Device>>, PolicyError> {
-    // A build with the tensor library's own kernels uses those.
-    if cfg!(feature = "cuda") {
-        return Ok(None);
-    }
+pub(crate) fn open(choice: DeviceChoice) -> Result<Option<Arc<Device>>, PolicyError> {
     match choice {
-        DeviceChoice::Cpu => Ok(None),
-        DeviceChoice::Auto => {
-            let worth_it = config.hidden >= AUTO_HIDDEN && learning != Learning::Nothing;
-            let fits = worth_it && tensors::shape(config).check().is_ok() && learner::can_train(config);
-            Ok(if fits { Device::open().ok() } else { None })
-        }
-        DeviceChoice::Cuda => Device::open().map(Some).map_err(failed),
+        // A build with the tensor library's own kernels uses those.
+        DeviceChoice::Cuda if !cfg!(feature = "cuda") => Device::open().map(Some).map_err(failed),
+        DeviceChoice::Cuda | DeviceChoice::Cpu | DeviceChoice::Auto => Ok(None),
     }
 }

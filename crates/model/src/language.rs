@@ -96,7 +96,7 @@ impl LanguagePolicy {
             let (tokens, rows) = (tokenizer.vocabulary(), config.vocabulary);
             return Err(PolicyError::Request(format!("the tokenizer has {tokens} tokens, the model {rows}")));
         }
-        let gpu = gpu::open(device, &config, learning)?;
+        let gpu = gpu::open(device)?;
         let (device, dtype) = open(if gpu.is_some() { DeviceChoice::Cpu } else { device })?;
         let parameters = Parameters::new(&config, origin, learning, dtype, &device)?;
         let model = Model::new(config, parameters, device, dtype)?;
@@ -208,7 +208,15 @@ impl LanguagePolicy {
 
     /// Waits until the device has done all it was asked to.
     pub(crate) fn synchronise(&self) -> Result<(), PolicyError> {
-        Ok(self.model.device.synchronize()?)
+        match self.learner() {
+            None => Ok(self.model.device.synchronize()?),
+            Some(learner) => learner.wait(),
+        }
+    }
+
+    /// Whether it is trained by kernels of our own on a GPU.
+    pub(crate) fn has_learner(&self) -> bool {
+        self.learner.is_some()
     }
 
     pub(crate) fn model_mut(&mut self) -> &mut Model {

@@ -2,7 +2,7 @@
 
 use crate::PolicyError;
 use crate::api::{Example, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings};
-use crate::config::{ModelConfig, ModelFamily};
+use crate::config::ModelConfig;
 use crate::gpu::{failed, write};
 use crate::gpu_tensors as tensors;
 use crate::grammar::Mask;
@@ -12,8 +12,8 @@ use crate::parameters::{Learning, Parameters};
 use crate::tokenizer::Tokenizer;
 use candle_core::Tensor;
 use lemon_gpu::{
-    AdamStep, Choice, Device, Kept, Model, ModelSettings, Numbers, Scored, TrainBatch, TrainGroup, TrainLearning,
-    TrainSettings, TrainText, Trainer,
+    AdamStep, Choice, Device, GpuError, Kept, Model, ModelSettings, ModelShape, Numbers, Scored, TrainBatch,
+    TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,9 +29,29 @@ const TEXTS: usize = 512;
 const CACHE_TOKENS: usize = 1 << 20;
 const CACHE_SHARE: f64 = 0.7;
 
-/// Whether a model's kind can be trained on a GPU.
-pub(crate) fn can_train(config: &ModelConfig) -> bool {
-    config.family == ModelFamily::Qwen2 || config.family == ModelFamily::Llama && !config.attention_bias
+/// Sends all tensors: matrices row by row, the vectors that are stacked in one at once.
+fn send(
+    parameters: &Parameters,
+    shape: &ModelShape,
+    write: &mut dyn FnMut(lemon_gpu::Tensor, usize, &[f32]) -> Result<(), GpuError>,
+) -> Result<(), PolicyError> {
+    for (tensor, rows, width) in shape.tensors() {
+        let mut vector = Vec::new();
+        let mut first = 0;
+        for name in tensors::names(tensor) {
+            let values = parameters.values(&name)?;
+            if rows == 1 {
+                vector.extend(values);
+            } else {
+                write(tensor, first, &values).map_err(failed)?;
+                first += values.len() / width;
+            }
+        }
+        if rows == 1 {
+            write(tensor, 0, &vector).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// A model on a GPU: one copy is trained, another samples.
@@ -74,14 +94,7 @@ impl Learner {
             learning,
         };
         let mut trainer = Trainer::new(device, shape.clone(), settings).map_err(failed)?;
-        for (tensor, _, width) in shape.tensors() {
-            let mut first = 0;
-            for name in tensors::names(tensor) {
-                let values = parameters.values(&name)?;
-                trainer.write(tensor, first, &values).map_err(failed)?;
-                first += values.len() / width;
-            }
-        }
+        send(parameters, &shape, &mut |tensor, first, values| trainer.write(tensor, first, values))?;
         let device = device.clone();
         let mut learner = Learner {
             device,
@@ -126,14 +139,7 @@ impl Learner {
                 numbers: Numbers::default(),
             };
             let mut server = Model::new(&self.device, shape.clone(), settings).map_err(failed)?;
-            for (tensor, _, width) in shape.tensors() {
-                let mut first = 0;
-                for name in tensors::names(tensor) {
-                    let values = parameters.values(&name)?;
-                    server.write(tensor, first, &values).map_err(failed)?;
-                    first += values.len() / width;
-                }
-            }
+            send(parameters, &shape, &mut |tensor, first, values| server.write(tensor, first, values))?;
             self.server = Some(server);
             self.server_is_current = false;
         }
@@ -238,6 +244,11 @@ impl Learner {
             self.trainer.forget().map_err(failed)?;
         }
         Ok(report)
+    }
+
+    /// Waits until the device has done all it was asked to.
+    pub(crate) fn wait(&self) -> Result<(), PolicyError> {
+        self.trainer.wait().map_err(failed)
     }
 
     /// The sequences of each pass: at most so many, where that is not 0, and no more rows than there is memory for.

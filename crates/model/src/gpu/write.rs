@@ -72,7 +72,8 @@ fn step(
     for (place, drawn) in drawing.into_iter().zip(drawn) {
         let token = drawn.token.ok_or_else(|| PolicyError::Request("the model's logits are not numbers".to_owned()))?;
         if let Some(Some(text)) = writing.get_mut(place) {
-            text.take(token, drawn.chosen)?;
+            // Without noise there is no other choice.
+            text.take(token, if settings.temperature == 0.0 { 0.0 } else { drawn.chosen })?;
         }
     }
     Ok(())
