@@ -9,8 +9,9 @@
 //! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B), `smol` (135M), `42m` or `tiny`; prompts are shared by `SHARED` texts.
 
 use lemon_gpu::{
-    AdamStep, Batch, Choice, Device, GpuError, Model, ModelSettings, ModelShape, Numbers, OF_DRAW, PAGE, PositionRow,
-    Sampling, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer, check, check_training,
+    AdamStep, Batch, ChosenToken, Device, GpuError, Model, ModelSettings, ModelShape, Numbers, OF_DRAW, PAGE,
+    PositionRow, Sampling, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer, check,
+    check_training,
 };
 use std::time::Instant;
 
@@ -137,7 +138,7 @@ fn train(
     let text = |number: usize| TrainText {
         tokens: (0..own).map(|at| token(number * 1_013 + at)).collect(),
         choices: (0..own)
-            .map(|at| Choice { after: at as u32, token: token(number * 1_013 + at + 1), mask: None })
+            .map(|at| ChosenToken { after: at as u32, token: token(number * 1_013 + at + 1), mask: None })
             .collect(),
     };
     // Eight texts share a beginning.

@@ -29,6 +29,6 @@ pub use kernels::Numbers;
 pub use model::{Drawn, Model, ModelSettings, Pending};
 pub use shape::{ModelShape, Part, Tensor};
 pub use train::{
-    AdamStep, AdapterMatrix, Choice, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText,
-    Trainer, check_training,
+    AdamStep, AdapterMatrix, ChosenToken, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings,
+    TrainText, Trainer, check_training,
 };

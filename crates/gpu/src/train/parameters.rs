@@ -183,13 +183,13 @@ impl Parameters {
                 }
             }
         }
-        let arena = |bytes: usize, what| {
+        let pool = |bytes: usize, what| {
             let memory = device.take(bytes, what)?;
             device.clear(&memory)?;
             Ok::<_, GpuError>(memory)
         };
         let in_16_bits = if everything { count } else { matrices };
-        let rounded = if everything { None } else { Some(arena(2 * count, "adapters")?) };
+        let rounded = if everything { None } else { Some(pool(2 * count, "adapters")?) };
         let copies = match copies.is_empty() {
             true => None,
             false => {
@@ -200,12 +200,12 @@ impl Parameters {
             }
         };
         Ok(Parameters {
-            weights: arena(2 * in_16_bits, "the weights")?,
-            vectors: arena(4 * vectors, "the weights")?,
-            values: arena(4 * count, "the values that are trained")?,
-            gradients: arena(4 * count, "gradients")?,
-            means: arena(4 * count, "the optimiser")?,
-            squares: arena(4 * count, "the optimiser")?,
+            weights: pool(2 * in_16_bits, "the weights")?,
+            vectors: pool(4 * vectors, "the weights")?,
+            values: pool(4 * count, "the values that are trained")?,
+            gradients: pool(4 * count, "gradients")?,
+            means: pool(4 * count, "the optimiser")?,
+            squares: pool(4 * count, "the optimiser")?,
             staged: device.take(4 * STAGED, "loading weights")?,
             rounded,
             copies,
@@ -331,8 +331,8 @@ impl Parameters {
         self.adapters.get(&matrix).copied().ok_or_else(|| GpuError::Request(format!("there is no {matrix:?}")))
     }
 
-    /// Writes a matrix of an adapter into one of the arenas.
-    pub(crate) fn write_adapter(&self, arena: &Memory, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
+    /// Writes a matrix of an adapter into one of the pools.
+    pub(crate) fn write_adapter(&self, pool: &Memory, matrix: AdapterMatrix, values: &[f32]) -> Result<(), GpuError> {
         let place = self.adapter(matrix)?;
         if values.len() != place.rows * place.width {
             let (found, AdapterPlace { rows, width, .. }) = (values.len(), place);
@@ -349,25 +349,25 @@ impl Parameters {
                 values.chunks(place.width).flat_map(row).collect()
             }
         };
-        self.device.write(arena.at(4 * place.at), &filled)
+        self.device.write(pool.at(4 * place.at), &filled)
     }
 
-    /// A matrix of an adapter out of one of the arenas.
-    pub(crate) fn read_adapter(&self, arena: &Memory, matrix: AdapterMatrix) -> Result<Vec<f32>, GpuError> {
+    /// A matrix of an adapter out of one of the pools.
+    pub(crate) fn read_adapter(&self, pool: &Memory, matrix: AdapterMatrix) -> Result<Vec<f32>, GpuError> {
         let place = self.adapter(matrix)?;
         let stride = if matrix.widens { place.filled } else { place.width };
         let mut values = vec![0f32; place.rows * stride];
-        self.device.read(&mut values, arena.at(4 * place.at))?;
+        self.device.read(&mut values, pool.at(4 * place.at))?;
         Ok(values.chunks(stride.max(1)).flat_map(|row| &row[..place.width]).copied().collect())
     }
 
-    /// Writes a tensor that is trained into one of the arenas.
-    pub(crate) fn write_tensor(&self, arena: &Memory, tensor: Tensor, values: &[f32]) -> Result<(), GpuError> {
+    /// Writes a tensor that is trained into one of the pools.
+    pub(crate) fn write_tensor(&self, pool: &Memory, tensor: Tensor, values: &[f32]) -> Result<(), GpuError> {
         let place = self.place(tensor)?;
         if !self.is_trained() || values.len() != place.rows * place.width {
             return Err(GpuError::Request(format!("{} numbers cannot be kept of {tensor:?}", values.len())));
         }
-        self.device.write(arena.at(4 * place.at), values)
+        self.device.write(pool.at(4 * place.at), values)
     }
 
     /// All matrices of adapters, in a fixed order.
@@ -402,14 +402,14 @@ impl Parameters {
         self.adapters.iter().filter(|(matrix, _)| matrix.widens).filter_map(merge).collect()
     }
 
-    /// A tensor that is trained, out of one of the arenas.
-    pub(crate) fn read_tensor(&self, arena: &Memory, tensor: Tensor) -> Result<Vec<f32>, GpuError> {
+    /// A tensor that is trained, out of one of the pools.
+    pub(crate) fn read_tensor(&self, pool: &Memory, tensor: Tensor) -> Result<Vec<f32>, GpuError> {
         let place = self.place(tensor)?;
         if !self.is_trained() {
             return Err(GpuError::Request(format!("{tensor:?} is not trained")));
         }
         let mut values = vec![0f32; place.rows * place.width];
-        self.device.read(&mut values, arena.at(4 * place.at))?;
+        self.device.read(&mut values, pool.at(4 * place.at))?;
         Ok(values)
     }
 

@@ -8,8 +8,8 @@ use crate::shape::{ModelShape, Tensor, frequencies};
 use crate::train::oracle::{HostChoice, Oracle, times, times_transposed};
 use crate::train::parameters::Linear;
 use crate::train::{
-    AdamStep, AdapterMatrix, Choice, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText,
-    Trainer,
+    AdamStep, AdapterMatrix, ChosenToken, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings,
+    TrainText, Trainer,
 };
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn check_model(
         let (shared, text) = text;
         let tokens = [shared.as_slice(), &text.tokens].concat();
         let first = expected.len();
-        let choice = |(number, choice): (usize, &Choice)| HostChoice {
+        let choice = |(number, choice): (usize, &ChosenToken)| HostChoice {
             after: shared.len() + choice.after as usize,
             token: choice.token as usize,
             mask: choice.mask.map(|mask| &batch.masks[mask as usize * words..][..words]),
@@ -161,7 +161,7 @@ fn check_step(trainer: &mut Trainer, adapters: &[(AdapterMatrix, Vec<f32>)]) -> 
 fn batch() -> TrainBatch {
     let tokens =
         |seed: u32, count: u32| (0..count).map(move |at| (at * at * 7 + at * 31 + seed * 97) % VOCABULARY as u32);
-    let choice = |after: u32| Choice { after, token: (after * 17 + 5) % VOCABULARY as u32, mask: None };
+    let choice = |after: u32| ChosenToken { after, token: (after * 17 + 5) % VOCABULARY as u32, mask: None };
     let text = |seed, count: u32, every: usize| TrainText {
         tokens: tokens(seed, count).collect(),
         choices: (0..count).step_by(every).map(choice).collect(),
@@ -231,12 +231,15 @@ fn merge(oracle: &mut Oracle<'_>, host: &HostModel, adapters: &[(AdapterMatrix, 
     }
 }
 
+/// What was found, and what was expected.
+type Beside = (Vec<f32>, Vec<f32>);
+
 /// Gradients on the device beside those of the host.
 fn gradients(
     trainer: &Trainer,
     oracle: &Oracle<'_>,
     adapters: &[(AdapterMatrix, Vec<f32>)],
-) -> Result<Vec<(Vec<f32>, Vec<f32>)>, GpuError> {
+) -> Result<Vec<Beside>, GpuError> {
     let mut all = Vec::new();
     if adapters.is_empty() {
         for (tensor, _, _) in trainer.shape().tensors() {

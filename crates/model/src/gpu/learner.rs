@@ -12,7 +12,7 @@ use crate::parameters::{Learning, Parameters};
 use crate::tokenizer::Tokenizer;
 use candle_core::Tensor;
 use lemon_gpu::{
-    AdamStep, Choice, Device, GpuError, Kept, Model, ModelSettings, ModelShape, Numbers, Scored, TrainBatch,
+    AdamStep, ChosenToken, Device, GpuError, Kept, Model, ModelSettings, ModelShape, Numbers, Scored, TrainBatch,
     TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer,
 };
 use std::collections::BTreeMap;
@@ -425,7 +425,7 @@ impl Pass {
                         number as u32
                     });
                     let after = (own.len() + token - 1) as u32;
-                    text.choices.push(Choice { after, token: sequence.tokens[token], mask });
+                    text.choices.push(ChosenToken { after, token: sequence.tokens[token], mask });
                     pass.places.push((number, token));
                 }
                 group.texts.push(text);
