@@ -53,7 +53,7 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-task", "lemon-world"],
     },
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
-    Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },
+    Wall { package: "lemon-model", uses: &["lemon-gpu"], tests_use: &["lemon-spec"] },
     Wall { package: "lemon-gpu", uses: &[], tests_use: &[] },
     Wall { package: "lemon-engine", uses: &["lemon-model", "lemon-gpu"], tests_use: &[] },
     Wall {

@@ -5,12 +5,13 @@ use crate::device::{Arg, Device, Memory, Pinned};
 use crate::error::GpuError;
 use crate::graph::Graph;
 use crate::kernels::{
-    DECODE_THREADS, DRAW_THREADS, Kernels, NUMBER_THREADS, PROMPT_THREADS, ROW_THREADS, prompt_shared,
+    DECODE_THREADS, DRAW_THREADS, Kernels, NUMBER_THREADS, Numbers, PROMPT_THREADS, ROW_THREADS, prompt_shared,
 };
 use crate::products::{Form, Operands, Product, Products, bucket};
 use crate::scratch::{Scratch, rotation_table};
 use crate::shape::{ModelShape, Tensor};
 use crate::timing::Clock;
+use crate::train::Trainer;
 use crate::weights::{LayerWeights, Weights};
 use cudarc::driver::CudaEvent;
 use std::collections::{BTreeMap, HashMap};
@@ -38,6 +39,8 @@ pub struct ModelSettings {
     pub graphs: bool,
     /// Whether algorithms of products are timed.
     pub tuning: bool,
+    /// The form of weights, of keys and values, and of the inputs of products.
+    pub numbers: Numbers,
 }
 
 /// A token that was drawn.
@@ -71,6 +74,8 @@ struct Slot {
 pub struct Model {
     // Graphs first: they must go before what they use.
     graphs: HashMap<Sizes, Graph>,
+    /// The weights without adapters, where a model in training has been followed.
+    base: Option<Memory>,
     slots: Vec<Slot>,
     turn: usize,
     inputs: Inputs,
@@ -105,7 +110,7 @@ impl Model {
         if draws == 0 || rows < draws || pages == 0 || positions == 0 || pages > 1 << 28 {
             return Err(GpuError::Request(format!("no model can be made with {settings:?}")));
         }
-        let kernels = Kernels::new(device, &shape)?;
+        let kernels = Kernels::new(device, &shape, settings.numbers)?;
         let weights = Weights::new(device, &shape)?;
         let logit_rows = draws.min((LOGIT_BYTES / (4 * shape.padded_vocabulary())).max(1));
         let scratch = Scratch::new(device, &shape, rows, logit_rows)?;
@@ -126,11 +131,12 @@ impl Model {
         };
         let mut model = Model {
             graphs: HashMap::new(),
+            base: None,
             slots: (0..SLOTS).map(slot).collect::<Result<_, GpuError>>()?,
             turn: 0,
             inputs: Inputs::default(),
             logit_rows,
-            products: Products::new(device, settings.tuning)?,
+            products: Products::new(device, settings.tuning, settings.numbers)?,
             weights,
             scratch,
             cache,
@@ -172,6 +178,11 @@ impl Model {
         &self.shape
     }
 
+    /// Pages of keys and values.
+    pub fn pages(&self) -> usize {
+        self.settings.pages
+    }
+
     /// Bytes of its weights.
     pub fn weight_bytes(&self) -> usize {
         self.weights.bytes()
@@ -198,6 +209,50 @@ impl Model {
     pub fn randomise(&mut self, seed: u32) -> Result<(), GpuError> {
         self.device.bind()?;
         self.weights.randomise(&self.kernels, seed)
+    }
+
+    /// Takes over the weights of a model in training: all, or the adapters, merged in. Keys and values that were computed before
+    /// belong to the old weights.
+    ///
+    /// # Errors
+    /// It is a model of another shape, or the device failed.
+    pub fn follow(&mut self, trainer: &Trainer) -> Result<(), GpuError> {
+        self.device.bind()?;
+        if *trainer.shape() != self.shape {
+            return Err(GpuError::Request("a model of another shape cannot be followed".to_owned()));
+        }
+        if trainer.has_adapters() && self.base.is_none() {
+            let weights = self.weights.memory();
+            let base = self.device.take(weights.bytes(), "the weights without adapters")?;
+            self.device.copy_within(base.at(0), weights.at(0), weights.bytes())?;
+            self.base = Some(base);
+        }
+        for (tensor, from) in trainer.values() {
+            let Some((byte, count, is_matrix)) = self.weights.place(tensor) else { continue };
+            let to = self.weights.memory().at(byte);
+            if is_matrix {
+                let args = [Arg::At(to), Arg::At(from), Arg::U64(count as u64)];
+                self.device.launch(&self.kernels.round_to, (4_096, 1), NUMBER_THREADS, 0, &args)?;
+            } else {
+                self.device.copy_within(to, from, 4 * count)?;
+            }
+            self.weights.mark_written(tensor);
+        }
+        for merge in trainer.merges() {
+            let (Some((byte, ..)), Some(base)) = (self.weights.place(merge.tensor), &self.base) else { continue };
+            let start = byte + 2 * merge.first_row * merge.width;
+            let args = [
+                Arg::At(self.weights.memory().at(start)),
+                Arg::At(base.at(start)),
+                Arg::At(merge.second),
+                Arg::At(merge.first),
+                Arg::U32(merge.width as u32),
+                Arg::U32(merge.rank as u32),
+                Arg::F32(merge.scale),
+            ];
+            self.device.launch(&self.kernels.merge_adapter, (merge.rows, 1), NUMBER_THREADS, 0, &args)?;
+        }
+        self.device.wait()
     }
 
     /// Queues a step. Two steps can be in flight: [`Self::wait`] for the one before the last comes first.

@@ -24,6 +24,9 @@ pub struct TrainArgs {
     /// Steps at most [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
+    /// Train adapters of this rank instead of the whole model; the recipe starts from a model [default: the recipe's]
+    #[arg(long, value_name = "RANK")]
+    pub lora: Option<usize>,
     /// Worker tokens at most, of rollouts and counterfactuals together: training ends with the step that reaches them;
     /// held-out evaluations come on top [default: the recipe's]
     #[arg(long, value_name = "N")]

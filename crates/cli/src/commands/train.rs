@@ -23,6 +23,7 @@ pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
     let mut recipe = recipe(&args.recipe)?;
     recipe.seed = args.seed.unwrap_or(recipe.seed);
     recipe.steps = args.steps.unwrap_or(recipe.steps);
+    recipe.lora = args.lora.or(recipe.lora);
     recipe.worker_tokens = args.worker_tokens.or(recipe.worker_tokens);
     super::training_folder::open(&args.out)?;
     check_begun(&args.out, args.resume)?;
