@@ -1,6 +1,6 @@
 //! The arguments of `lemon eval`, `lemon compare` and `lemon world`.
 
-use super::{Endpoints, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, OnCluster, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_world::{Preset, SamplePool};
 use std::path::PathBuf;
@@ -83,6 +83,8 @@ pub struct EvalArgs {
     pub unsafe_no_sandbox: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -294,6 +296,8 @@ pub struct CreditArgs {
     pub unsafe_no_sandbox: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
 //! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, OnCluster, ReplayArgs, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -43,6 +43,8 @@ pub struct TrainArgs {
     pub resume: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print what came of it as JSON
     #[arg(long)]
     pub json: bool,
