@@ -14,7 +14,7 @@ mod serve;
 mod tools;
 pub mod train;
 
-pub use bench::{AnswersArgs, ApiArgs, BenchCommand, Rival, ServeArgs};
+pub use bench::{AnswersArgs, ApiArgs, BenchCommand, ClusterBenchArgs, ClusterWorkerArgs, Rival, ServeArgs};
 pub use cluster::{ClusterCommand, OnCluster, WorkerArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};

@@ -26,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 /// How long the results of jobs that were cancelled while they ran are waited for.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// Workers that are idle are woken so long after a job is queued.
+const WAKE_AFTER: Duration = Duration::from_millis(2);
+
 /// Which jobs go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Priority {
@@ -188,7 +191,7 @@ impl RemoteRuns for Coordinator {
 
 /// Removes the entry of a job whose caller has gone.
 struct Entry<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     job: &'a str,
 }
 
@@ -248,7 +251,7 @@ impl Shared {
     }
 
     /// Queues a job, however often it takes. The server drops what it has already.
-    async fn publish(&self, job: &str, message: Bytes, cancel: &CancellationToken) {
+    async fn publish(self: &Arc<Self>, job: &str, message: Bytes, cancel: &CancellationToken) {
         let most = self.link.client.max_payload().saturating_sub(4096);
         let mut message = message;
         let mut object = None;
@@ -281,19 +284,21 @@ impl Shared {
             // The server is away: it comes back, or the caller cancels.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        self.wake().await;
+        self.wake();
     }
 
-    /// Wakes idle workers, but not for every job.
-    async fn wake(&self) {
+    /// Wakes idle workers soon: once for all jobs that are queued meanwhile.
+    fn wake(self: &Arc<Self>) {
         if self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
-        let (client, subject) = (self.link.client.clone(), self.link.subject("wake"));
-        // A worker that misses it looks for jobs by itself a little later.
-        let _ = client.publish(subject, Bytes::new()).await;
-        tokio::time::sleep(Duration::ZERO).await;
-        self.waking.store(false, Ordering::SeqCst);
+        let shared = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(WAKE_AFTER).await;
+            shared.waking.store(false, Ordering::SeqCst);
+            // A worker that misses it looks for jobs by itself a little later.
+            let _ = shared.link.client.publish(shared.link.subject("wake"), Bytes::new()).await;
+        });
     }
 
     async fn listen(self: Arc<Self>, mut messages: async_nats::Subscriber, what: Listen) {

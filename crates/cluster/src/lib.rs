@@ -26,6 +26,7 @@ mod borrowing;
 mod coordinator;
 mod error;
 mod exact;
+mod fake;
 mod lending;
 mod link;
 mod node;
@@ -36,6 +37,7 @@ mod wire;
 
 pub use coordinator::{Coordinator, CoordinatorOptions, DeadJob, Priority};
 pub use error::ClusterError;
+pub use fake::fake_workers;
 pub use link::{Access, Link};
 pub use node::{BuildEnv, Node, NodeEnv, NodeOptions};
 pub use objects::Blobs;

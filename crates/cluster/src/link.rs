@@ -199,13 +199,24 @@ impl Link {
     /// A bucket whose entries vanish unless they are written again.
     pub(crate) async fn bucket(&self, name: &str, max_age: Duration) -> Result<kv::Store, ClusterError> {
         let bucket = self.name(name);
-        match self.jetstream.get_key_value(&bucket).await {
-            Ok(bucket) => Ok(bucket),
-            Err(_) => {
-                let config = kv::Config { bucket, max_age, history: 1, ..kv::Config::default() };
-                self.jetstream.create_key_value(config).await.map_err(jetstream)
-            }
+        if let Ok(bucket) = self.jetstream.get_key_value(&bucket).await {
+            return Ok(bucket);
         }
+        // The client's own way asks the server about the account, and does not understand what servers before 2.10 reply.
+        let config = stream::Config {
+            name: format!("KV_{bucket}"),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_age,
+            max_messages_per_subject: 1,
+            duplicate_window: DUPLICATE_WINDOW.min(max_age),
+            discard: DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            deny_delete: true,
+            ..stream::Config::default()
+        };
+        self.jetstream.get_or_create_stream(config).await.map_err(jetstream)?;
+        self.jetstream.get_key_value(&bucket).await.map_err(jetstream)
     }
 
     /// The bucket of coordinators and workers that are alive.

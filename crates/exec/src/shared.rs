@@ -431,6 +431,9 @@ mod tests {
         assert_eq!((shared.spent(), shared.close()), ((0, 0.0), Err("the disk is full".to_owned())));
     }
 
+    /// What a borrower has asked for last.
+    type Wish = Arc<Mutex<Option<(u64, f64)>>>;
+
     /// One budget and the parts of it that two other machines borrowed.
     #[test]
     fn what_is_lent_and_what_is_spent_here_stay_within_the_limit() {
@@ -473,7 +476,7 @@ mod tests {
             steps in prop::collection::vec((0usize..3, 0u64..500, 1u64..500, any::<bool>(), 0.0f64..=1.0), 0..150),
         ) {
             let (home, _) = shared(Some(limit), None);
-            let wishes: [Arc<Mutex<Option<(u64, f64)>>>; 3] = Default::default();
+            let wishes: [Wish; 3] = Default::default();
             let mut away = [0, 1, 2].map(|at: usize| {
                 let wish = wishes[at].clone();
                 let ask: AskLender = Box::new(move |tokens, usd| *wish.lock().unwrap() = Some((tokens, usd)));

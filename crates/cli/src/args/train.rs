@@ -82,6 +82,8 @@ pub struct AblateArgs {
     pub replay: ReplayArgs,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Trains with each of these values of a recipe's key, as `update.learning_rate=0.1,0.3`
     #[arg(long, value_name = "KEY=VALUES")]
     pub sweep: Option<String>,

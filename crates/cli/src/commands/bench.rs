@@ -5,6 +5,7 @@
 
 mod answers;
 mod api;
+mod cluster;
 mod policy;
 mod serve;
 mod serve_worker;
@@ -68,6 +69,8 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
             policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
         }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
+        BenchCommand::Cluster(args) => cluster::bench(args),
+        BenchCommand::ClusterWorker(args) => cluster::serve(args),
         BenchCommand::Serve(args) => serve::bench(args),
         BenchCommand::ServeWorker { model, threads, weights } => serve_worker::run(model, *threads, (*weights).into()),
         BenchCommand::FakeEndpoint { latency_ms } => {

@@ -1,9 +1,10 @@
 //! Runs on worker processes: the same report as without them, whatever becomes of the workers and the server.
 
-use crate::common::{Draws, Folder, Ran, finish, send_signal, wait_until};
+use crate::common::{Draws, Folder, Ran, finish, send_signal, signal, wait_until};
 use crate::eval::{list, without_names};
 use lemon_fakes::{Behaviour, DroppingProxy, FakeEndpoint, NatsServer, fault_rounds};
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -81,7 +82,6 @@ fn outcome(folder: &Folder, ran: Ran) -> (Value, Value) {
 fn on_cluster(folder: &Folder, address: &str, args: &[&str], mut disturb: impl FnMut()) -> Ran {
     let args = with(args, &["--cluster", address]);
     let process = folder.start(&args);
-    let id = process.id();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -93,7 +93,6 @@ fn on_cluster(folder: &Folder, address: &str, args: &[&str], mut disturb: impl F
             disturb();
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(id > 0);
         waiter.join().unwrap()
     })
 }
@@ -252,7 +251,7 @@ fn a_budget_holds_over_all_workers_by_the_endpoint_s_own_count() {
             .iter()
             .map(|request| list(&request.body["messages"]).iter().map(|it| words(&it["content"])).sum::<u64>())
             .sum();
-        let spent = asked + endpoint.calls() as u64 * reply.split_whitespace().count() as u64;
+        let spent = asked + endpoint.calls() * reply.split_whitespace().count() as u64;
         assert!(spent <= limit, "{spent} of {limit}");
         assert!(spent > limit / 4, "{spent} of {limit}: hardly any was used");
     }
@@ -281,4 +280,63 @@ fn an_interrupted_evaluation_leaves_nothing_behind_and_goes_on() {
     let _workers = Workers::start(&folder, address.clone(), 2);
     let args = ["eval", "--resume", &name, "-q", "--json", "--out", "out", "--cluster", &address];
     assert_eq!(outcome(&folder, folder.lemon(&args)), alone);
+}
+
+#[test]
+fn a_coordinator_that_is_killed_leaves_jobs_that_workers_drop() {
+    let Some(server) = NatsServer::start() else { return };
+    let folder = Folder::new();
+    let address = server.address();
+    let args = with(EVAL, &["--cluster", &address]);
+    let mut process = folder.start(&args);
+    let status = || folder.lemon(&["cluster", "status", "--nats", &address, "--json"]).ok().json();
+    wait_until("jobs are queued", || status()["queued"][1].as_u64().unwrap() > 0);
+    process.kill().unwrap();
+    let error = finish(&args, process).stderr;
+    assert!(!error.contains("panicked"), "{error}");
+    let store = rusqlite::Connection::open(folder.path(".lemon/lemon.db")).unwrap();
+    let name: String = store.query_row("SELECT batch FROM batches", [], |row| row.get(0)).unwrap();
+    drop(store);
+    // Its jobs are made or dropped; whichever it is, the evaluation that goes on has its own.
+    let _workers = Workers::start(&folder, address.clone(), 2);
+    let alone = outcome(&folder, folder.lemon(EVAL));
+    let args = ["eval", "--resume", &name, "-q", "--json", "--out", "out", "--cluster", &address];
+    assert_eq!(outcome(&folder, folder.lemon(&args)), alone);
+}
+
+#[test]
+fn a_worker_says_how_it_goes_in_prometheus_form() {
+    let Some(server) = NatsServer::start() else { return };
+    let folder = Folder::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let metrics = format!("127.0.0.1:{port}");
+    let mut process =
+        folder.start(&["worker", "--nats", &server.address(), "--slots", "3", "--metrics", &metrics, "-q"]);
+    let read = || {
+        let mut stream = std::net::TcpStream::connect(&metrics).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    wait_until("it serves metrics", || read().is_some_and(|text| text.contains("lemon_worker_slots 3\n")));
+    // It finishes what it has and ends.
+    signal(&process, "TERM");
+    assert!(process.wait().unwrap().code().is_some());
+    let status = folder.lemon(&["cluster", "status", "--nats", &server.address()]).ok().stdout;
+    assert!(status.contains("0 workers, 0 slots"), "{status}");
+}
+
+#[test]
+fn manifests_are_yaml() {
+    for text in
+        [include_str!("../../../../docs/scale/compose.yaml"), include_str!("../../../../docs/scale/kubernetes.yaml")]
+    {
+        let events = saphyr_parser::Parser::new_from_str(text).collect::<Result<Vec<_>, _>>().unwrap();
+        let scalar = |wanted: &str| {
+            let is = |event: &saphyr_parser::Event<'_>| matches!(event, saphyr_parser::Event::Scalar(text, ..) if text == wanted);
+            events.iter().any(|(event, _)| is(event))
+        };
+        assert!(scalar("worker") && scalar("--nats") && scalar("nats://nats:4222"));
+    }
 }

@@ -66,6 +66,7 @@ impl Sessions {
         let session = self.session(name);
         // Jobs that come later are wanted again.
         std::mem::take(&mut *lock(&session.cancel)).cancel();
+        *lock(&session.budget) = None;
     }
 
     /// Ends the runs of a coordinator when it says so.
@@ -77,7 +78,9 @@ impl Sessions {
     pub fn budget(self: &Arc<Self>, name: &str, node: &str) -> Arc<SharedBudget> {
         let session = self.session(name);
         let mut budget = lock(&session.budget);
-        let new = || borrow(self.clone(), name.to_owned(), node.to_owned(), self.token(name));
+        // Its wishes are numbered from 1: a name of its own.
+        let holder = || format!("{node}-{}", lemon_exec::fresh_id());
+        let new = || borrow(self.clone(), name.to_owned(), holder(), self.token(name));
         budget.get_or_insert_with(new).clone()
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::runtime::Runtime;
 
 /// Runs at a time for each slot of a worker, so that none waits for the coordinator.
 const RUNS_PER_SLOT: usize = 2;
@@ -19,6 +20,8 @@ const LEAST_WIDTH: usize = 64;
 
 /// A cluster that a command gives its runs to.
 pub struct Cluster {
+    /// A thread of its own: workers are answered while a policy computes.
+    thread: OwnThread,
     link: Link,
     priority: Priority,
     coordinators: std::sync::Mutex<Vec<Arc<Coordinator>>>,
@@ -60,8 +63,12 @@ impl Cluster {
     /// # Errors
     /// The server cannot be used.
     pub async fn connect(address: &str, project: &str, priority: Priority) -> Result<Self, Error> {
-        let link = Link::connect(&Access::from_environment(address, project)).await?;
-        Ok(Cluster { link, priority, coordinators: std::sync::Mutex::default() })
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| Error::input(format!("no runtime: {error}")))?;
+        let access = Access::from_environment(address, project);
+        let thread = OwnThread(Some(runtime));
+        let link = thread.run(async move { Link::connect(&access).await }).await??;
+        Ok(Cluster { thread, link, priority, coordinators: std::sync::Mutex::default() })
     }
 
     /// Runs at a time that keep the workers busy that are there now.
@@ -89,7 +96,9 @@ impl Cluster {
         let recipe = EnvRecipe { workers, programs, fingerprint: fingerprint(env, models.is_empty()), models };
         let recipe = serde_json::to_vec(&recipe).map_err(Error::input)?;
         let options = CoordinatorOptions { priority: self.priority, budget: env.settings.shared.clone() };
-        let coordinator = Arc::new(Coordinator::begin(&self.link, &recipe, options).await?);
+        let link = self.link.clone();
+        let begun = self.thread.run(async move { Coordinator::begin(&link, &recipe, options).await }).await?;
+        let coordinator = Arc::new(begun?);
         env.remote = Some(coordinator.clone());
         self.coordinators().push(coordinator);
         Ok(())
@@ -113,6 +122,28 @@ impl Cluster {
 
     fn coordinators(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Coordinator>>> {
         self.coordinators.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The thread that talks to the server. `Option` only so that drop can take it.
+struct OwnThread(Option<Runtime>);
+
+impl OwnThread {
+    /// Does something there, where what it starts goes on.
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, Error> {
+        match &self.0 {
+            Some(runtime) => runtime.spawn(work).await.map_err(Error::input),
+            None => Ok(work.await),
+        }
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        // A runtime cannot be waited for inside of another.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
