@@ -3,6 +3,7 @@
 use crate::places::Places;
 use lemon_sandbox::{Containment, Sandbox, SandboxError, SandboxLimits};
 use lemon_task::{Item, Key, Program, Verdict, grade};
+use serde::{Deserialize, Serialize};
 
 /// Grades replies.
 pub struct Grader {
@@ -11,7 +12,8 @@ pub struct Grader {
 }
 
 /// A reply, graded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Graded {
     /// Whether it is right.
     pub right: bool,

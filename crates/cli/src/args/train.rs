@@ -1,6 +1,6 @@
 //! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, OnCluster, ReplayArgs, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -46,6 +46,8 @@ pub struct TrainArgs {
     pub resume: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print what came of it as JSON
     #[arg(long)]
     pub json: bool,
@@ -83,6 +85,8 @@ pub struct AblateArgs {
     pub replay: ReplayArgs,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Trains with each of these values of a recipe's key, as `update.learning_rate=0.1,0.3`
     #[arg(long, value_name = "KEY=VALUES")]
     pub sweep: Option<String>,

@@ -2,10 +2,12 @@
 
 use crate::args::train::TrainArgs;
 use crate::args::{Cli, OnMissArg};
+use crate::commands::cluster::{join, leave};
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::{notices, println, runtime, to_json};
 use lemon::jobs::training::{TrainJob, TrainRequest, check_begun};
+use lemon_cluster::Priority;
 use lemon_exec::SharedBudget;
 use lemon_exec::store::Store;
 use lemon_model::DeviceChoice;
@@ -71,7 +73,11 @@ async fn learn(
     let Tasks { train, held_out } = &found.tasks;
     view.say(&format!("{} tasks to train on, {} held out", train.len(), held_out.len()));
     let store = || Ok(Arc::new(Store::open(&config.store_path(cli.store.as_deref()), config.store.sync)?));
-    let job = TrainJob::prepare(config, &request, found, notices, cancel, store).await?;
+    let mut job = TrainJob::prepare(config, &request, found, notices, cancel, store).await?;
+    let cluster = join(&args.cluster, Priority::High).await?;
+    if let Some(cluster) = &cluster {
+        job.on_cluster(config, cluster).await?;
+    }
     if let Some(outlook) = job.outlook() {
         view.say(&outlook);
     }
@@ -89,6 +95,7 @@ async fn learn(
     });
     let trained = trained.await;
     view.finish();
+    leave(cluster).await?;
     close(shared.as_ref())?;
     let undone = match &trained {
         Err(RecipeTrainingError::InWarmStart) => Some("the warm start is not done".to_owned()),
