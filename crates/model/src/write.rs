@@ -43,6 +43,9 @@ pub(crate) fn length_of(requests: &[(&SampleRequest, &[u32])], settings: &Sample
     longest.min(positions)
 }
 
+/// Goes on with the texts that are being written.
+type Step<'s, 'r> = dyn FnMut(&mut [Option<Writing<'r>>]) -> Result<(), PolicyError> + 's;
+
 /// Samples texts with a step that goes on with those that are being written, one at each place.
 pub(crate) fn write_all<'r>(
     tokenizer: &'r Tokenizer,
@@ -50,7 +53,7 @@ pub(crate) fn write_all<'r>(
     settings: &SampleSettings,
     length: usize,
     places: usize,
-    step: &mut dyn FnMut(&mut [Option<Writing<'r>>]) -> Result<(), PolicyError>,
+    step: &mut Step<'_, 'r>,
 ) -> Result<Vec<Sample>, PolicyError> {
     let mut waiting: VecDeque<(usize, (&SampleRequest, &[u32]))> = requests.iter().copied().enumerate().collect();
     let mut writing: Vec<Option<Writing<'_>>> = (0..places).map(|_| None).collect();

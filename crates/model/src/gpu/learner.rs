@@ -29,12 +29,11 @@ const TEXTS: usize = 512;
 const CACHE_TOKENS: usize = 1 << 20;
 const CACHE_SHARE: f64 = 0.7;
 
+/// Writes rows of a tensor from a first one on.
+type Write<'w> = dyn FnMut(lemon_gpu::Tensor, usize, &[f32]) -> Result<(), GpuError> + 'w;
+
 /// Sends all tensors: matrices row by row, the vectors that are stacked in one at once.
-fn send(
-    parameters: &Parameters,
-    shape: &ModelShape,
-    write: &mut dyn FnMut(lemon_gpu::Tensor, usize, &[f32]) -> Result<(), GpuError>,
-) -> Result<(), PolicyError> {
+fn send(parameters: &Parameters, shape: &ModelShape, write: &mut Write<'_>) -> Result<(), PolicyError> {
     for (tensor, rows, width) in shape.tensors() {
         let mut vector = Vec::new();
         let mut first = 0;
@@ -53,6 +52,9 @@ fn send(
     }
     Ok(())
 }
+
+/// Takes the numbers of a parameter.
+type Take<'t> = dyn FnMut(&candle_core::Var, Tensor) -> Result<(), PolicyError> + 't;
 
 /// A model on a GPU: one copy is trained, another samples.
 pub(crate) struct Learner {
@@ -356,12 +358,7 @@ impl Learner {
     }
 
     /// Reads something of everything that is trained, by parameter.
-    fn each_trained(
-        &self,
-        parameters: &Parameters,
-        kept: Kept,
-        take: &mut dyn FnMut(&candle_core::Var, Tensor) -> Result<(), PolicyError>,
-    ) -> Result<(), PolicyError> {
+    fn each_trained(&self, parameters: &Parameters, kept: Kept, take: &mut Take<'_>) -> Result<(), PolicyError> {
         for (place, names) in self.trained_names() {
             let values = match place {
                 Place::Tensor(tensor) => self.trainer.read(kept, tensor),
