@@ -6,12 +6,13 @@ use crate::metrics::ServerCounters;
 use crate::otlp::Exporter;
 use crate::refusal::Refusal;
 use crate::runs::{LiveEvent, LiveRun, LiveRuns};
-use crate::workers::{TeamChoice, Workers};
+use crate::workers::{DEFAULT, TeamChoice, Workers};
 use axum::http::StatusCode;
 use lemon_exec::store::{RunMeta, ServedRequest, Store};
 use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
 use lemon_trace::{Event, Header, Trace};
 use lemon_workers::Config;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl RunOrder {
             question: question.into(),
             form: None,
             team: TeamChoice::Configured,
-            model: "lemon".to_owned(),
+            model: DEFAULT.to_owned(),
             seed: None,
             budget: Budget::default(),
             max_tokens: None,
@@ -154,8 +155,14 @@ impl AppState {
         let run_id = format!("r-{}", fresh_id());
         let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
         let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
-        let begin =
-            Begin { order: &order, orchestrator, meta: RunMeta { budget, ..meta }, trace: None, is_abandoned: false };
+        let begin = Begin {
+            order: &order,
+            orchestrator,
+            meta: RunMeta { budget, ..meta },
+            trace: None,
+            is_abandoned: false,
+            decisions: BTreeMap::new(),
+        };
         let job = Job {
             run_id: run_id.clone(),
             task_id: run_id,
@@ -171,7 +178,7 @@ impl AppState {
     }
 
     fn launch(self: &Arc<Self>, begin: Begin<'_>, job: Job) -> Result<Arc<LiveRun>, Refusal> {
-        let Begin { order, orchestrator, meta, trace, is_abandoned } = begin;
+        let Begin { order, orchestrator, meta, trace, is_abandoned, decisions } = begin;
         if self.closing.is_cancelled() {
             let fact = "the server is closing";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", fact).retry_after(5));
@@ -190,6 +197,7 @@ impl AppState {
         let mut settings = self.workers.settings.clone();
         settings.budget = meta.budget;
         settings.shared = grant.shared();
+        settings.decisions = decisions;
         let mut backend = self.workers.backend.clone();
         for level in &mut backend.levels {
             level.max_tokens = order.max_tokens.unwrap_or(level.max_tokens);
@@ -211,15 +219,27 @@ impl AppState {
             settings,
             on_delta: Some(on_delta),
         };
-        if let Some(trace) = &trace {
-            trace.events.iter().for_each(|event| live.push(LiveEvent::Event(Arc::new(event.clone()))));
-        }
+        let is_new = trace.is_none();
+        let trace = match trace {
+            Some(trace) => trace,
+            None => match runner.enter(&job) {
+                Ok((begun, entered)) => {
+                    live.set_entered(entered);
+                    begun
+                }
+                Err(error) => {
+                    self.runs.leave(live.id());
+                    return Err(Refusal::internal(error));
+                }
+            },
+        };
+        trace.events.iter().for_each(|event| live.push(LiveEvent::Event(Arc::new(event.clone()))));
         self.metrics.run_started();
         let (app, entered) = (self.clone(), live.clone());
         let work = async move {
-            match trace {
-                Some(trace) => runner.resume(trace, &meta, &cancel, Some(observer)).await,
-                None => runner.run(&job, &cancel, Some(observer)).await,
+            match is_new {
+                true => runner.run_entered(trace, &meta, &cancel, Some(observer)).await,
+                false => runner.resume(trace, &meta, &cancel, Some(observer)).await,
             }
         };
         let work = tokio::spawn(work);
@@ -257,7 +277,8 @@ impl AppState {
         for run_id in self.store.interrupted()? {
             let meta = self.store.meta(&run_id)?;
             let Some(served) = meta.served.clone() else { continue };
-            match self.take_up_one(&run_id, meta, &served).await {
+            let trace = self.store.trace(&run_id)?;
+            match self.take_up_one(trace, meta, &served, BTreeMap::new()).await {
                 Ok(_) => taken += 1,
                 Err(refusal) => left.push(format!("the interrupted run {run_id} is left: {}", refusal.fact)),
             }
@@ -265,13 +286,40 @@ impl AppState {
         Ok((taken, left))
     }
 
+    /// Goes on with a run in which calls of tools wait for a person, as the person decided, by `AGENT/CALL`.
+    ///
+    /// # Errors
+    /// A decision is about no call that waits, or the run is not one that this server goes on with.
+    pub async fn decide(
+        self: &Arc<Self>,
+        trace: Trace,
+        meta: RunMeta,
+        decisions: BTreeMap<String, bool>,
+    ) -> Result<Arc<LiveRun>, Refusal> {
+        let (waiting, run_id) = (trace.waiting_calls(), &trace.header.run_id);
+        if let Some(call) = decisions.keys().find(|call| !waiting.contains(call)) {
+            return Err(Refusal::field("decisions", format!("no call `{call}` of {run_id} waits for a person")));
+        }
+        if decisions.is_empty() {
+            return Err(Refusal::field("decisions", "expected a decision, found none"));
+        }
+        if meta.started_with != self.workers.meta.started_with {
+            let fact = format!("the run {run_id} was started with other models than this server has");
+            let refusal = Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact);
+            return Err(refusal.hint(format!("`lemon run --resume {run_id} --approve AGENT/CALL` goes on with it")));
+        }
+        // A page asks, and does not wait for the run.
+        let served = ServedRequest { app: true, ..meta.served.clone().unwrap_or_else(by_command) };
+        self.take_up_one(trace, meta, &served, decisions).await
+    }
+
     async fn take_up_one(
         self: &Arc<Self>,
-        run_id: &str,
+        trace: Trace,
         meta: RunMeta,
         served: &ServedRequest,
+        decisions: BTreeMap<String, bool>,
     ) -> Result<Arc<LiveRun>, Refusal> {
-        let trace = self.store.trace(run_id)?;
         let team = match &meta.spec {
             Some(text) => TeamChoice::Text(text.clone()),
             None => self.workers.choice(&served.model)?,
@@ -294,7 +342,7 @@ impl AppState {
         let orchestrator = self.workers.orchestrator(&order.team).await?;
         let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
         let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
-        self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace), is_abandoned }, job)
+        self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace), is_abandoned, decisions }, job)
     }
 }
 
@@ -306,6 +354,13 @@ struct Begin<'a> {
     trace: Option<Trace>,
     /// Whether no client is left that would read the answer.
     is_abandoned: bool,
+    /// What a person decided about calls that wait.
+    decisions: BTreeMap<String, bool>,
+}
+
+/// What a run of a command would have asked of this server.
+fn by_command() -> ServedRequest {
+    ServedRequest { model: DEFAULT.to_owned(), ..ServedRequest::default() }
 }
 
 /// Of two limits on the same thing the lower one.

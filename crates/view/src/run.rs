@@ -13,7 +13,7 @@ mod timeline;
 pub use index::{IndexRow, index};
 pub use picture::svg;
 
-use crate::app::Section;
+use crate::app::{Section, waiting};
 use crate::markdown::{is_short, markdown};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
@@ -56,6 +56,8 @@ struct RunPage<'a> {
     /// The run, where the page is one of the application.
     run_id: &'a str,
     is_ended: bool,
+    /// Calls that wait for a person, in the application.
+    waiting: Markup,
     title: String,
     link: Option<(&'a str, &'a str)>,
     heading: String,
@@ -150,8 +152,8 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
     let measured = trace.credit();
     let credit = CreditSection::new(&measured);
     let mut sections = vec![
-        ("replies", "Replies"),
         ("team", "Team"),
+        ("replies", "Replies"),
         ("timeline", "Timeline"),
         ("messages", "Messages"),
         ("costs", "Costs"),
@@ -163,6 +165,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         host,
         run_id: &trace.header.run_id,
         is_ended: summary.stop_reason.is_some(),
+        waiting: if host.is_file() { Markup::default() } else { waiting(trace) },
         title: format!("{} – {}", trace.header.run_id, text::line(&trace.header.question, 80)),
         link,
         heading: text::heading(&trace.header),

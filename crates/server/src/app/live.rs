@@ -4,6 +4,7 @@ use super::look;
 use crate::refusal::Refusal;
 use crate::runs::{LiveEvent, LiveRun};
 use crate::state::AppState;
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
@@ -15,7 +16,8 @@ use lemon_spec::{AnswerRule, Language, Next, validate_round};
 use lemon_trace::{Event, EventKind, Header, StopReason, Trace, VERSION, text};
 use lemon_view::app::ended;
 use lemon_view::run::graph as draw;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,6 +235,30 @@ pub async fn cancel(State(app): State<Arc<AppState>>, Path(id): Path<String>) ->
         }
         None => Err(Refusal::not_found(format!("the run `{id}` is not under way"))),
     }
+}
+
+/// What a person decided about calls of tools.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decided {
+    /// Whether a call may be made, by `AGENT/CALL`.
+    decisions: BTreeMap<String, bool>,
+}
+
+/// Goes on with a run that waits for a person, as the person decided.
+pub async fn decide(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    Json(decided): Json<Decided>,
+) -> Result<impl IntoResponse, Refusal> {
+    let store = app.store.clone();
+    let found = look(move || {
+        let id = store.find_run(&id)?;
+        Ok((store.trace(&id)?, store.meta(&id)?))
+    });
+    let (trace, meta) = found.await?;
+    let run = app.decide(trace, meta, decided.decisions).await?;
+    Ok((StatusCode::ACCEPTED, Json(serde_json::json!({ "run_id": run.id() }))))
 }
 
 /// The team of a run as it is now, as a piece of a page.

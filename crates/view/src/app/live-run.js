@@ -1,5 +1,8 @@
 // The page of a run that is under way: it is drawn anew as the run goes, and once more when it ends.
 import { byId, fragment, morph, send } from "./base.js";
+import "./approve.js";
+
+document.addEventListener("decided", () => location.reload());
 
 const actions = byId("actions");
 if (actions?.dataset.ended === "false") {
