@@ -53,7 +53,7 @@ pub async fn measure(State(app): State<Arc<AppState>>, Json(asked): Json<Measure
         return Err(refusal.code("rate_limit_exceeded").retry_after(5));
     };
     let cancel = CancellationToken::new();
-    // Where the page goes, nobody waits for it.
+    // Where the page goes, the measurement ends.
     let _gone = cancel.clone().drop_guard();
     let runtime = tokio::runtime::Handle::current();
     // It computes: the threads that serve have other things to do.
