@@ -1,6 +1,6 @@
 //! Calls of tools that wait for a person, with a button for either decision.
 
-use crate::markup::{Markup, filters};
+use crate::markup::Markup;
 use crate::page::render;
 use askama::Template;
 use lemon_trace::{EventKind, StopReason, Trace, visible};
