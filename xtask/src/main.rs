@@ -7,6 +7,7 @@ mod deps;
 mod mcp;
 mod real;
 mod tidy;
+mod unused;
 mod walls;
 mod words;
 
@@ -37,7 +38,7 @@ struct Step {
 
 const STEPS: [Step; 8] = [
     Step { name: "fmt", what: "the code is formatted", run: fmt },
-    Step { name: "walls", what: "no crate uses one it may not", run: check_walls },
+    Step { name: "walls", what: "no crate uses one it may not, or names one it does not use", run: check_walls },
     Step {
         name: "tidy",
         what: "no huge files, nothing left undone, no retired words, no name for two things",
@@ -115,7 +116,9 @@ fn fmt() -> Result<()> {
 fn check_walls() -> Result<()> {
     let metadata = output(cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata = serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
-    report(&walls::faults(&metadata, walls::WALLS))
+    let mut faults = walls::faults(&metadata, walls::WALLS);
+    faults.extend(unused::faults(&metadata)?);
+    report(&faults)
 }
 
 fn check_tidy() -> Result<()> {

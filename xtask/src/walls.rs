@@ -24,7 +24,7 @@ pub const WALLS: &[Wall] = &[
     Wall { package: "lemon-fakes", uses: &[], tests_use: &[] },
     Wall { package: "lemon-task", uses: &[], tests_use: &[] },
     Wall { package: "lemon-sandbox", uses: &[], tests_use: &[] },
-    Wall { package: "lemon-tools", uses: &["lemon-sandbox"], tests_use: &["lemon-fakes"] },
+    Wall { package: "lemon-tools", uses: &["lemon-exec", "lemon-sandbox"], tests_use: &["lemon-fakes"] },
     Wall { package: "lemon-world", uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task"], tests_use: &[] },
     Wall {
         package: "lemon-rollout",

@@ -109,6 +109,7 @@ fn apply(edit: &Edit) -> Recommendation {
         | Change::DeleteReference { .. }
         | Change::RemoveTool { .. }
         | Change::WithholdMessage { .. }
+        | Change::WithholdResult { .. }
         | Change::ResetRole { .. }
         | Change::ResetDuty { .. } => Recommendation::Remove,
         Change::AddReference { .. } | Change::AddTool { .. } => Recommendation::Add,
@@ -134,13 +135,19 @@ fn facts(edit: &Edit, finding: &Finding) -> String {
     // An interval with bounds may be lopsided: the longer side is what is not known.
     let half = finding.interval.map(|[low, high]| 100.0 * (high - effect).max(effect - low));
     let error = half.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
-    if let Change::RemoveTool { agent, tool } = &edit.change {
+    let subject = match &edit.change {
+        Change::RemoveTool { agent, tool } => Some(format!("`{tool}` for `{agent}`")),
+        Change::WithholdResult { agent, tool } => Some(format!("the first result of `{tool}` for `{agent}`")),
+        _ => None,
+    };
+    if let Some(subject) = subject {
+        // Without the tool there are fewer tokens: it costs those.
         let tokens = match finding.token_change {
-            Some(change) if change < 0.0 => format!(" and costs {} of the tokens", percent(-change)),
-            Some(change) if change > 0.0 => format!(" and saves {} of the tokens", percent(change)),
+            Some(change) if change < 0.0 => format!(" for +{} tokens", percent(-change)),
+            Some(change) if change > 0.0 => format!(" for −{} tokens", percent(change)),
             _ => String::new(),
         };
-        return format!("`{tool}` for `{agent}` is worth {}{error} points{tokens}", points(effect));
+        return format!("{subject} is worth {}{error} points{tokens}", points(effect));
     }
     let tokens = match finding.token_change {
         Some(change) if cost.is_empty() && change < 0.0 => format!(" saves {} of the tokens and", percent(-change)),
@@ -186,6 +193,7 @@ fn act(change: &Change) -> String {
         Change::Stop => "stopping after this round".to_owned(),
         Change::Review => "reviewing this round".to_owned(),
         Change::WithholdMessage { from, to } => format!("withholding the message of `{from}` from `{to}`"),
+        Change::WithholdResult { agent, tool } => format!("withholding the first result of `{tool}` from `{agent}`"),
     }
 }
 

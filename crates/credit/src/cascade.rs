@@ -93,6 +93,7 @@ fn edited_agent(edit: &Edit) -> Option<&str> {
         | Change::PrefixTruncation { agent }
         | Change::RemoveTool { agent, .. }
         | Change::AddTool { agent, .. }
+        | Change::WithholdResult { agent, .. }
         | Change::ShareAnswer { agent }
         | Change::ShareReply { agent } => Some(agent),
         Change::WithholdMessage { to, .. } => Some(to),

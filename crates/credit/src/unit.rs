@@ -22,7 +22,7 @@ pub enum Unit {
     Turn,
     /// What one agent tells another.
     Message,
-    /// One call of a tool.
+    /// The first call that an agent makes of a tool.
     ToolCall,
     /// One token of the specification.
     Token,
@@ -52,6 +52,7 @@ pub struct CreditEntry {
 /// The unit whose credit an edit measures.
 pub fn unit_of(edit: &Edit) -> Unit {
     match edit.decision {
+        _ if matches!(edit.change, Change::WithholdResult { .. }) => Unit::ToolCall,
         // The team that ends before its second agent: what the whole team is worth beyond its first agent.
         Decision::Spawn if matches!(edit.change, Change::PrefixTruncation { .. }) => Unit::Team,
         Decision::Spawn => Unit::Agent,
@@ -61,8 +62,11 @@ pub fn unit_of(edit: &Edit) -> Unit {
     }
 }
 
-/// The unit's name among those of its kind. All messages of an agent are `a → *`: what it shares, it shares with all.
+/// The unit's name among those of its kind: that of a call of a tool is `agent tool`. All messages of an agent are `a → *`: what it shares, it shares with all.
 pub fn target_of(edit: &Edit) -> String {
+    if let Change::WithholdResult { agent, tool } = &edit.change {
+        return tool_call(agent, tool);
+    }
     match (edit.change.edited_message(), edit.change.edited_agent()) {
         _ if matches!(edit.change, Change::PrefixTruncation { .. }) => TEAM.to_owned(),
         (Some((from, to)), _) => message(from, to),
@@ -85,9 +89,7 @@ pub fn units_of_trace(trace: &Trace) -> Vec<(Unit, String)> {
     for event in &trace.events {
         match &event.kind {
             EventKind::Message { from, to, .. } => units.push((Unit::Message, message(from, to))),
-            EventKind::ToolCall { tool, .. } => {
-                units.push((Unit::ToolCall, format!("{} {tool} #{}", event.agent, event.id)));
-            }
+            EventKind::ToolCall { tool, .. } => units.push((Unit::ToolCall, tool_call(&event.agent, tool))),
             EventKind::Decision { round, .. } => units.push((Unit::Token, format!("round {round}"))),
             _ => {}
         }
@@ -103,6 +105,7 @@ pub fn units_of_plan(plan: &Plan) -> Vec<(Unit, String)> {
         units.extend(of_agent(&agent.id));
         units.push((Unit::Turn, agent.id.clone()));
         units.extend(agent.after.iter().map(|parent| (Unit::Message, message(parent, &agent.id))));
+        units.extend(agent.tools.iter().map(|tool| (Unit::ToolCall, tool_call(&agent.id, tool))));
     }
     sorted(units)
 }
@@ -192,6 +195,11 @@ fn whole() -> Vec<(Unit, String)> {
 
 fn of_agent(id: &str) -> [(Unit, String); 2] {
     [(Unit::Role, id.to_owned()), (Unit::Agent, id.to_owned())]
+}
+
+/// The first call that an agent makes of a tool.
+fn tool_call(agent: &str, tool: &str) -> String {
+    format!("{agent} {tool}")
 }
 
 fn message(from: &str, to: &str) -> String {

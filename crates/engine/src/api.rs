@@ -2,7 +2,7 @@
 
 use crate::kernels::panels::WeightForm;
 use crate::thread_pool::ThreadPool;
-use lemon_model::DeviceChoice;
+use lemon_model::{Constraint, DeviceChoice};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -61,6 +61,8 @@ pub struct CompletionRequest {
     pub seed: u64,
     /// Strings that end the completion and are not part of it.
     pub stop: Vec<String>,
+    /// Grammars that hold from where their texts are written. A completion ends with the sentence of the first that holds.
+    pub constraints: Arc<[Constraint]>,
     /// Identifies the caller. Callers take turns, so that many requests of one do not delay the few of another.
     pub caller: u64,
 }
@@ -68,7 +70,16 @@ pub struct CompletionRequest {
 impl CompletionRequest {
     /// A greedy continuation of a prompt.
     pub fn new(prompt: Vec<u32>, max_tokens: usize) -> CompletionRequest {
-        CompletionRequest { prompt, max_tokens, temperature: 0.0, top_p: 1.0, seed: 0, stop: Vec::new(), caller: 0 }
+        CompletionRequest {
+            prompt,
+            max_tokens,
+            temperature: 0.0,
+            top_p: 1.0,
+            seed: 0,
+            stop: Vec::new(),
+            constraints: Arc::default(),
+            caller: 0,
+        }
     }
 }
 
@@ -82,7 +93,8 @@ pub struct Completion {
     pub text: String,
     /// The tokens, including the one that ended the text.
     pub tokens: Vec<u32>,
-    /// The log-probability of each token under the model: at temperature one, before `top_p`.
+    /// The log-probability of each token under the model: at temperature one, before `top_p`, without a grammar. Zero where a
+    /// grammar left no choice.
     pub logprobs: Vec<f32>,
     /// Why it ended.
     pub finish: FinishReason,
@@ -102,7 +114,7 @@ impl Completion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The model wrote an end token.
+    /// The model wrote an end token, or a sentence of a grammar is complete.
     Stop,
     /// A stop string was written.
     StopString,

@@ -25,6 +25,8 @@ const CACHE_SHARE: f64 = 0.6;
 pub(crate) struct GpuRunner {
     model: Model,
     batch: lemon_gpu::Batch,
+    /// Words of a mask over the rows of the model.
+    mask_words: usize,
 }
 
 /// What the engine tells about a model on a GPU.
@@ -84,7 +86,8 @@ impl GpuRunner {
             return Err(PolicyError::Request(format!("the model has no {tensor:?}")));
         }
         let facts = GpuFacts { config: config.clone(), weight_bytes: model.weight_bytes(), fingerprint };
-        Ok((GpuRunner { model, batch: lemon_gpu::Batch::default() }, facts))
+        let mask_words = config.vocabulary.div_ceil(32);
+        Ok((GpuRunner { model, batch: lemon_gpu::Batch::default(), mask_words }, facts))
     }
 
     /// The logits of one batch.
@@ -105,6 +108,12 @@ impl GpuRunner {
         self.batch.rows.extend(batch.rows.iter().map(row));
         self.batch.pages.extend_from_slice(&batch.blocks);
         self.batch.draws.extend(batch.samples.iter().map(|(row, params)| (*row, sampling(params))));
+        for mask in &batch.masks {
+            // The model may have more rows than the vocabulary has tokens.
+            let begin = self.batch.masks.len();
+            self.batch.masks.extend_from_slice(mask.words());
+            self.batch.masks.resize(begin + self.mask_words, 0);
+        }
         let pending = self.model.submit(&self.batch)?;
         let drawn = self.model.wait(pending)?;
         let token = |drawn: lemon_gpu::Drawn| Some(SampledToken { token: drawn.token?, logprob: drawn.logprob });
@@ -114,8 +123,8 @@ impl GpuRunner {
 }
 
 fn sampling(params: &SamplingParams) -> Sampling {
-    let SamplingParams { temperature, top_p, seed, position } = *params;
-    Sampling { temperature, top_p, seed, index: position as u64, mask: None }
+    let SamplingParams { temperature, top_p, seed, position, mask } = *params;
+    Sampling { temperature, top_p, seed, index: position as u64, mask }
 }
 
 /// Raises the settings: a GPU computes many sequences in nearly the time of a few, and has memory for them.

@@ -12,10 +12,11 @@ use crate::kernels::paged_attention::{self, BLOCK, Seen};
 use crate::kernels::panels::{self, LANES, Panels, Rounding, WeightForm};
 use crate::kernels::stack::Stack;
 use crate::kv_cache::{KvCache, Pair};
-use crate::sampling::{SamplingParams, sample};
+use crate::sampling::{SamplingParams, sample, sample_masked};
 use crate::scratch::{Scratch, cell, of};
 use crate::shared_buffer::Number;
 use crate::thread_pool::{WorkerThread, lock};
+use lemon_model::grammar::Mask;
 use lemon_model::{BlockType, ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -72,6 +73,8 @@ pub(crate) struct Batch {
     pub(crate) blocks: Vec<u32>,
     /// Rows after which a token is sampled, and how.
     pub(crate) samples: Vec<(u32, SamplingParams)>,
+    /// The masks of those that have one.
+    pub(crate) masks: Vec<Mask>,
 }
 
 impl Batch {
@@ -79,6 +82,7 @@ impl Batch {
         self.rows.clear();
         self.blocks.clear();
         self.samples.clear();
+        self.masks.clear();
     }
 }
 
@@ -310,7 +314,11 @@ impl Network {
             for at in samples {
                 // SAFETY: logits are only read until the end.
                 let logits = unsafe { scratch.logits.range(of(at, vocabulary)) };
-                let sampled = sample(logits, &batch.samples[at].1, &mut sorted);
+                let params = &batch.samples[at].1;
+                let sampled = match params.mask.and_then(|mask| batch.masks.get(mask as usize)) {
+                    Some(mask) => sample_masked(logits, mask, params, &mut sorted),
+                    None => sample(logits, params, &mut sorted),
+                };
                 lock(&scratch.sampled)[at] = sampled;
             }
         });

@@ -2,6 +2,7 @@
 
 use crate::kernels::elementwise;
 use crate::kernels::gumbel::{self, Key};
+use lemon_model::grammar::Mask;
 
 /// How a token is sampled.
 #[derive(Debug, Clone, Copy)]
@@ -13,14 +14,33 @@ pub(crate) struct SamplingParams {
     pub(crate) seed: u64,
     /// The index of the token in the completion.
     pub(crate) position: usize,
+    /// The number of its mask in the batch: only tokens that it allows are sampled.
+    pub(crate) mask: Option<u32>,
 }
 
 /// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SampledToken {
     pub(crate) token: u32,
-    /// Its log-probability under the model: at temperature one, before `top_p`.
+    /// Its log-probability under the model: at temperature one, before `top_p`, without a mask.
     pub(crate) logprob: f32,
+}
+
+/// Samples a token of those that the mask allows; `sorted` is scratch memory. `None`: the logits are no numbers, or the mask
+/// allows no token.
+pub(crate) fn sample_masked(
+    logits: &[f32],
+    mask: &Mask,
+    params: &SamplingParams,
+    sorted: &mut Vec<(u32, f32)>,
+) -> Option<SampledToken> {
+    let allowed = |(token, logit): (u32, &f32)| if mask.allows(token) { *logit } else { f32::NEG_INFINITY };
+    let allowed: Vec<f32> = (0..).zip(logits).map(allowed).collect();
+    let most = elementwise::largest(logits);
+    let total = elementwise::sum_of_exps(logits, most, 1.0);
+    let SampledToken { token, .. } = sample(&allowed, params, sorted)?;
+    let logprob = logits.get(token as usize)? - most - total.ln();
+    (mask.allows(token) && logprob.is_finite()).then_some(SampledToken { token, logprob })
 }
 
 /// Samples a token; `sorted` is scratch memory. `None`: the logits are no numbers.
@@ -76,7 +96,7 @@ mod tests {
     fn check(temperature: f32, top_p: f32, logits: &[f32], allowed: &[u32]) {
         let mut seen = std::collections::BTreeSet::new();
         for position in 0..2_000 {
-            let params = SamplingParams { temperature, top_p, seed: 11, position };
+            let params = SamplingParams { temperature, top_p, seed: 11, position, mask: None };
             let sampled = sample(logits, &params, &mut Vec::new()).unwrap();
             let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
             let exact = f64::from(logits[sampled.token as usize]) - total.ln();
@@ -111,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed: 0, position: 0 };
+        let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed: 0, position: 0, mask: None };
         for logits in [&[f32::NAN, 1.0][..], &[f32::INFINITY, 0.0], &[]] {
             assert_eq!(sample(logits, &params, &mut Vec::new()), None, "{logits:?}");
         }
@@ -124,7 +144,7 @@ mod tests {
         let agree = |other: u64| {
             let same = |position: &usize| {
                 let drawn = |logits: &[f32], seed: u64| {
-                    let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed, position: *position };
+                    let params = SamplingParams { temperature: 1.0, top_p: 1.0, seed, position: *position, mask: None };
                     sample(logits, &params, &mut Vec::new()).unwrap().token
                 };
                 drawn(&a, 7) == drawn(&b, other)

@@ -294,6 +294,10 @@ fn add_rows(batch: &mut Batch, sequence: &ActiveSequence, count: usize) {
         batch.rows.push(Row { token: *token, position: (sequence.read + at) as u32, blocks: start });
     }
     if sequence.unread().len() == count {
-        batch.samples.push((batch.rows.len() as u32 - 1, sequence.sampling())); // A row was just added.
+        let mask = sequence.mask().map(|mask| {
+            batch.masks.push(mask.clone());
+            batch.masks.len() as u32 - 1 // A mask was just added.
+        });
+        batch.samples.push((batch.rows.len() as u32 - 1, sequence.sampling(mask))); // A row was just added.
     }
 }

@@ -3,7 +3,8 @@
 use crate::api::{Completion, CompletionRequest, CompletionUsage, EngineError, FinishReason};
 use crate::queue::Job;
 use crate::sampling::{SampledToken, SamplingParams};
-use lemon_model::Tokenizer;
+use lemon_model::grammar::{Mask, NextTokens, Walk};
+use lemon_model::{Constraint, Tokenizer};
 
 /// A prompt and what has been written after it, and the blocks of its keys and values.
 pub(crate) struct ActiveSequence {
@@ -22,6 +23,10 @@ pub(crate) struct ActiveSequence {
     /// How many of these bytes were streamed.
     streamed: usize,
     finish: Option<Result<FinishReason, EngineError>>,
+    /// The grammar that holds, once the text of one was written.
+    grammar: Option<Walk>,
+    /// The tokens that the grammar offers next.
+    mask: Option<Mask>,
 }
 
 impl ActiveSequence {
@@ -37,6 +42,8 @@ impl ActiveSequence {
             bytes: Vec::new(),
             streamed: 0,
             finish: None,
+            grammar: None,
+            mask: None,
         }
     }
 
@@ -68,10 +75,15 @@ impl ActiveSequence {
         self.job.request.prompt.len()
     }
 
-    /// How its next token is sampled.
-    pub(crate) fn sampling(&self) -> SamplingParams {
+    /// How its next token is sampled; `mask` is the number of its mask in the batch.
+    pub(crate) fn sampling(&self, mask: Option<u32>) -> SamplingParams {
         let CompletionRequest { temperature, top_p, seed, .. } = self.job.request;
-        SamplingParams { temperature, top_p, seed, position: self.logprobs.len() }
+        SamplingParams { temperature, top_p, seed, position: self.logprobs.len(), mask }
+    }
+
+    /// The tokens that may come next, where a grammar says so.
+    pub(crate) fn mask(&self) -> Option<&Mask> {
+        self.mask.as_ref()
     }
 
     /// Appends the next token; `None` (logits that are no numbers) ends the sequence with an error.
@@ -80,6 +92,15 @@ impl ActiveSequence {
             self.finish = Some(Err(EngineError::NotNumbers));
             return;
         };
+        let before = self.bytes.len();
+        self.append(token, logprob, tokenizer);
+        if self.finish.is_none() && !self.job.request.constraints.is_empty() {
+            self.constrain(token, before, tokenizer);
+        }
+        self.stream();
+    }
+
+    fn append(&mut self, token: u32, logprob: f32, tokenizer: &Tokenizer) {
         self.tokens.push(token);
         self.logprobs.push(logprob);
         let finish = if tokenizer.ends().contains(&token) {
@@ -92,7 +113,49 @@ impl ActiveSequence {
             None
         };
         self.finish = finish.map(Ok);
-        self.stream();
+    }
+
+    /// Follows the grammar that holds, or one whose text the token completes; `before` is where the token's bytes begin.
+    fn constrain(&mut self, token: u32, before: usize, tokenizer: &Tokenizer) {
+        self.grammar = match (self.grammar.take(), self.mask.take()) {
+            // A token of the mask is always taken.
+            (Some(mut walk), Some(_)) => walk.take(token).ok().map(|()| walk),
+            (Some(walk), None) => Some(walk),
+            (None, _) => self.begun(before),
+        };
+        // What the grammar leaves no choice about is written at once, and read with the next token.
+        while let (Some(walk), None) = (&mut self.grammar, &self.finish) {
+            match walk.next() {
+                Ok(NextTokens::Forced(forced)) => {
+                    for token in forced {
+                        if tokenizer.ends().contains(&token) {
+                            self.finish = Some(Ok(FinishReason::Stop));
+                        }
+                        if self.finish.is_some() {
+                            break;
+                        }
+                        self.append(token, 0.0, tokenizer);
+                    }
+                }
+                Ok(NextTokens::Choose(mask)) => {
+                    self.mask = Some(mask);
+                    return;
+                }
+                Ok(NextTokens::End) => self.finish = Some(Ok(FinishReason::Stop)),
+                // Too large to be followed. The reply goes on without it, and whoever reads it checks it.
+                Err(_) => self.grammar = None,
+            }
+        }
+    }
+
+    /// The grammar whose text ends among the bytes from `before` on, after what follows that text.
+    fn begun(&self, before: usize) -> Option<Walk> {
+        self.job.request.constraints.iter().find_map(|Constraint { after, grammar }| {
+            let start = (before + 1).saturating_sub(after.len());
+            let written = self.bytes.get(start..)?;
+            let found = written.windows(after.len().max(1)).rposition(|window| window == after.as_bytes())?;
+            grammar.walk_after(written.get(found + after.len()..)?)
+        })
     }
 
     /// Ends it with an error.

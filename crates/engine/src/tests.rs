@@ -8,14 +8,15 @@ use crate::sampling::SamplingParams;
 use crate::scheduler::Scheduler;
 use crate::*;
 use lemon_model::{
-    DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer, WeightOrigin,
+    Constraint, DeviceChoice, Grammar, LanguagePolicy, Learning, ModelConfig, ModelFamily, ModelFiles, Tokenizer,
+    WeightOrigin,
 };
 use lemon_num::Random;
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 mod gpu;
@@ -66,7 +67,7 @@ fn served_logits(config: &ModelConfig, origin: &WeightOrigin<'_>, text: &[u32], 
     let mut batch = Batch { blocks: (1..=blocks).rev().collect(), ..Batch::default() };
     for (at, token) in text.iter().enumerate() {
         batch.rows.push(Row { token: *token, position: at as u32, blocks: 0 });
-        let params = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0 };
+        let params = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0, mask: None };
         batch.samples.push((at as u32, params));
     }
     BatchRunner::new(network, text.len(), text.len(), blocks as usize + 1, 1).unwrap().logits_of(batch)
@@ -140,8 +141,55 @@ fn request(kind: u64) -> CompletionRequest {
         top_p: [1.0, 0.9][(kind / 3 % 2) as usize],
         seed: kind / 5,
         stop: vec![['a', 'e', 'q'][(kind % 3) as usize].to_string()],
+        constraints: if kind % 2 == 0 { CONSTRAINTS.clone() } else { Arc::default() },
         caller: kind % 4,
     }
+}
+
+/// After an `i` or a `t` only these texts may follow. What follows `t` leaves a choice at its first letter alone.
+static CONSTRAINTS: LazyLock<Arc<[Constraint]>> = LazyLock::new(|| {
+    let constraint = |after: &str, grammar: &str| {
+        let grammar = Grammar::new(grammar, &tokenizer()).unwrap();
+        Constraint { after: after.to_owned(), grammar }
+    };
+    [constraint("i", r#"start: /[0-9]{1,9}/ "!""#), constraint("t", r#"start: "the end of it" | "over and done""#)]
+        .into()
+});
+
+#[test]
+fn a_grammar_holds_after_its_text_and_ends_the_completion() {
+    let engine = engine(settings(WeightForm::F32));
+    let (mut digits, mut forced) = (0, 0);
+    for seed in 0..60 {
+        let request = CompletionRequest {
+            temperature: 1.0,
+            seed,
+            constraints: CONSTRAINTS.clone(),
+            ..CompletionRequest::new(text(seed, 9, 257), 400)
+        };
+        let reply = engine.try_submit(request).unwrap().wait().unwrap();
+        let Some(at) = reply.text.find(['i', 't']) else { continue };
+        let (mark, said) = reply.text[at..].split_at(1);
+        if reply.finish == FinishReason::Length {
+            // The model's context ended first.
+            assert!(said.len() < 13, "{said:?}");
+            continue;
+        }
+        assert_eq!(reply.finish, FinishReason::Stop, "{reply:?}");
+        assert_eq!(reply.tokens.len(), reply.logprobs.len());
+        if mark == "i" {
+            let number = said.strip_suffix('!').unwrap();
+            assert!((1..=9).contains(&number.len()) && number.bytes().all(|it| it.is_ascii_digit()), "{said:?}");
+            digits += 1;
+        } else {
+            assert!(["the end of it", "over and done"].contains(&said), "{said:?}");
+            // All but the first letter were written without a choice, and read all the same.
+            let (_, rest) = reply.logprobs.split_at(reply.logprobs.len() - (said.len() - 1));
+            assert!(rest.iter().all(|logprob| *logprob == 0.0), "{rest:?}");
+            forced += 1;
+        }
+    }
+    assert!(digits > 5 && forced > 5, "{digits} and {forced}");
 }
 
 /// What has to be the same whatever else goes on.

@@ -13,7 +13,7 @@ use crate::worker::{AgentPrompt, ChatMessage, Clock, Progress, Reply, Request, U
 use crate::write::Written;
 use futures::stream::{FuturesUnordered, StreamExt};
 use lemon_num::hashed_seed;
-use lemon_spec::{Next, PLAIN};
+use lemon_spec::Next;
 use lemon_trace::{
     AgentStatus, Candidate, EventKind, Failure, FailureKind, LimitKind, ORCHESTRATOR, Spend, StopReason,
 };
@@ -40,13 +40,15 @@ pub(crate) struct Run<'a> {
     past_calls: Mutex<PastCalls>,
     /// Ends that are on their way to the store. Nothing acts on them before they are durable: see `settled`.
     unsettled: Mutex<Vec<Durable>>,
+    /// Messages and results that are withheld: sender and reader.
+    pub(crate) withheld: &'a [(String, String)],
 }
 
 /// Why no more agents start.
 type Halt = Option<StopReason>;
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(runner: &'a Runner, recorder: Recorder) -> Self {
+    pub(crate) fn new(runner: &'a Runner, recorder: Recorder, withheld: &'a [(String, String)]) -> Self {
         let shared = &runner.settings.shared;
         Run {
             runner,
@@ -58,6 +60,7 @@ impl<'a> Run<'a> {
             unrecorded: Mutex::default(),
             past_calls: Mutex::default(),
             unsettled: Mutex::default(),
+            withheld,
         }
     }
 }
@@ -193,8 +196,8 @@ impl Run<'_> {
             }
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
-        // The likeliest reply is the best that one call can give; agents that vote have to differ.
-        if agent.is_some_and(|agent| agent.base.name == PLAIN) {
+        // The likeliest reply is the best that one call can give; agents that vote have to differ, so the next ones are drawn.
+        if state.is_first_plain(index) {
             request.temperature = request.temperature.or(Some(0.0));
         }
         request.agent_prompt = state.agent_prompt(index, &deliveries).map(|prompt| {

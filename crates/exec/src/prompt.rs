@@ -73,11 +73,13 @@ fn ending(form: Form) -> &'static str {
 /// How a plain agent is asked to reason.
 const STEPS: &str = "Work out the solution one step at a time.";
 
-/// How the answer alone is asked for.
+/// How the answer alone is asked for. A small model that is told how the line begins does not begin to work the problem out.
 fn brief(form: Form) -> &'static str {
     match form {
-        Form::Number => "Reply with the final number alone: no working, no words, no unit.",
-        Form::Choice => "Reply with the letter of the right option alone.",
+        Form::Number => "Reply with one line `Answer: …` that holds the final number and nothing else. No working.",
+        Form::Choice => {
+            "Reply with one line `Answer: X` that holds the letter of the right option and nothing else. No working."
+        }
         Form::Short => "Reply with the answer alone, in a few words and without an explanation.",
         Form::Code => "Reply with the code alone, in one fenced block.",
         Form::Json => "Give the JSON alone, without a word before or after it.",

@@ -162,7 +162,8 @@ impl Runner {
         }
         let replayed =
             (!trace.events.is_empty()).then(|| replay(&trace, &mut state, &self.language, &self.backend.levels));
-        let run = Run::new(self, Recorder::new(trace, self.backend.clock, self.store.clone(), observer));
+        let run =
+            Run::new(self, Recorder::new(trace, self.backend.clock, self.store.clone(), observer), &meta.withhold);
         if let Some(replayed) = replayed {
             run.enter(replayed);
         }

@@ -11,7 +11,7 @@ use crate::form::Form;
 use crate::prompt::{self, Reading};
 use crate::settings::OnParentFailure;
 use crate::worker::{AgentPrompt, ChatMessage, Level, TeamMember};
-use lemon_spec::{AnswerRule, BaseRole, Next, Plan, PlannedAgent, Share, Style};
+use lemon_spec::{AnswerRule, BaseRole, Next, PLAIN, Plan, PlannedAgent, Share, Style};
 use lemon_trace::{AgentStatus, Failure, FailureKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,6 +140,13 @@ impl RunState {
         let agent = &self.members.get(index)?.agent;
         let style = self.styles.get(agent.level).copied().flatten().filter(|_| agent.base.answers)?;
         (style != Style::Program || self.form.is_short()).then_some(style)
+    }
+
+    /// Whether an agent is a plain one, and the first of its capacity.
+    pub fn is_first_plain(&self, index: usize) -> bool {
+        let is_plain = |member: &Member, level: usize| member.agent.base.name == PLAIN && member.agent.level == level;
+        let Some((agent, before)) = self.members.get(..=index).and_then(<[Member]>::split_last) else { return false };
+        is_plain(agent, agent.agent.level) && !before.iter().any(|other| is_plain(other, agent.agent.level))
     }
 
     /// The options that the question lists, with their letters.

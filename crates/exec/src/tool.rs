@@ -2,7 +2,8 @@
 
 mod plain;
 
-pub(crate) use plain::{ask, calls_in, written_out};
+pub(crate) use plain::{ask, written_out};
+pub use plain::{calls_in, in_plain_text};
 
 use crate::prompt::fence_for;
 use async_trait::async_trait;

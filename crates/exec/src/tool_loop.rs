@@ -9,6 +9,7 @@ use crate::ledger::{Reservation, Want};
 use crate::store::StoreError;
 use crate::tool::{NO_MORE_CALLS, OfferedTool, RESULTS_NOTE, RequestedCall, ToolRun, fenced};
 use crate::worker::{ChatMessage, Request, Speaker, Usage};
+use lemon_spec::edit::tool_sender;
 use lemon_trace::{AgentCall, Event, EventKind, LimitKind, NextCall, Spend};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -20,6 +21,8 @@ const UNKNOWN_OUTCOME: &str = "The outcome of this call is unknown: the run was 
      effect or not. It is not made again.";
 /// What an agent is told of a call that a person denied.
 const DENIED: &str = "A person denied this call. It was not made.";
+/// What an agent is told of a call whose result is withheld, to find out what it is worth.
+const WITHHELD: &str = "This call was not made. Go on without its result.";
 /// What an agent is told of calls beyond those that it may make.
 const TOO_MANY: &str = "This call was not made: it is one more than you may make.";
 
@@ -113,6 +116,8 @@ struct Talk<'t> {
     offered: Arc<[OfferedTool]>,
     /// Calls so far.
     made: u32,
+    /// The tools called so far.
+    called: Vec<String>,
 }
 
 /// What came of one call, unless the conversation ends with it.
@@ -142,7 +147,8 @@ impl Run<'_> {
             return Ok(Talked::Ended { end: self.call(request, duty).await?, saved });
         }
         let agent = request.agent.clone();
-        let mut talk = Talk { agent: &agent, offered: self.offered(&agent, tools).await, made: 0 };
+        let offered = self.offered(&agent, tools).await;
+        let mut talk = Talk { agent: &agent, offered, made: 0, called: Vec::new() };
         add_note(&mut request.messages);
         let most = self.runner.settings.tool_calls;
         let mut turn = 0;
@@ -158,6 +164,7 @@ impl Run<'_> {
                 let id = past.call.id.clone();
                 let tool = past.call.tool.clone();
                 let taken = if too_many { Ok(ToolRun::failed(TOO_MANY)) } else { self.take_up(&talk, past).await? };
+                talk.called.push(tool.clone());
                 match taken {
                     Ok(run) => request.messages.push(ChatMessage::result(id, fenced(&tool, &run))),
                     Err(halted) => return Ok(halted.talked(saved)),
@@ -197,7 +204,9 @@ impl Run<'_> {
                     ToolRun::failed(TOO_MANY)
                 } else {
                     talk.made += 1;
-                    match self.make(&talk, call, opening).await? {
+                    let made = self.make(&talk, call, opening).await?;
+                    talk.called.push(call.tool.clone());
+                    match made {
                         Ok(run) => run,
                         Err(halted) => return Ok(halted.talked(saved)),
                     }
@@ -235,6 +244,9 @@ impl Run<'_> {
             Ok(checked) => checked,
             Err(fact) => return self.refuse(talk, call, opening, fact).await.map(Ok),
         };
+        if self.withholds(talk, call) {
+            return self.refuse(talk, call, opening, WITHHELD.to_owned()).await.map(Ok);
+        }
         if tool.approve {
             let Opening { said, more, spend } = opening;
             let asked = AgentCall { id: call.id.clone(), said, usd: None, more };
@@ -243,7 +255,14 @@ impl Run<'_> {
             self.recorder.record(talk.agent, kind, spend).wait().await?;
             return Ok(Err(Halted::Paused(call.id.clone())));
         }
-        self.carry_out(talk, call, &tool, arguments, opening).await
+        self.carry_out(talk, call, &tool, arguments, opening, false).await
+    }
+
+    /// Whether the result of this call is withheld: that of the agent's first call of the tool.
+    fn withholds(&self, talk: &Talk<'_>, call: &RequestedCall) -> bool {
+        let sender = tool_sender(&call.tool);
+        let is_withheld = self.withheld.iter().any(|(from, to)| *from == sender && to == talk.agent);
+        is_withheld && !talk.called.contains(&call.tool)
     }
 
     /// Takes a call on record up where it stands.
@@ -255,7 +274,9 @@ impl Run<'_> {
             Stage::Made => {
                 let again = talk.checked(&call).ok().filter(|(tool, _)| tool.idempotent);
                 return match again {
-                    Some((tool, arguments)) => self.carry_out(talk, &call, &tool, arguments, Opening::default()).await,
+                    Some((tool, arguments)) => {
+                        self.carry_out(talk, &call, &tool, arguments, Opening::default(), false).await
+                    }
                     None => {
                         let run = ToolRun::failed(UNKNOWN_OUTCOME);
                         self.record_result(talk.agent, &call, &run, Spend::default()).await?;
@@ -277,13 +298,15 @@ impl Run<'_> {
             }
         };
         match talk.checked(&call) {
-            Ok((tool, arguments)) if granted => self.carry_out(talk, &call, &tool, arguments, Opening::default()).await,
+            Ok((tool, arguments)) if granted => {
+                self.carry_out(talk, &call, &tool, arguments, Opening::default(), true).await
+            }
             Ok(_) => self.refuse(talk, &call, Opening::default(), DENIED.to_owned()).await.map(Ok),
             Err(fact) => self.refuse(talk, &call, Opening::default(), fact).await.map(Ok),
         }
     }
 
-    /// Reserves, records, runs, settles, records.
+    /// Reserves, records, runs, settles, records. A call that a person `approved` needs no other permission.
     async fn carry_out(
         &self,
         talk: &Talk<'_>,
@@ -291,12 +314,14 @@ impl Run<'_> {
         tool: &OfferedTool,
         arguments: Value,
         opening: Opening,
+        approved: bool,
     ) -> Result<Made, StoreError> {
         let Some(tools) = &self.runner.backend.tools else {
             let fact = "no tool is run here".to_owned();
             return self.refuse(talk, call, opening, fact).await.map(Ok);
         };
         if !tool.read_only
+            && !approved
             && let Err(fact) = tools.permit(tool).await
         {
             return self.refuse(talk, call, opening, fact).await.map(Ok);

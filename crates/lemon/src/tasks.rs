@@ -174,6 +174,7 @@ impl Lemon {
         let env = self.env_with(cases, Noise::Shared).await?;
         let seeds = self.seeds();
         let work = ProfileWork {
+            families: &[],
             plan: team,
             cases,
             seeds: &seeds,

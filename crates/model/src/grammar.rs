@@ -42,6 +42,15 @@ pub struct Walk {
     ended: bool,
 }
 
+/// A grammar that holds from where a certain text is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Constraint {
+    /// The text.
+    pub after: String,
+    /// What must follow it.
+    pub grammar: Grammar,
+}
+
 /// What comes next in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextTokens {
@@ -80,6 +89,15 @@ impl Grammar {
     pub fn walk(&self) -> Walk {
         let (matcher, end) = (self.inner.start.clone(), self.inner.tokenizer.end());
         Walk { matcher, end, written: 0, choice: None, ended: false }
+    }
+
+    /// The state after a text; `None` if the grammar does not allow it.
+    pub fn walk_after(&self, text: &[u8]) -> Option<Walk> {
+        let mut walk = self.walk();
+        for token in self.inner.vocabulary.spell(text) {
+            walk.matcher.consume_token(token).ok()?;
+        }
+        Some(walk)
     }
 
     /// The tokens that each token of a text was chosen from; `None` where it was forced. The text may be incomplete.
@@ -156,6 +174,13 @@ impl Grammar {
                 tokens.push(token);
             }
         }
+    }
+}
+
+/// The same grammar: made once.
+impl PartialEq for Grammar {
+    fn eq(&self, other: &Grammar) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 

@@ -37,7 +37,7 @@ pub use config::{ModelConfig, ModelFamily, RopeScaling};
 pub use error::PolicyError;
 pub use files::{ModelFiles, Packed};
 pub use gguf::BlockType;
-pub use grammar::Grammar;
+pub use grammar::{Constraint, Grammar};
 pub use language::{DeviceChoice, LanguagePolicy, Precision};
 pub use learn::{Term, Totals};
 pub use muon::MuonSettings;

@@ -6,9 +6,11 @@ mod gguf;
 mod guard;
 mod jinja;
 mod template;
+mod tools;
 mod train;
 
 pub use gguf::{CheckedGguf, check_gguf};
+pub use tools::{CallForm, ChatCall, ChatTool, Turn};
 
 use crate::PolicyError;
 use crate::files::ModelFiles;
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use template::{Piece, Template};
+use template::{Piece, Shown, Template};
 use tokenizers::{AddedToken, Tokenizer as Whole};
 
 /// The vocabulary of a model: cheap to clone.
@@ -71,6 +73,8 @@ struct Inner {
     files: Files,
     /// What grammars need of a vocabulary; large, so made when the first grammar asks for it and shared by all.
     vocabulary: OnceLock<Result<Arc<Vocabulary>, String>>,
+    /// How the model writes calls of tools, found when it is first asked for.
+    call_form: OnceLock<Option<CallForm>>,
 }
 
 /// A tokenizer that knows no added tokens, and the bytes of each of its tokens.
@@ -166,6 +170,7 @@ impl Tokenizer {
             trusting,
             files,
             vocabulary: OnceLock::new(),
+            call_form: OnceLock::new(),
         };
         Ok(Tokenizer { inner: Arc::new(inner) })
     }
@@ -243,8 +248,13 @@ impl Tokenizer {
             let contents: Vec<&str> = messages.iter().map(|message| message.content.as_str()).collect();
             return Ok(self.encode_plain(&(contents.join("\n") + "\n")));
         };
+        self.written(template, &Shown::messages(messages))
+    }
+
+    /// The tokens of what a template writes.
+    fn written(&self, template: &Template, shown: &Shown<'_>) -> Result<Vec<u32>, PolicyError> {
         let mut tokens = Vec::new();
-        for piece in template.pieces(messages)? {
+        for piece in template.pieces(shown)? {
             match piece {
                 Piece::Frame(text) => tokens.extend(self.encode(&text)),
                 Piece::Content(text) => tokens.extend(self.encode_plain(text)),

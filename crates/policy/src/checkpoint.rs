@@ -172,6 +172,23 @@ impl Checkpoints {
         Ok(opened)
     }
 
+    /// Opens the folder of a run, and continues it from its last checkpoint if it has one: `load` gives the policy its state of then.
+    /// Otherwise the run begins with the default state.
+    ///
+    /// # Errors
+    /// As [`Self::new`] and [`Self::resume`], or the policy cannot be loaded.
+    pub fn begin<S: DeserializeOwned + Default>(
+        folder: &Path,
+        begun: &[(&str, String)],
+        step_of: impl Fn(&S) -> u64,
+        load: impl FnOnce(&Path) -> Result<(), PolicyError>,
+    ) -> Result<(Self, S), KeepError> {
+        let checkpoints = Checkpoints::new(folder, begun)?;
+        let Some((state, folder)) = checkpoints.resume(step_of)? else { return Ok((checkpoints, S::default())) };
+        load(&folder)?;
+        Ok((checkpoints, state))
+    }
+
     /// The state of the last checkpoint that is whole, if there is one, and the folder with the policy's state. `step_of` returns
     /// the step of a state. Later checkpoints that are damaged are renamed; [`damage`] reports them.
     pub fn resume<S: DeserializeOwned>(&self, step_of: impl Fn(&S) -> u64) -> Result<Option<(S, PathBuf)>, KeepError> {

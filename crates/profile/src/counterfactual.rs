@@ -180,6 +180,9 @@ impl Counterfactuals<'_> {
             // A reply of so many tokens may be read as four times as many bytes, and by another vocabulary.
             let tokens_in = question + told + agent.parents.len() as u64 * (2 * longest + 100);
             let tokens_out = reply(agent.level);
+            if !agent.tools.is_empty() {
+                return with_tools(tokens_in, tokens_out, u64::from(self.env.settings.tool_calls), price(agent.level));
+            }
             Cost { tokens: tokens_in + tokens_out, usd: price(agent.level).usd(tokens_in, tokens_out) }
         };
         let judge_in = plan.answer_from().len() as u64 * (2 * longest + 100) + question + 1000;
@@ -216,6 +219,18 @@ impl Counterfactuals<'_> {
         let Some(answer) = answer else { return Ok(Some(0.0)) };
         Ok(Some(f64::from(u8::from(self.env.is_right(&base.case, &answer)?))))
     }
+}
+
+/// Tokens of a tool's result that a profile plans with. A run with longer ones may end at its budget, and is missing data then.
+const RESULT_TOKENS: u64 = 2_000;
+
+/// What an agent can spend that replies, makes a call, and reads all of that again before its next reply.
+fn with_tools(tokens_in: u64, tokens_out: u64, calls: u64, price: Price) -> Cost {
+    let turns = calls + 1;
+    // Each turn reads the replies and results of those before it.
+    let read = turns * tokens_in + turns * calls / 2 * (2 * tokens_out + RESULT_TOKENS);
+    let written = turns * tokens_out;
+    Cost { tokens: read + written, usd: price.usd(read, written) }
 }
 
 /// How agents that replied ended.

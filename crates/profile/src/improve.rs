@@ -7,7 +7,7 @@ use lemon_credit::choose::ChoiceRule;
 use lemon_credit::estimate::ClusteredPaired;
 use lemon_rollout::{Case, RolloutError};
 use lemon_spec::Plan;
-use lemon_spec::edit::{Change, apply};
+use lemon_spec::edit::{Change, Family, apply};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -82,11 +82,19 @@ pub async fn improve(
     while steps.len() < MOST_STEPS && !cancel.is_cancelled() {
         let Some(team) = teams.last() else { break };
         let policy = ChoiceRule::Information { floor: 0.0 };
-        let work =
-            ProfileWork { plan: team, cases: chosen_by, seeds, width, budget: SpendingLimits::default(), policy };
+        let work = ProfileWork {
+            plan: team,
+            cases: chosen_by,
+            seeds,
+            families: &[],
+            width,
+            budget: SpendingLimits::default(),
+            policy,
+        };
         let found = profile(runs, &work, cancel, |_, _| {}).await?;
         spent += found.reuse.tokens;
         let Some(best) = best(&found.effects, found.baseline.cost) else { break };
+        // What was measured could be applied, so the search ends here only if the language changed under it.
         let Ok(edited) = apply(team, &best.edit, &runs.env.language) else { break };
         let step = ImproveStep {
             change: best.change.clone(),
@@ -107,8 +115,9 @@ pub async fn improve(
 /// The change to make: of those that save something and do not seem to lose, or gain for certain, the one worth most.
 fn best(effects: &[Effect], cost: f64) -> Option<&Effect> {
     let worth = |effect: &Effect| {
-        // A message withheld is no change of the text; one reference more is an edit for training.
-        if matches!(effect.edit.change, Change::WithholdMessage { .. } | Change::AddReference { .. } | Change::Review) {
+        // What is withheld is no change of the text; one reference more is an edit for training.
+        let change = &effect.edit.change;
+        if effect.edit.family == Family::Message || matches!(change, Change::AddReference { .. } | Change::Review) {
             return None;
         }
         let (worth, saved, interval) = (effect.effect?, effect.cost?, effect.interval?);

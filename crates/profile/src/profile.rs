@@ -29,6 +29,8 @@ pub struct ProfileWork<'a> {
     pub cases: &'a [Case],
     /// The seeds: every task is run with each.
     pub seeds: &'a [u64],
+    /// The families of edits that are run; all where it is empty.
+    pub families: &'a [Family],
     /// Runs at a time.
     pub width: usize,
     /// What to spend at most, over everything.
@@ -177,7 +179,7 @@ pub async fn profile(
     cancel: &CancellationToken,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Profile, RolloutError> {
-    let edits = applicable(work.plan, &runs.env.language, runs.reviewer.is_some());
+    let edits = applicable(work, &runs.env.language, runs.reviewer.is_some());
     // Half of the budget at most goes into base runs, so that something is left to change; one run there has to be.
     let one_run = work.cases.first().map_or(Cost::default(), |case| runs.most(case, work.plan));
     let Bases { bases, mut unknown, spent } =

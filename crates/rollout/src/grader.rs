@@ -1,11 +1,13 @@
 //! Grades replies, programs included: those run in a sandbox.
 
+use crate::places::Places;
 use lemon_sandbox::{Containment, Sandbox, SandboxError, SandboxLimits};
 use lemon_task::{Item, Key, Program, Verdict, grade};
 
 /// Grades replies.
 pub struct Grader {
     sandbox: Option<Sandbox>,
+    places: Places,
 }
 
 /// A reply, graded.
@@ -24,7 +26,7 @@ pub struct Graded {
 impl Grader {
     /// A grader; without a sandbox, programs count as wrong.
     pub fn new(sandbox: Option<Sandbox>) -> Self {
-        Grader { sandbox }
+        Grader { sandbox, places: Places::new(std::thread::available_parallelism().map_or(2, usize::from)) }
     }
 
     /// A grader for these items, with a sandbox if one of them needs it.
@@ -82,7 +84,9 @@ impl Grader {
             (Verdict::Wrong, _) => Ok(Some(wrong())),
             (Verdict::MustRun, None) => Ok(Some("programs are not run here".to_owned())),
             (Verdict::MustRun, Some(sandbox)) => {
-                program().map_or_else(|| Ok(Some(wrong())), |program| run(sandbox, program))
+                let Some(program) = program() else { return Ok(Some(wrong())) };
+                let _place = self.places.take();
+                run(sandbox, program)
             }
         }
     }

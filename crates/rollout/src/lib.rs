@@ -23,6 +23,7 @@ mod error;
 mod grade_cache;
 mod grader;
 mod outcome;
+mod places;
 mod request;
 pub mod reward;
 mod team;

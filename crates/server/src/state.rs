@@ -155,14 +155,7 @@ impl AppState {
         let run_id = format!("r-{}", fresh_id());
         let seed = order.seed.or(self.config.config.run.seed).unwrap_or(0);
         let budget = lower(lower(self.workers.settings.budget, order.budget), self.time_limit());
-        let begin = Begin {
-            order: &order,
-            orchestrator,
-            meta: RunMeta { budget, ..meta },
-            trace: None,
-            is_abandoned: false,
-            decisions: BTreeMap::new(),
-        };
+        let begin = Begin::new(&order, orchestrator, RunMeta { budget, ..meta });
         let job = Job {
             run_id: run_id.clone(),
             task_id: run_id,
@@ -178,7 +171,7 @@ impl AppState {
     }
 
     fn launch(self: &Arc<Self>, begin: Begin<'_>, job: Job) -> Result<Arc<LiveRun>, Refusal> {
-        let Begin { order, orchestrator, meta, trace, is_abandoned, decisions } = begin;
+        let Begin { order, orchestrator, meta, trace, decisions, is_abandoned } = begin;
         if self.closing.is_cancelled() {
             let fact = "the server is closing";
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", fact).retry_after(5));
@@ -264,8 +257,9 @@ impl AppState {
         if let (Ok(trace), Some(exporter)) = (&end, &self.exporter) {
             exporter.send(trace.clone());
         }
-        live.set_end(end);
+        // First: who hears of the end may go on with the run.
         self.runs.leave(live.id());
+        live.set_end(end);
     }
 
     /// Takes up the runs that a server before this one left unfinished. Gives how many, and why others are left as they are.
@@ -296,17 +290,22 @@ impl AppState {
         meta: RunMeta,
         decisions: BTreeMap<String, bool>,
     ) -> Result<Arc<LiveRun>, Refusal> {
+        let conflict = |fact: String| Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact);
         let (waiting, run_id) = (trace.waiting_calls(), &trace.header.run_id);
+        if self.runs.get(run_id).is_some() {
+            return Err(conflict(format!("the run {run_id} is under way")));
+        }
         if let Some(call) = decisions.keys().find(|call| !waiting.contains(call)) {
-            return Err(Refusal::field("decisions", format!("no call `{call}` of {run_id} waits for a person")));
+            return Err(conflict(format!("no call `{call}` of the run {run_id} waits for a person")));
         }
         if decisions.is_empty() {
             return Err(Refusal::field("decisions", "expected a decision, found none"));
         }
         if meta.started_with != self.workers.meta.started_with {
             let fact = format!("the run {run_id} was started with other models than this server has");
-            let refusal = Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact);
-            return Err(refusal.hint(format!("`lemon run --resume {run_id} --approve AGENT/CALL` goes on with it")));
+            return Err(
+                conflict(fact).hint(format!("`lemon run --resume {run_id} --approve AGENT/CALL` goes on with it"))
+            );
         }
         // A page asks, and does not wait for the run.
         let served = ServedRequest { app: true, ..meta.served.clone().unwrap_or_else(by_command) };
@@ -324,7 +323,8 @@ impl AppState {
             Some(text) => TeamChoice::Text(text.clone()),
             None => self.workers.choice(&served.model)?,
         };
-        let origin = if served.app { Origin::App } else { Origin::Api };
+        // A person who decides about a call watches the run in the application.
+        let origin = if served.app || decision.is_some() { Origin::App } else { Origin::Api };
         // The client of a run of the API went with the server before: the run ends as if the client had gone, spends nothing
         // more, and can be resumed by hand.
         let is_abandoned = origin == Origin::Api;
@@ -342,7 +342,8 @@ impl AppState {
         let orchestrator = self.workers.orchestrator(&order.team).await?;
         let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
         let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
-        self.launch(Begin { order: &order, orchestrator, meta, trace: Some(trace), is_abandoned, decisions }, job)
+        let begin = Begin::new(&order, orchestrator, meta);
+        self.launch(Begin { trace: Some(trace), decisions, is_abandoned, ..begin }, job)
     }
 }
 
@@ -352,15 +353,21 @@ struct Begin<'a> {
     orchestrator: Arc<dyn lemon_exec::Orchestrator>,
     meta: RunMeta,
     trace: Option<Trace>,
+    /// What a person said about calls that wait.
+    decisions: BTreeMap<String, bool>,
     /// Whether no client is left that would read the answer.
     is_abandoned: bool,
-    /// What a person decided about calls that wait.
-    decisions: BTreeMap<String, bool>,
 }
 
 /// What a run of a command would have asked of this server.
 fn by_command() -> ServedRequest {
     ServedRequest { model: DEFAULT.to_owned(), ..ServedRequest::default() }
+}
+
+impl<'o> Begin<'o> {
+    fn new(order: &'o RunOrder, orchestrator: Arc<dyn lemon_exec::Orchestrator>, meta: RunMeta) -> Self {
+        Begin { order, orchestrator, meta, trace: None, decisions: BTreeMap::new(), is_abandoned: false }
+    }
 }
 
 /// Of two limits on the same thing the lower one.

@@ -3,6 +3,7 @@
 //! `tasks → a teacher writes a team for each → pairs of task and specification → a model learns them`. There are four
 //! teachers ([`teach`]); [`mod@sft`] fine-tunes an orchestrator on their pairs; [`mod@pretrain`] trains small workers.
 
+mod keep;
 mod lessons;
 pub mod pretrain;
 mod probe;

@@ -20,8 +20,10 @@ pub use prefetch::Prefetcher;
 pub use replies::PeerReplies;
 pub use size::{Size, vocabulary};
 
-use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, Precision, StepSettings};
-use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS, to_json};
+use crate::keep;
+use crate::sft::BEST;
+use lemon_model::{Example, LanguagePolicy, OptimiserSettings, Policy, PolicyError, StepSettings};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,14 +163,8 @@ pub fn pretrain(
         ("lessons", fingerprint(&stream.block(0))),
         ("problems to look at", fingerprint(held_out.lessons())),
     ];
-    let checkpoints = Checkpoints::new(folder, &begun)?;
-    let mut state = match checkpoints.resume(|state: &Pretrained| state.step)? {
-        None => Pretrained::default(),
-        Some((state, folder)) => {
-            policy.load_state(&folder)?;
-            state
-        }
-    };
+    let (checkpoints, mut state) =
+        Checkpoints::begin(folder, &begun, |state: &Pretrained| state.step, |folder| policy.load_state(folder))?;
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1));
     let lessons = Prefetcher::new(Arc::new(stream), state.step * settings.batch.max(1) as u64, threads);
     let mut lessons = lessons.map_err(|error| PretrainError::Lessons(error.to_string()))?;
@@ -179,14 +175,9 @@ pub fn pretrain(
             let eval = held_out.evaluate(policy)?;
             metrics.eval = Some(eval);
             state.eval(eval, settings.patience);
-            if state.best_step == state.step {
-                policy.save(&folder.join("best"), Precision::F32)?;
-            }
         }
-        checkpoints.record(METRICS, &metrics)?;
-        if is_eval {
-            checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
-        }
+        let is_best = is_eval && state.best_step == state.step;
+        keep::step(&checkpoints, policy, &folder.join(BEST), (state.step, &state, &metrics), [is_eval, is_best])?;
         if !watch(&metrics) {
             break;
         }
@@ -228,12 +219,11 @@ fn learn_once(
 impl Pretrained {
     fn eval(&mut self, eval: PretrainEval, patience: u64) {
         let is_better = eval.right > self.best.right || eval.right == self.best.right && eval.loss < self.best.loss;
-        if self.best_step == 0 || is_better {
-            (self.best, self.best_step, self.since_best) = (eval, self.step, 0);
-        } else {
-            self.since_best += 1;
-            self.stopped_early = patience > 0 && self.since_best >= patience;
+        let is_better = self.best_step == 0 || is_better;
+        if is_better {
+            (self.best, self.best_step) = (eval, self.step);
         }
+        (self.since_best, self.stopped_early) = keep::patience(is_better, self.since_best, patience);
     }
 }
 

@@ -3,10 +3,9 @@
 //! A run follows from its settings and seed. A run that was killed resumes from its last checkpoint and ends with the same
 //! numbers.
 
-use lemon_model::{
-    Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Precision, Sequence, StepSettings,
-};
-use lemon_policy::checkpoint::{self, Checkpoints, KeepError, METRICS, to_json};
+use crate::keep;
+use lemon_model::{Example, LanguagePolicy, Objective, OptimiserSettings, Policy, PolicyError, Sequence, StepSettings};
+use lemon_policy::checkpoint::{self, Checkpoints, KeepError, to_json};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -187,14 +186,8 @@ pub fn sft(
         ("lessons", fingerprint(pairs)),
         ("lessons to validate with", fingerprint(validation)),
     ];
-    let checkpoints = Checkpoints::new(folder, &begun)?;
-    let mut state = match checkpoints.resume(|state: &State| state.step)? {
-        None => State::default(),
-        Some((state, folder)) => {
-            policy.load_state(&folder)?;
-            state
-        }
-    };
+    let (checkpoints, mut state) =
+        Checkpoints::begin(folder, &begun, |state: &State| state.step, |folder| policy.load_state(folder))?;
     while state.step < settings.steps && !state.stopped_early {
         state.step += 1;
         let mut metrics = learn_once(policy, pairs, settings, state.step)?;
@@ -204,14 +197,9 @@ pub fn sft(
             let eval = SftEval { loss: mean_loss(policy, validation)?, probe: probe(policy)? };
             metrics.eval = Some(eval);
             state.eval(eval, settings.patience);
-            if state.best_step == state.step {
-                policy.save(&folder.join(BEST), Precision::F32)?;
-            }
         }
-        checkpoints.record(METRICS, &metrics)?;
-        if is_eval {
-            checkpoints.save(state.step, &state, |folder| policy.save_state(folder))?;
-        }
+        let is_best = is_eval && state.best_step == state.step;
+        keep::step(&checkpoints, policy, &folder.join(BEST), (state.step, &state, &metrics), [is_eval, is_best])?;
         if !watch(&metrics) {
             break;
         }
@@ -292,12 +280,11 @@ fn fingerprint(pairs: &[TokenizedPair]) -> String {
 
 impl State {
     fn eval(&mut self, eval: SftEval, patience: u64) {
-        if self.best_step == 0 || eval.loss < self.best.loss {
-            (self.best, self.best_step, self.since_best) = (eval, self.step, 0);
-        } else {
-            self.since_best += 1;
-            self.stopped_early = patience > 0 && self.since_best >= patience;
+        let is_better = self.best_step == 0 || eval.loss < self.best.loss;
+        if is_better {
+            (self.best, self.best_step) = (eval, self.step);
         }
+        (self.since_best, self.stopped_early) = keep::patience(is_better, self.since_best, patience);
     }
 
     fn learned(&self) -> Learned {

@@ -26,7 +26,7 @@ family::families! {
     Answer = "answer", "Change the aggregation rule.";
     Stop = "stop", "Stop to review, or review to stop.";
     Tool = "tool", "Take a tool from an agent, or give it one that another agent has.";
-    Message = "message", "Withhold one message at run time; the text stays.";
+    Message = "message", "Withhold one message, or one result of a tool, at run time; the text stays.";
 }
 
 /// The five decisions an orchestrator makes.
@@ -153,6 +153,18 @@ pub enum Change {
         /// The reader.
         to: String,
     },
+    /// `agent` does not get the result of its first call of `tool`, which is not made.
+    WithholdResult {
+        /// Who calls.
+        agent: String,
+        /// What it calls.
+        tool: String,
+    },
+}
+
+/// The sender of a tool's results, where messages are withheld: no agent has such an id.
+pub fn tool_sender(tool: &str) -> String {
+    format!("tool:{tool}")
 }
 
 /// A team after an edit.
@@ -168,7 +180,7 @@ pub struct Edited {
     pub before_canonical: Span,
     /// Where the field stands in the edited text; empty at the place where a removed agent or list of tools stood.
     pub after: Span,
-    /// The message to withhold at run time: sender and reader.
+    /// The message to withhold at run time: sender and reader. The sender of results is [`tool_sender`].
     pub withhold: Option<(String, String)>,
     /// Other fields of the edited plan that changed with it: the lists that named a removed agent.
     pub also_changed: Vec<Field>,
@@ -208,6 +220,7 @@ impl Edit {
             Change::Stop => (Family::Stop, Decision::Stop, true),
             Change::Review => (Family::Stop, Decision::Stop, false),
             Change::WithholdMessage { .. } => (Family::Message, Decision::Communicate, true),
+            Change::WithholdResult { .. } => (Family::Message, Decision::Delegate, true),
         };
         Edit { family, decision, forward, change }
     }
@@ -225,7 +238,9 @@ impl Edit {
             Change::LowerCapacity { agent } | Change::RaiseCapacity { agent } => position(agent).map(Field::Capacity),
             Change::RemoveAgent { agent } | Change::PrefixTruncation { agent } => position(agent).map(Field::Agent),
             Change::ShareAnswer { agent } | Change::ShareReply { agent } => position(agent).map(Field::Share),
-            Change::RemoveTool { agent, .. } | Change::AddTool { agent, .. } => position(agent).map(Field::Tools),
+            Change::RemoveTool { agent, .. } | Change::AddTool { agent, .. } | Change::WithholdResult { agent, .. } => {
+                position(agent).map(Field::Tools)
+            }
             Change::AnswerBy { .. } => Some(Field::AnswerBy),
             Change::Stop | Change::Review => Some(Field::Next),
         }
@@ -259,7 +274,8 @@ impl Edit {
             | Change::ResetDuty { .. }
             | Change::RemoveAgent { .. }
             | Change::PrefixTruncation { .. }
-            | Change::WithholdMessage { .. } => return None,
+            | Change::WithholdMessage { .. }
+            | Change::WithholdResult { .. } => return None,
         };
         Some(Edit { forward: !self.forward, change, ..self.clone() })
     }
@@ -285,6 +301,7 @@ impl Change {
             | Change::PrefixTruncation { agent }
             | Change::RemoveTool { agent, .. }
             | Change::AddTool { agent, .. }
+            | Change::WithholdResult { agent, .. }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => Some(agent),
             Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
@@ -334,6 +351,9 @@ impl fmt::Display for Change {
             Change::Stop => formatter.write_str("the run stops after this round"),
             Change::Review => formatter.write_str("the orchestrator reviews this round"),
             Change::WithholdMessage { from, to } => write!(formatter, "the message of {from} is withheld from {to}"),
+            Change::WithholdResult { agent, tool } => {
+                write!(formatter, "the first result of {tool} is withheld from {agent}")
+            }
         }
     }
 }

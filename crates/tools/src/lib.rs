@@ -39,4 +39,4 @@ pub use calculator::calculate;
 pub use clean::{clean, clean_line};
 pub use config::{BUILT_IN, McpConfig, ToolConfig, ToolsConfig, check};
 pub use error::{CallEffect, ToolError, ToolErrorKind};
-pub use set::{ToolCheck, ToolInfo, ToolList, ToolResult, ToolSet};
+pub use set::{ToolCheck, ToolList, ToolResult, ToolSet};

@@ -7,6 +7,7 @@ use crate::error::{ToolError, ToolErrorKind};
 use crate::mcp::Server;
 use crate::python::{self, Python};
 use futures::future::join_all;
+use lemon_exec::OfferedTool;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -26,30 +27,11 @@ enum Source {
     Server(Box<Server>),
 }
 
-/// A tool that can be called.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolInfo {
-    /// Its name: `python`, `docs.search`.
-    pub name: String,
-    /// What it does, in its own words; cleaned.
-    pub description: String,
-    /// The JSON Schema of its arguments.
-    pub schema: Value,
-    /// US dollars one call costs.
-    pub price: f64,
-    /// Whether the same call may be made again.
-    pub idempotent: bool,
-    /// Whether a call changes nothing.
-    pub read_only: bool,
-    /// Whether a person must approve every call.
-    pub approve: bool,
-}
-
 /// The tools that can be called, and those that cannot.
 #[derive(Debug, Default)]
 pub struct ToolList {
     /// By name, in the order of the configuration.
-    pub tools: Vec<ToolInfo>,
+    pub tools: Vec<OfferedTool>,
     /// What cannot be called, and why.
     pub faults: Vec<(String, ToolError)>,
 }
@@ -62,7 +44,7 @@ pub struct ToolCheck {
     /// How long it took: for a server, until it had started.
     pub took: Duration,
     /// The tools that can be called.
-    pub tools: Vec<ToolInfo>,
+    pub tools: Vec<OfferedTool>,
     /// What cannot be used.
     pub faults: Vec<ToolError>,
 }
@@ -114,7 +96,7 @@ impl ToolSet {
     ///
     /// # Errors
     /// There is no such tool, or its server cannot be reached.
-    pub async fn info(&self, name: &str) -> Result<ToolInfo, ToolError> {
+    pub async fn info(&self, name: &str) -> Result<OfferedTool, ToolError> {
         let table = name.split_once('.').map_or(name, |(table, _)| table);
         let Some((table, config, source)) = self.tools.iter().find(|(known, _, _)| known == table) else {
             return Err(unknown(name, self.tools.iter().map(|(known, _, _)| known.clone())));
@@ -196,7 +178,7 @@ impl ToolSet {
 }
 
 async fn list(name: &str, config: &ToolConfig, source: &Source) -> ToolList {
-    let info = |name: String, description: &str, schema: Value| ToolInfo {
+    let info = |name: String, description: &str, schema: Value| OfferedTool {
         name,
         description: description.to_owned(),
         schema,

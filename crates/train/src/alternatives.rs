@@ -43,6 +43,7 @@ fn further_levels(edit: &Edit, neighbour: &Edited, language: &Language) -> Vec<A
         return levels;
     }
     let mut plan = neighbour.plan.clone();
+    // Beyond the last capacity the edit does not apply.
     while let Ok(next) = apply(&plan, edit, language) {
         plan = next.plan.clone();
         // The field is that of the plan itself, not that of the level between.

@@ -121,28 +121,14 @@ fn of_group(
                 if !seen.insert((alternative.prefix, texts.clone())) {
                     continue;
                 }
-                let Alternative { edit, edited, prefix } = alternative;
-                let (cost, known) = expected(episode, (round, is_open), &edit, &edited, &asked, settings);
+                let edit = &alternative.edit;
+                let (cost, known) = expected(episode, (round, is_open), edit, &alternative.edited, &asked, settings);
                 let may_be_free = !is_open && (known || (has_cache_keys && may_share_cache_keys(&edit.change)));
-                let (verdict, spent) = (OfferVerdict::Free, 0);
                 // What no agent reads changes nothing; no run has to show it.
-                let nothing = settings.common_noise && changes_nothing(episode, round, plan, &edit);
+                let nothing = settings.common_noise && changes_nothing(episode, round, plan, edit);
                 let delta = nothing.then_some(0.0);
-                candidates.push(Candidate {
-                    group,
-                    episode: at,
-                    round,
-                    edit,
-                    edited,
-                    prefix,
-                    texts,
-                    is_open,
-                    cost,
-                    may_be_free,
-                    verdict,
-                    delta,
-                    spent,
-                });
+                let open = Candidate::new((group, at, round), alternative);
+                candidates.push(Candidate { texts, is_open, cost, may_be_free, delta, ..open });
             }
         }
     }
@@ -388,11 +374,11 @@ fn reward(groups: &[Vec<Episode>], candidate: &Candidate) -> Option<f64> {
 }
 
 impl Candidate {
-    /// A counterfactual that came to this difference.
-    pub fn measured((group, episode, round): (usize, usize, usize), alternative: Alternative, delta: f64) -> Self {
+    /// A counterfactual of which nothing is known yet.
+    fn new((group, episode, round): (usize, usize, usize), alternative: Alternative) -> Self {
         let Alternative { edit, edited, prefix } = alternative;
-        let (texts, is_open, cost, may_be_free, spent) = (Vec::new(), false, 0, true, 0);
-        let (verdict, delta) = (OfferVerdict::Free, Some(delta));
+        let (texts, is_open, cost, may_be_free) = (Vec::new(), false, 0, true);
+        let (verdict, delta, spent) = (OfferVerdict::Free, None, 0);
         Candidate {
             group,
             episode,
@@ -408,5 +394,10 @@ impl Candidate {
             delta,
             spent,
         }
+    }
+
+    /// A counterfactual that came to this difference.
+    pub fn measured(place: (usize, usize, usize), alternative: Alternative, delta: f64) -> Self {
+        Candidate { delta: Some(delta), ..Candidate::new(place, alternative) }
     }
 }

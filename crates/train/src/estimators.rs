@@ -9,7 +9,7 @@ mod arms;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod world;
+pub(crate) mod world;
 
 pub use arms::{ESTIMATORS, Estimator};
 pub use stats::{Compared, FieldFigures, Figures};

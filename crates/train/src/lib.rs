@@ -93,14 +93,8 @@ pub async fn train(
     context.check()?;
     policy.set_optimiser(recipe.update.optimiser);
     let begun = [("settings", to_json(recipe)?), ("tasks", context.fingerprint())];
-    let checkpoints = Checkpoints::new(folder, &begun)?;
-    let mut state = match checkpoints.resume(|state: &State| state.step)? {
-        None => State::default(),
-        Some((state, folder)) => {
-            policy.load_state(&folder)?;
-            state
-        }
-    };
+    let (checkpoints, mut state) =
+        Checkpoints::begin(folder, &begun, |state: &State| state.step, |folder| policy.load_state(folder))?;
     if state.before.is_none() {
         let (means, teams) = evaluate(context, policy, recipe, recipe.eval.first_seeds).await?;
         if context.is_cancelled() {

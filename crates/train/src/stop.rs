@@ -101,6 +101,7 @@ fn decide(runner: &EpisodeRunner<'_>, episode: &mut Episode, goes_on: bool) {
     let mut spec = plan.spec().clone();
     spec.next = if goes_on { Next::Review } else { Next::Stop };
     let text = render(&spec).text;
+    // Where the language allows no other `next`, the episode ends as the policy wrote it, and counts so in every comparison.
     if let Ok(plan) = validate(&text, runner.language()) {
         first.sample.text = text;
         first.plan = Some(plan);

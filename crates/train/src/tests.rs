@@ -5,6 +5,7 @@ use super::alternatives::{Alternative, alternatives};
 use super::build::{Tasks, build_policy, rollout_env, simulated, tasks};
 use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
+use super::estimators::world::nothing;
 use super::recipe::{
     CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Prices, RewardBaseline, Start, Suffix,
     TaskSettings, UpdateSettings, WarmStart,
@@ -25,7 +26,7 @@ use lemon_rollout::{Grader, RolloutEnv};
 use lemon_spec::edit::{Family, apply, edits};
 use lemon_spec::{Language, validate};
 use lemon_task::SetName;
-use lemon_trace::{FailureKind, Header, Summary, Trace, VERSION};
+use lemon_trace::FailureKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
 
@@ -407,18 +408,4 @@ async fn a_folder_is_taken_up_only_with_what_it_was_begun_with() {
         let refused = refused.map(|it| it.steps).unwrap_err().to_string();
         assert!(refused.contains(&format!("begun with other {fact}")), "{refused}");
     }
-}
-
-/// The summary of a run in which nothing happened.
-fn nothing() -> Summary {
-    let header = Header {
-        version: VERSION,
-        run_id: String::new(),
-        task_id: String::new(),
-        question: String::new(),
-        started_at_ms: 0,
-        seed: 0,
-        workers: String::new(),
-    };
-    Trace { header, events: Vec::new() }.summary()
 }

@@ -9,6 +9,7 @@ mod index;
 pub(crate) mod picture;
 mod replies;
 mod timeline;
+mod tools;
 
 pub use index::{IndexRow, index};
 pub use picture::svg;
@@ -25,6 +26,7 @@ use lemon_trace::{AgentStatus, AgentSummary, Event, EventKind, Failure, Metrics,
 use picture::{Direction, Picture, picture};
 use replies::{Message, Reply, is_truncated, messages, replies, why};
 use timeline::Timeline;
+use tools::{ToolCall, tool_calls};
 
 /// The page.
 pub fn html(trace: &Trace) -> String {
@@ -57,7 +59,7 @@ struct RunPage<'a> {
     run_id: &'a str,
     is_ended: bool,
     /// Calls that wait for a person, in the application.
-    waiting: Markup,
+    approvals: Markup,
     title: String,
     link: Option<(&'a str, &'a str)>,
     heading: String,
@@ -66,6 +68,8 @@ struct RunPage<'a> {
     reason: String,
     reason_class: &'static str,
     is_cut_off: bool,
+    /// The first call that waits for a person.
+    waiting: Option<String>,
     failed: Option<FailedAgents<'a>>,
     facts: Vec<Fact>,
     sections: Vec<(&'static str, &'static str)>,
@@ -73,6 +77,7 @@ struct RunPage<'a> {
     teams: Vec<TeamPicture>,
     timeline: Timeline<'a>,
     messages: Vec<Message<'a>>,
+    tool_calls: Vec<ToolCall<'a>>,
     costs: Vec<AgentCost<'a>>,
     orchestrator: Option<(String, Share)>,
     credit: Option<CreditSection>,
@@ -151,13 +156,11 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
     let summary = trace.summary();
     let measured = trace.credit();
     let credit = CreditSection::new(&measured);
-    let mut sections = vec![
-        ("team", "Team"),
-        ("replies", "Replies"),
-        ("timeline", "Timeline"),
-        ("messages", "Messages"),
-        ("costs", "Costs"),
-    ];
+    let tool_calls = tool_calls(trace);
+    let mut sections =
+        vec![("team", "Team"), ("replies", "Replies"), ("timeline", "Timeline"), ("messages", "Messages")];
+    sections.extend((!tool_calls.is_empty()).then_some(("tools", "Tools")));
+    sections.push(("costs", "Costs"));
     sections.extend(credit.as_ref().map(|credit| ("credit", credit.title)));
     sections.extend([("specification", "Specification"), ("metrics", "Metrics"), ("events", "Events")]);
     let answered = summary.stop_reason == Some(StopReason::Answered);
@@ -165,7 +168,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         host,
         run_id: &trace.header.run_id,
         is_ended: summary.stop_reason.is_some(),
-        waiting: if host.is_file() { Markup::default() } else { waiting(trace) },
+        approvals: if host.is_file() { Markup::default() } else { waiting(trace) },
         title: format!("{} – {}", trace.header.run_id, text::line(&trace.header.question, 80)),
         link,
         heading: text::heading(&trace.header),
@@ -174,6 +177,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         reason: summary.stop_reason.map_or_else(|| "no end on record".to_owned(), stop_reason),
         reason_class: if answered { "good" } else { "odd" },
         is_cut_off: is_cut_off(trace, &summary),
+        waiting: tool_calls.iter().find(|call| call.is_waiting).map(|call| format!("{} → {}", call.agent, call.tool)),
         failed: failed(&summary),
         facts: facts(&summary),
         sections,
@@ -181,6 +185,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         teams: teams(trace, host),
         timeline: Timeline::new(trace, &summary),
         messages: messages(trace),
+        tool_calls,
         costs: costs::costs(&summary),
         orchestrator: costs::orchestrator(&summary),
         credit,

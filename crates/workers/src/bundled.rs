@@ -1,6 +1,6 @@
 //! The models that ship with this program: two orchestrators and three workers. No other crate includes their bytes.
 //!
-//! A release has the packed weights in the binary. A build for tests reads them from the source tree, see `build.rs`.
+//! A release has weights and vocabularies packed in the binary. A build for tests reads them from the source tree, see `build.rs`.
 
 use crate::config::Capacity;
 use crate::error::{WorkersError, WorkersErrorKind};
@@ -11,10 +11,15 @@ use lemon_model::{ModelConfig, Packed};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-mod planes;
+#[cfg(test)]
+mod pack;
+#[cfg_attr(not(embedded_models), allow(dead_code))]
+pub(crate) mod unpack;
 
 /// The weights of a checkpoint.
 const WEIGHTS: &str = "model.safetensors";
+/// Its vocabulary.
+const TOKENIZER: &str = "tokenizer.json";
 
 /// What the names of bundled workers begin with, where the folder of a model could stand.
 pub const PREFIX: &str = "bundled:";
@@ -28,75 +33,77 @@ pub const NOTICE: &str = "the small bundled models answer: arithmetic word probl
 pub const STRONGER: &str =
     "for something stronger: --base-url URL --model NAME, or `lemon models pull qwen2.5-coder-1.5b`, or start Ollama";
 
-/// The files of a model, beside the weights.
-macro_rules! files {
-    ($folder:literal, $($file:literal)*) => {
-        &[$(($file, include_bytes!(concat!("../../../models/", $folder, "/", $file)))),*]
-    };
+/// A file of `models/`: packed in this build, or in the source tree.
+macro_rules! stored {
+    ($file:expr, $unpack:ident) => {{
+        #[cfg(embedded_models)]
+        let stored = $crate::bundled::Stored::Packed(
+            include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".packed")),
+            $crate::bundled::unpack::$unpack,
+        );
+        #[cfg(not(embedded_models))]
+        let stored = $crate::bundled::Stored::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/", $file));
+        stored
+    }};
 }
-
-#[cfg(embedded_weights)]
-macro_rules! weights {
-    ($folder:literal, $planes:literal) => {
-        Weights::Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $planes)))
-    };
-}
-
-#[cfg(not(embedded_weights))]
-macro_rules! weights {
-    ($folder:literal, $planes:literal) => {
-        Weights::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/", $folder, "/model.safetensors"))
-    };
-}
+pub(crate) use stored;
 
 macro_rules! model {
-    ($name:literal, $folder:literal, $planes:literal $(, $card:literal)?) => {
+    ($name:literal, $folder:literal, $unpack:ident, $($file:literal)*) => {
         BundledModel {
             name: $name,
-            files: files!(
-                $folder,
-                "config.json" "generation_config.json" "tokenizer.json" "tokenizer_config.json" $($card)?
-            ),
-            weights: weights!($folder, $planes),
+            files: &[$(($file, include_bytes!(concat!("../../../models/", $folder, "/", $file)))),*],
+            stored: [
+                (TOKENIZER, stored!(concat!($folder, "/tokenizer.json"), text)),
+                (WEIGHTS, stored!(concat!($folder, "/model.safetensors"), $unpack)),
+            ],
             unpacked: OnceLock::new(),
         }
     };
 }
 
+macro_rules! orchestrator {
+    ($name:literal) => {
+        model!($name, $name, exact, "config.json" "generation_config.json" "tokenizer_config.json")
+    };
+}
+
+macro_rules! worker {
+    ($name:literal, $folder:literal) => {
+        model!($name, $folder, rounded, "config.json" "generation_config.json" "tokenizer_config.json" "lemon.json")
+    };
+}
+
 /// The orchestrator for any workers.
-static FOR_ANY: BundledModel = model!("orchestrator", "orchestrator", "orchestrator.planes");
+static FOR_ANY: BundledModel = orchestrator!("orchestrator");
 
 /// The orchestrator that was trained with the bundled workers.
-static FOR_WORDS: BundledModel =
-    model!("orchestrator-for-words", "orchestrator-for-words", "orchestrator-for-words.planes");
+static FOR_WORDS: BundledModel = orchestrator!("orchestrator-for-words");
 
 /// The workers, weakest first. Statics, not constants: each use of a constant may be one more copy in the binary.
-static WORKERS: [BundledModel; 3] = [
-    model!("small", "workers/small", "workers-small.planes", "lemon.json"),
-    model!("medium", "workers/medium", "workers-medium.planes", "lemon.json"),
-    model!("large", "workers/large", "workers-large.planes", "lemon.json"),
-];
+static WORKERS: [BundledModel; 3] =
+    [worker!("small", "workers/small"), worker!("medium", "workers/medium"), worker!("large", "workers/large")];
 
-/// Where the weights of a bundled model are. A build has one of the two.
+/// Where a bundled file is. A build has one of the two.
 #[allow(dead_code)]
-enum Weights {
-    /// In the binary, as [`planes`] packs them.
-    Packed(&'static [u8]),
+pub(crate) enum Stored {
+    /// In the binary, as the build script packed it, and what unpacks it.
+    Packed(&'static [u8], fn(&[u8]) -> Result<Vec<u8>, String>),
     /// In the source tree that this program was built from.
     File(&'static str),
 }
 
-impl Weights {
-    fn read(&self) -> Result<Vec<u8>, String> {
+impl Stored {
+    pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
         match self {
-            Self::Packed(packed) => planes::unpack(packed),
+            Self::Packed(packed, unpack) => unpack(packed),
             Self::File(path) => std::fs::read(path).map_err(|error| format!("{path}: {error}")),
         }
     }
 
     fn len(&self) -> Result<u64, String> {
         match self {
-            Self::Packed(packed) => Ok(planes::unpacked_len(packed)? as u64),
+            Self::Packed(packed, _) => Ok(unpack::length(packed)? as u64),
             Self::File(path) => {
                 std::fs::metadata(path).map(|file| file.len()).map_err(|error| format!("{path}: {error}"))
             }
@@ -107,9 +114,10 @@ impl Weights {
 /// A bundled model.
 pub struct BundledModel {
     name: &'static str,
-    /// Its files but for the weights.
+    /// Its small files.
     files: Packed,
-    weights: Weights,
+    /// The vocabulary and the weights.
+    stored: [(&'static str, Stored); 2],
     /// All files, once they were needed. They stay in memory: the program has them at most once.
     unpacked: OnceLock<Result<Packed, String>>,
 }
@@ -167,15 +175,18 @@ impl BundledModel {
         LocalModel::load_packed(&name, files, EngineSettings::default()).map_err(|error| broken(&name, &error))
     }
 
-    /// All its files, unpacked.
+    /// All its files, unpacked. In a release the weights of a worker are as the engine rounds them for [`Self::load`]; those of
+    /// an orchestrator are exact, because training starts from them.
     ///
     /// # Errors
     /// As [`Self::load`].
     pub fn files(&self) -> Result<Packed, WorkersError> {
         let unpack = || -> Result<Packed, String> {
-            let weights: &'static [u8] = self.weights.read()?.leak();
-            let files: &'static [_] = [self.files, &[(WEIGHTS, weights)]].concat().leak();
-            Ok(files)
+            let mut files = self.files.to_vec();
+            for (name, stored) in &self.stored {
+                files.push((name, stored.read()?.leak()));
+            }
+            Ok(files.leak())
         };
         self.unpacked.get_or_init(unpack).clone().map_err(|error| broken(self.name, &error))
     }
@@ -209,15 +220,16 @@ pub fn listed() -> impl Iterator<Item = FoundModel> {
             Some(Err(fact)) => (None, Some(format!("{CONFIG}: {fact}"))),
             None => (None, Some(format!("{CONFIG} is missing"))),
         };
-        let (weights, fault) = match model.weights.len() {
-            Ok(weights) => (weights, fault),
-            Err(fact) => (0, fault.or(Some(format!("{WEIGHTS}: {fact}")))),
+        let stored = model.stored.iter().map(|(name, stored)| stored.len().map_err(|fact| format!("{name}: {fact}")));
+        let (stored, fault) = match stored.sum::<Result<u64, String>>() {
+            Ok(stored) => (stored, fault),
+            Err(fact) => (0, fault.or(Some(fact))),
         };
         FoundModel {
             folder: PathBuf::from(&name),
             name,
             revision: env!("CARGO_PKG_VERSION").to_owned(),
-            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + weights,
+            bytes: model.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + stored,
             parameters,
             complete: true,
             fault,

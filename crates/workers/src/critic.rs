@@ -1,5 +1,6 @@
 //! Recorded replies as what a critic learns from, and a critic's file as an orchestrator.
 
+use crate::bundled::{Stored, stored};
 use crate::error::WorkersError;
 use crate::recorded::recorded_items;
 use lemon_critic::{CriticOrchestrator, CriticRule, DecisionCritic, LEVELS, RecordedTask, ScoredReply, SeenReply};
@@ -83,7 +84,7 @@ pub(crate) fn capacities_by_level(capacities: &[String]) -> [Option<String>; 3] 
 }
 
 /// The critics that ship with this program, each for one model.
-const BUNDLED: [&str; 1] = [include_str!("../../../models/critics/qwen2.5-coder-1.5b.json")];
+static BUNDLED: [Stored; 1] = [stored!("critics/qwen2.5-coder-1.5b.json", text)];
 
 /// The critic that ships with this program for a model of this name.
 ///
@@ -91,8 +92,10 @@ const BUNDLED: [&str; 1] = [include_str!("../../../models/critics/qwen2.5-coder-
 /// There is none.
 pub fn bundled_critic(model: &str) -> Result<DecisionCritic, WorkersError> {
     let mut names = Vec::new();
-    for text in BUNDLED {
-        let critic = DecisionCritic::from_text(text).map_err(WorkersError::new)?;
+    for stored in &BUNDLED {
+        let text = stored.read().map_err(WorkersError::new)?;
+        let text = String::from_utf8(text).map_err(|error| WorkersError::new(error.to_string()))?;
+        let critic = DecisionCritic::from_text(&text).map_err(WorkersError::new)?;
         if critic.fits(model) {
             return Ok(critic);
         }
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_bundled_critic_serves_its_model_alone() {
-        let text = BUNDLED[0];
+        let text = BUNDLED[0].read().unwrap();
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
         let critic = bundled_critic("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF").unwrap();
         assert!(critic.tasks() > 3_000 && critic.fits(BUNDLED_FOR));

@@ -8,6 +8,7 @@ mod calibration;
 mod lazy;
 mod model;
 mod short;
+mod tools;
 
 pub use calibrate::{CalibrateError, Calibrated, calibrate};
 pub use calibration::Calibration;
@@ -29,11 +30,13 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tools::CallGrammars;
 
 /// Workers that are models of this process, one for each capacity; capacities may share one.
 pub struct Local {
     models: Vec<Arc<LazyModel>>,
     cache: Mutex<GreedyCache>,
+    grammars: CallGrammars,
 }
 
 /// Replies at temperature 0, and the tokens of all of them and of their prompts.
@@ -57,7 +60,7 @@ impl Local {
 
     /// The same for models that are loaded when they are first asked.
     pub fn lazy(models: Vec<Arc<LazyModel>>) -> Local {
-        Local { models, cache: Mutex::default() }
+        Local { models, cache: Mutex::default(), grammars: CallGrammars::default() }
     }
 
     fn cached(&self, key: &GreedyKey) -> Option<Completion> {
@@ -96,8 +99,10 @@ impl Worker for Local {
             top_p: level.top_p,
             seed: request.seed,
             stop: level.stop.clone(),
+            constraints: Arc::default(),
             caller: caller(),
         };
+        let asked = self.grammars.constrain(asked, level.engine.tokenizer(), request);
         let key = (asked.temperature == 0.0).then(|| (request.level, asked.prompt.clone(), asked.max_tokens));
         if let Some(reply) = key.as_ref().and_then(|key| self.cached(key)) {
             request.progress.iter().for_each(|progress| progress.tell(&reply.text));
@@ -118,6 +123,11 @@ impl Worker for Local {
         let level = self.models.get(request.level)?.load().ok().filter(|level| temperature(level, request) == 0.0)?;
         let prompt = prompt(level, request).ok()?;
         serde_json::to_vec(&(prompt, most_tokens(request), &agent_prompt(request).question)).ok()
+    }
+
+    /// The template of a model that is spoken to by one says how; one without tools is told of them in plain text, here.
+    fn calls_tools(&self, level: usize) -> bool {
+        self.models.get(level).is_some_and(|model| model.form() == PromptForm::Chat)
     }
 
     fn has_cache_keys(&self) -> bool {
@@ -151,7 +161,13 @@ fn prompt(level: &LocalModel, request: &Request) -> Result<Vec<u32>, AskError> {
     let refused = |fact: String| AskError::free(FailureKind::Refused, format!("{}: {fact}", level.name));
     match level.form {
         PromptForm::Chat => {
-            let messages: Vec<Message> = request.messages.iter().map(message).collect();
+            let messages: Vec<Message> = match request.speaks_of_tools() {
+                true => match tools::prompt(tokenizer, request) {
+                    Some(tokens) => return Ok(tokens),
+                    None => tools::written_out(request).iter().map(message).collect(),
+                },
+                false => request.messages.iter().map(message).collect(),
+            };
             tokenizer.prompt(&messages).map_err(|error| refused(error.to_string()))
         }
         PromptForm::Short => {
@@ -172,13 +188,16 @@ fn caller() -> u64 {
 }
 
 fn message(message: &ChatMessage) -> Message {
-    let role = match message.role {
+    Message { role: role(message.role), content: message.content.clone() }
+}
+
+fn role(speaker: Speaker) -> Role {
+    match speaker {
         Speaker::System => Role::System,
-        // Tools are told of in plain text, where a result is something that the model is told.
+        // In plain text a result is something that the model is told.
         Speaker::User | Speaker::Tool => Role::User,
         Speaker::Assistant => Role::Assistant,
-    };
-    Message { role, content: message.content.clone() }
+    }
 }
 
 /// A reply that says something, as the executor wants it.
@@ -194,7 +213,8 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
         _ => likelihood,
     });
     let truncated = reply.finish == FinishReason::Length;
-    if reply.text.trim().is_empty() {
+    let (text, tool_calls) = tools::calls(&reply.text, request);
+    if text.trim().is_empty() && tool_calls.is_empty() {
         let (kind, message) = match truncated {
             true => (
                 FailureKind::Truncated,
@@ -205,7 +225,7 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
         return Err(AskError { cost: FailedCost::Known(usage), ..AskError::free(kind, message) });
     }
     let model = Some(level.name.clone());
-    Ok(Reply { text: reply.text, usage, model, simulated_s: None, confidence, truncated, tool_calls: Vec::new() })
+    Ok(Reply { text, usage, model, simulated_s: None, confidence, truncated, tool_calls })
 }
 
 fn failure(name: &str, error: &EngineError) -> AskError {

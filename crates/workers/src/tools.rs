@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::error::WorkersError;
 use async_trait::async_trait;
 use lemon_exec::{OfferedTool, ToolRun, ToolRunner};
-use lemon_tools::{ToolConfig, ToolError, ToolInfo, ToolSet};
+use lemon_tools::{ToolConfig, ToolError, ToolSet};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
@@ -93,7 +93,7 @@ impl AgentTools {
 #[async_trait]
 impl ToolRunner for AgentTools {
     async fn offered(&self, names: &[String]) -> Vec<Result<OfferedTool, String>> {
-        let offer = async |name: &String| self.set.info(name).await.map(offered).map_err(|error| told(&error));
+        let offer = async |name: &String| self.set.info(name).await.map_err(|error| told(&error));
         futures::future::join_all(names.iter().map(offer)).await
     }
 
@@ -141,11 +141,6 @@ impl ToolRunner for AgentTools {
         }
         run
     }
-}
-
-fn offered(tool: ToolInfo) -> OfferedTool {
-    let ToolInfo { name, description, schema, price, idempotent, read_only, approve } = tool;
-    OfferedTool { name, description, schema, price, idempotent, read_only, approve }
 }
 
 /// An error for a model: its kind, the fact, the hint.

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use lemon_engine::{Engine, EngineSettings, ThreadPool};
+use lemon_exec::OfferedTool;
+use lemon_exec::tool::in_plain_text;
 use lemon_exec::worker::{AgentPrompt, AskError, ChatMessage, FailedCost, Progress, Request, Usage, Worker};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 use lemon_trace::FailureKind;
 use lemon_workers::{Local, LocalModel, OUT_OF_REACH, PromptForm};
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +46,69 @@ fn request(text: &str, max_tokens: u64) -> Request {
         agent_prompt: None,
         progress: None,
     }
+}
+
+/// A model whose template writes a call after an `@`, which weights at random write soon.
+fn calling(template: &str) -> LocalModel {
+    let tokenizer = tokenizer().with_template(template).unwrap();
+    let config = ModelConfig { positions: 600, ..config() };
+    let settings = EngineSettings { cache_tokens: 4_096, ..settings() };
+    LocalModel::new("tiny".to_owned(), Engine::fresh(config, tokenizer, 1, settings).unwrap(), PromptForm::Chat)
+}
+
+const CALLS: &str = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\
+    {% for c in m.tool_calls or [] %}@{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\
+    {% endfor %}<|end|>{% endfor %}<|assistant|>";
+
+fn weigh() -> OfferedTool {
+    let schema = json!({"type": "object", "required": ["unit", "grams"], "additionalProperties": false,
+        "properties": {"unit": {"enum": ["kg", "g"]}, "grams": {"type": "integer", "minimum": 0, "maximum": 99}}});
+    let (name, description) = ("weigh".to_owned(), "weighs".to_owned());
+    OfferedTool { name, description, schema, price: 0.0, idempotent: true, read_only: true, approve: false }
+}
+
+#[tokio::test]
+async fn a_model_calls_tools_in_the_form_of_its_template_and_only_validly() {
+    let local = Local::new(vec![calling(CALLS)]);
+    assert!(local.calls_tools(0) && !local.calls_tools(1));
+    let tools: Arc<[OfferedTool]> = vec![weigh()].into();
+    let mut calls = 0;
+    for seed in 0..40 {
+        let asked = Request { seed, tools: Some(tools.clone()), ..request("?", 300) };
+        let Ok(reply) = local.ask(&asked).await else { continue };
+        // The tool is told of: its name alone has five tokens here.
+        assert!(reply.usage.tokens_in > 150, "{reply:?}");
+        assert!(reply.tool_calls.len() <= 1 && (reply.tool_calls.is_empty() || !reply.text.contains('@')), "{reply:?}");
+        let [call] = &reply.tool_calls[..] else { continue };
+        let arguments = call.object().unwrap();
+        assert!(["kg", "g"].contains(&arguments["unit"].as_str().unwrap()), "{call:?}");
+        assert!(arguments["grams"].as_u64().is_some_and(|grams| grams < 100), "{call:?}");
+        assert_eq!(call.tool, "weigh");
+        calls += 1;
+        // The result goes back by the template too.
+        let mut messages = asked.messages.clone();
+        messages.push(ChatMessage::calling(reply.text.clone(), reply.tool_calls.clone()));
+        messages.push(ChatMessage::result("", "[ab result of weigh]\n3\n[ab end]"));
+        let more = Request { messages, ..asked.clone() };
+        match local.ask(&more).await {
+            Ok(next) => assert!(next.usage.tokens_in > reply.usage.tokens_in + 40),
+            Err(error) => assert!(matches!(error.failure.kind, FailureKind::Empty | FailureKind::Truncated)),
+        }
+    }
+    assert!(calls > 10, "{calls}");
+}
+
+#[tokio::test]
+async fn a_model_whose_template_has_no_tools_is_told_of_them_in_plain_text() {
+    let template = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}<|assistant|>";
+    let local = Local::new(vec![calling(template)]);
+    let tools: Arc<[OfferedTool]> = vec![weigh()].into();
+    let asked = Request { tools: Some(tools), ..request("?", 20) };
+    let plain = local.ask(&in_plain_text(&asked)).await;
+    let (Ok(told), Ok(plain)) = (local.ask(&asked).await, plain) else { panic!("this seed has text") };
+    // The same prompt, so the same reply.
+    assert_eq!(told, plain);
+    assert!(told.usage.tokens_in > 400, "{told:?}");
 }
 
 /// Weights at random end a reply at a stop string sooner than by themselves.

@@ -43,6 +43,15 @@ pub enum BenchCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Measure the processor time that a call of a tool takes beside the tool itself
+    Tools {
+        /// Calls
+        #[arg(long, default_value_t = 16_000, value_name = "N", value_parser = at_least_one)]
+        calls: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Measure what `lemon serve` adds to what the model takes
     Api(ApiArgs),
     /// Compare answers with one plain call to the same model, question by question

@@ -2,6 +2,7 @@
 
 use super::{Endpoints, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
+use lemon_spec::edit::Family;
 use lemon_world::{Preset, SamplePool};
 use std::path::PathBuf;
 
@@ -280,6 +281,9 @@ pub struct CreditArgs {
     /// Which counterfactuals to run where the budget does not allow all
     #[arg(long, value_name = "POLICY", default_value = "information")]
     pub choose: ChoosePolicy,
+    /// Only edits of these families: tool,message [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "apply")]
+    pub families: Vec<Family>,
     /// Write the improved team here: found on half of the tasks, confirmed on the other half
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "picture"])]
     pub apply: Option<PathBuf>,

@@ -8,6 +8,7 @@ mod api;
 mod policy;
 mod serve;
 mod serve_worker;
+mod tools;
 
 use crate::args::{BenchCommand, Cli};
 use crate::fault::Fault;
@@ -68,6 +69,7 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
             policy::bench(shapes, (*device).into(), *steps, *fused_only, *check, *json)
         }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
+        BenchCommand::Tools { calls, json } => runtime()?.block_on(tools::bench(*calls, *json)),
         BenchCommand::Serve(args) => serve::bench(args),
         BenchCommand::ServeWorker { model, threads, weights } => serve_worker::run(model, *threads, (*weights).into()),
         BenchCommand::FakeEndpoint { latency_ms } => {

@@ -12,6 +12,7 @@ use lemon_credit::choose::ChoiceRule;
 use lemon_exec::unix_ms;
 use lemon_profile::picture;
 use lemon_sandbox::Containment;
+use lemon_spec::edit::{Edit, edits};
 use lemon_workers::SharedLimits;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
@@ -65,13 +66,15 @@ fn request(args: &CreditArgs) -> Result<CreditRequest, Fault> {
         seed: args.seed,
         repeats: args.repeats,
         width: args.width,
+        families: args.families.clone(),
         together: SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd },
         containment: Containment::unless(args.unsafe_no_sandbox),
     })
 }
 
 fn announce(args: &CreditArgs, job: &CreditJob) {
-    let edits = lemon_spec::edit::edits(&job.plan, &job.env.language).len();
+    let is_wanted = |edit: &Edit| args.families.is_empty() || args.families.contains(&edit.family);
+    let edits = edits(&job.plan, &job.env.language).into_iter().filter(is_wanted).count();
     let (agents, tasks, repeats) = (job.plan.agents().len(), job.cases.len(), job.seeds.len());
     let limit = match job.together.is_limited() {
         true => {

@@ -3,7 +3,8 @@
 use crate::args::{Cli, Endpoints, ToolsCommand};
 use crate::fault::{Fault, USAGE};
 use crate::{one_line, print, println, runtime, to_json};
-use lemon_tools::{ToolCheck, ToolError, ToolErrorKind, ToolInfo, ToolSet};
+use lemon_exec::OfferedTool;
+use lemon_tools::{ToolCheck, ToolError, ToolErrorKind, ToolSet};
 use serde_json::{Value, json};
 
 pub fn tools(cli: &Cli, command: &ToolsCommand) -> Result<u8, Fault> {
@@ -93,7 +94,7 @@ async fn doctor(tools: &ToolSet, json: bool) -> Result<u8, Fault> {
     Ok(u8::from(!healthy))
 }
 
-fn describe(tool: &ToolInfo) -> String {
+fn describe(tool: &OfferedTool) -> String {
     let marks = [(tool.read_only, "read-only"), (tool.idempotent, "idempotent"), (tool.approve, "needs approval")];
     let marks: Vec<_> = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned()).collect();
     let price = (tool.price > 0.0).then(|| format!("${} a call", tool.price));

@@ -203,20 +203,21 @@ fn a_person_decides_about_calls_of_tools() {
         run
     };
     let decide = |run: &str, decisions: Value| {
+        wait_until("no run is under way", || served.counter("lemon_runs_under_way") == 0.0);
         served.post(&format!("/api/runs/{run}/decide"), &json!({ "decisions": decisions }))
     };
     let run = start();
     assert!(served.get(&format!("/runs/{run}")).ok().body.contains("Approve the call"));
     assert!(served.get("/runs?end=approval").ok().body.contains(&run));
     let wrong = decide(&run, json!({"solve/c9.9": true}));
-    assert!(wrong.refused(400, None)["message"].as_str().unwrap().contains("no call `solve/c9.9`"));
+    assert!(wrong.refused(409, None)["message"].as_str().unwrap().contains("no call `solve/c9.9`"));
     decide(&run, json!({})).refused(400, None);
     decide("r-none", json!({"solve/c1.1": true})).refused(404, Some("not_found"));
     let calls = endpoint.calls();
     assert_eq!(decide(&run, json!({"solve/c1.1": true})).status, 202);
     wait_until("the run has answered", || folder.trace(&run).summary().answer.as_deref() == Some("51"));
     assert_eq!(endpoint.calls(), calls + 1, "what was asked is not asked again");
-    decide(&run, json!({"solve/c1.1": true})).refused(400, None);
+    decide(&run, json!({"solve/c1.1": true})).refused(409, None);
     // The run of a command goes on here where the models are the same, and not with others.
     folder.lemon(&["run", "What is 17 * 3?", "--spec", "teams/pair.yaml", "-q"]).code(1);
     let run = folder.runs()[0]["run_id"].as_str().unwrap().to_owned();

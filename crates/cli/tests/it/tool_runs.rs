@@ -1,6 +1,7 @@
 //! Runs whose agents call tools: built-in ones, the fake MCP server, hostile results, killed processes, permission, approval.
 
 use crate::common::{Draws, Folder, wait_until};
+use crate::served::Served;
 use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeMcp, FakeReply, HOSTILE_TOOLS, fault_rounds};
 use lemon_trace::{EventKind, Trace};
 use serde_json::json;
@@ -95,6 +96,40 @@ fn a_run_waits_for_approval_and_goes_on() {
         let ran = folder.lemon(&["run", "--resume", "last", decision, "solve/c1.1", "--json"]).ok().json();
         assert_eq!((&ran["answer"], &ran["stop_reason"]), (&json!("17"), &json!("answered")));
         assert_eq!(results(&folder.trace("last")), [(said.0, said.1.to_owned())]);
+    }
+}
+
+/// In the application: the page has the buttons, and what a person says lets the run go on.
+#[test]
+fn a_person_decides_in_the_application() {
+    let endpoint = by_results(|results| match results {
+        0 => FakeReply::tool_call("calculator", r#"{"expression": "17 </pre><b>"}"#),
+        _ => FakeReply::Text("Answer: 17".into()),
+    });
+    let folder = folder(&endpoint, "calculator", "[tools.calculator]\napprove = true\n[run]\nreuse = false\n");
+    let served = Served::start(&folder, &[]);
+    for (approve, expected) in [(true, "failed: "), (false, "A person denied this call. It was not made.")] {
+        let team = json!({ "kind": "text", "text": team("calculator") });
+        let begun = served.post("/api/runs", &json!({ "question": TASK, "team": team }));
+        assert_eq!(begun.status, 202, "{begun:?}");
+        let run = begun.json()["run_id"].as_str().unwrap().to_owned();
+        let page = || served.get(&format!("/runs/{run}")).body;
+        wait_until("the run waits", || page().contains("data-call=\"solve/c1.1\""));
+        assert!(page().contains("17 &#60;/pre&#62;&#60;b&#62;") && !page().contains("17 </pre><b>"));
+        let decide = |call: &str| {
+            let said = json!({ "decisions": { call: approve } });
+            wait_until("the run is free", || served.counter("lemon_runs_under_way") == 0.0);
+            served.post(&format!("/api/runs/{run}/decide"), &said)
+        };
+        let wrong = decide("solve/c9.9");
+        assert!(wrong.status == 409 && wrong.body.contains("no call `solve/c9.9`"), "{wrong:?}");
+        let decided = decide("solve/c1.1");
+        assert_eq!((decided.status, decided.json()["run_id"].as_str()), (202, Some(run.as_str())), "{decided:?}");
+        wait_until("the run ends", || page().contains("answered"));
+        let [(false, said)] = &results(&folder.trace(&run))[..] else { panic!("{:?}", folder.trace(&run)) };
+        assert!(said.starts_with(expected), "{said}");
+        assert!(!page().contains("data-call="), "nothing waits any more");
+        assert_eq!(decide("solve/c1.1").status, 409);
     }
 }
 

@@ -127,10 +127,16 @@ fn a_tool_is_told_by_what_it_is_worth() {
         let edit = Edit { family: Family::Tool, decision: Decision::Delegate, forward: true, change };
         advice(&edit, &finding(worth, 3.0, tokens), &AdviceSettings::default()).text
     };
-    let kept = "`python` for `solve` is worth +11.0 ± 3.0 points and costs 9 % of the tokens: keep it as it is";
+    let kept = "`python` for `solve` is worth +11.0 ± 3.0 points for +9 % tokens: keep it as it is";
     assert_eq!(told(11.0, -9.0), kept);
-    let left = "`python` for `solve` is worth −5.0 ± 3.0 points and saves 9 % of the tokens: leave it out";
+    let left = "`python` for `solve` is worth −5.0 ± 3.0 points for −9 % tokens: leave it out";
     assert_eq!(told(-5.0, 9.0), left);
+    let change = Change::WithholdResult { agent: "solve".into(), tool: "python".into() };
+    let edit = Edit { family: Family::Message, decision: Decision::Delegate, forward: true, change };
+    let result = advice(&edit, &finding(11.0, 3.0, 9.0), &AdviceSettings::default()).text;
+    let expected =
+        "the first result of `python` for `solve` is worth +11.0 ± 3.0 points for −9 % tokens: keep it as it is";
+    assert_eq!(result, expected);
 }
 
 #[test]

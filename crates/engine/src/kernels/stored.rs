@@ -23,7 +23,7 @@ mod tiles_vnni;
 pub(super) use rounding::round_32;
 
 use super::int8::Bytes;
-use super::panels::{LANES, Rounded, TILE, hash, in_tiles};
+use super::panels::{LANES, Rounded, hash, in_tiles};
 use crate::shared_buffer::{Number, ZeroedBuffer};
 use lemon_model::{BlockType, PolicyError, TensorRows};
 use rayon::prelude::*;
@@ -32,8 +32,7 @@ use std::ops::Range;
 /// Inputs that are unpacked at a time, and the lines of bytes they fill.
 const UNIT: usize = 256;
 const UNIT_LINES: usize = UNIT / 4;
-/// Panels and rows that are multiplied together if there are many rows: both fit into the first cache.
-const PANELS_AT_ONCE: usize = 4;
+/// Rows that are multiplied with a unit while it is in the first cache.
 const ROWS_AT_ONCE: usize = 64;
 /// Rows that the kernels for few rows take at a time.
 const FEW: usize = 4;
@@ -249,32 +248,25 @@ impl StoredPanels {
         if rows < (kernels.many)(self.kind) && self.multiply_few(kernels.few, rows, x, panels.clone(), &mut put) {
             return;
         }
-        // With few rows the time goes into reading weights, which is fastest in one stream.
-        let at_once = if rows <= TILE { 1 } else { PANELS_AT_ONCE };
         let units = self.ins.div_ceil(UNIT);
         let (blocks, apart) = (InputBlocks::new(x), self.ins / 32);
-        let mut unpacked = [[Bytes::ZERO; UNIT_LINES]; PANELS_AT_ONCE];
-        let mut products = [[[0f32; LANES]; ROWS_AT_ONCE]; PANELS_AT_ONCE];
-        for first in panels.clone().step_by(at_once) {
-            let some = first..(first + at_once).min(panels.end);
+        let mut lines = [Bytes::ZERO; UNIT_LINES];
+        let mut products = [[0f32; LANES]; ROWS_AT_ONCE];
+        // One panel after another: weights are fetched ahead, which works best in one stream.
+        for panel in panels {
             for start in (0..rows).step_by(ROWS_AT_ONCE) {
                 let end = (start + ROWS_AT_ONCE).min(rows);
-                for products in &mut products[..some.len()] {
-                    products[..end - start].fill([0.0; LANES]);
-                }
+                let products = &mut products[..end - start];
+                products.fill([0.0; LANES]);
                 for at in 0..units {
-                    for ((panel, lines), products) in some.clone().zip(&mut unpacked).zip(&mut products) {
-                        let unit = self.unit(kernels.unpack, panel, at, lines);
-                        in_tiles(0..end - start, |tile| {
-                            let first = (start + tile.start) * apart + at * (UNIT / 32);
-                            let x = Inputs { blocks, rows: tile.len(), first, apart };
-                            (kernels.tile)(&unit, &x, &mut products[tile]);
-                        });
-                    }
+                    let unit = self.unit(kernels.unpack, panel, at, &mut lines);
+                    in_tiles(0..end - start, |tile| {
+                        let first = (start + tile.start) * apart + at * (UNIT / 32);
+                        let x = Inputs { blocks, rows: tile.len(), first, apart };
+                        (kernels.tile)(&unit, &x, &mut products[tile]);
+                    });
                 }
-                for (panel, products) in some.clone().zip(&products) {
-                    (start..end).zip(products).for_each(|(row, products)| put(row, panel, products));
-                }
+                (start..end).zip(&*products).for_each(|(row, products)| put(row, panel, products));
             }
         }
     }

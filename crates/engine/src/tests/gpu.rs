@@ -28,9 +28,9 @@ fn distance(device: &Arc<Device>, config: &ModelConfig, origin: &WeightOrigin<'_
     let (mut runner, _) = GpuRunner::new(device, config, origin, &mut on_gpu()).unwrap();
     let blocks = text.len().div_ceil(BLOCK) as u32;
     let rows = (0..).zip(text).map(|(position, token)| Row { token: *token, position, blocks: 0 }).collect();
-    let greedy = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0 };
+    let greedy = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0, mask: None };
     let samples = (0..text.len() as u32).map(|row| (row, greedy)).collect();
-    let found = runner.logits_of(&Batch { rows, blocks: (0..blocks).collect(), samples });
+    let found = runner.logits_of(&Batch { rows, blocks: (0..blocks).collect(), samples, ..Batch::default() });
     let size = |values: &mut dyn Iterator<Item = f32>| values.map(|it| f64::from(it).powi(2)).sum::<f64>().sqrt();
     let distance = |(found, exact): (&Vec<f32>, &Vec<f32>)| {
         size(&mut found.iter().zip(exact).map(|(a, b)| a - b)) / size(&mut exact.iter().copied())

@@ -105,7 +105,7 @@ fn log_probabilities(
                 batch.blocks.push(batch.blocks.len() as u32);
             }
             if position + 1 >= prompt.len() {
-                let params = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0 };
+                let params = SamplingParams { temperature: 0.0, top_p: 1.0, seed: 0, position: 0, mask: None };
                 batch.samples.push((batch.rows.len() as u32, params));
             }
             batch.rows.push(Row { token, position: position as u32, blocks: first });

@@ -58,7 +58,7 @@ fn edited(plan: &Plan, language: &Language, random: &mut Random) -> Option<Plan>
     let is_read = |id: &String| plan.spec().agents.iter().any(|agent| agent.after.contains(id));
     let matters = |edit: &Edit| match &edit.change {
         // A search writes no further round, and the text stays as it is.
-        Change::Review | Change::Stop | Change::WithholdMessage { .. } => false,
+        Change::Review | Change::Stop | Change::WithholdMessage { .. } | Change::WithholdResult { .. } => false,
         Change::ShareAnswer { agent } | Change::ShareReply { agent } => is_read(agent),
         Change::AnswerBy { .. } => plan.answer_from().len() > 1,
         _ => true,

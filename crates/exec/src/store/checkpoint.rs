@@ -1,38 +1,62 @@
 //! Moves the write-ahead log into the file, on a thread and a connection of its own: moving flushes the disk, which takes
 //! milliseconds, and a run that waits for a commit must not wait for that.
+//!
+//! The log begins anew only where a move has reached its end, which a writer that never pauses prevents. So it pauses for one
+//! move when the log is long.
 
 use super::StoreError;
 use rusqlite::Connection;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Bytes written between two moves.
 const EVERY: usize = 4 << 20;
+/// Pages of the log, of 4 KiB, from which the writer waits for a move.
+const LONG: usize = 8_192;
+
+/// A move to make, and who waits for it.
+type Move = Option<SyncSender<()>>;
 
 pub struct Checkpointer {
     // `Option` only so that drop can close the channel before it joins the thread.
-    wake: Option<SyncSender<()>>,
+    wake: Option<SyncSender<Move>>,
     thread: Option<JoinHandle<()>>,
     written: usize,
+    /// Pages of the log after the last move.
+    pages: Arc<AtomicUsize>,
+    long: usize,
 }
 
 impl Checkpointer {
     pub fn start(connection: Connection) -> Result<Self, StoreError> {
-        let (wake, woken) = sync_channel(1);
-        let thread =
-            std::thread::Builder::new().name("checkpoint".into()).spawn(move || move_log(&connection, &woken))?;
-        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), written: 0 })
+        Checkpointer::with_length(connection, LONG)
     }
 
-    /// Notes that so many bytes were written.
+    fn with_length(connection: Connection, long: usize) -> Result<Self, StoreError> {
+        let (wake, woken) = sync_channel(1);
+        let pages = Arc::new(AtomicUsize::new(0));
+        let of_thread = pages.clone();
+        let work = move || move_log(&connection, &woken, &of_thread);
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work)?;
+        Ok(Checkpointer { wake: Some(wake), thread: Some(thread), written: 0, pages, long })
+    }
+
+    /// Notes that so many bytes were written. Called by the one thread that writes, between two commits.
     pub fn note(&mut self, bytes: usize) {
         self.written += bytes;
-        if self.written >= EVERY
-            && let Some(wake) = &self.wake
-        {
-            self.written = 0;
+        let Some(wake) = self.wake.as_ref().filter(|_| self.written >= EVERY) else { return };
+        self.written = 0;
+        if self.pages.load(Ordering::Relaxed) < self.long {
             // Full means that it is about to move the log anyway.
-            let _ = wake.try_send(());
+            let _ = wake.try_send(None);
+            return;
+        }
+        let (moved, end) = sync_channel(1);
+        if wake.send(Some(moved)).is_ok() {
+            // An error means that the thread is gone; the log is then moved when the store is closed.
+            let _ = end.recv();
         }
     }
 }
@@ -41,14 +65,54 @@ impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; nothing is left to do for it here.
             let _ = thread.join();
         }
     }
 }
 
-fn move_log(connection: &Connection, woken: &Receiver<()>) {
-    while woken.recv().is_ok() {
+fn move_log(connection: &Connection, woken: &Receiver<Move>, pages: &AtomicUsize) {
+    while let Ok(waits) = woken.recv() {
+        let found = connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
         // What cannot be moved now is moved the next time, or when the store is closed.
-        let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Ok((all, moved)) = found {
+            let begins_anew = all == moved && waits.is_some();
+            pages.store(if begins_anew { 0 } else { usize::try_from(all).unwrap_or(0) }, Ordering::Relaxed);
+        }
+        if let Some(waits) = waits {
+            // Who no longer waits need not be told.
+            let _ = waits.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest that the log becomes while 40 MiB are written without a pause.
+    fn longest_log(long: usize) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let writer = Connection::open(&path).unwrap();
+        writer
+            .execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA journal_mode = WAL; CREATE TABLE t (x BLOB)")
+            .unwrap();
+        let mut checkpointer = Checkpointer::with_length(Connection::open(&path).unwrap(), long).unwrap();
+        let (blob, mut longest) = (vec![7u8; 64 << 10], 0);
+        for _ in 0..640 {
+            writer.execute("INSERT INTO t VALUES (?1)", [&blob]).unwrap();
+            checkpointer.note(blob.len());
+            longest = longest.max(std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len());
+        }
+        longest
+    }
+
+    #[test]
+    fn a_writer_that_never_pauses_leaves_a_short_log() {
+        let longest = longest_log(256);
+        // What is written between two moves, twice, and what the log may have before.
+        assert!(longest < 12 << 20, "{longest}");
     }
 }

@@ -125,7 +125,7 @@ pub struct RunMeta {
     pub spec: Option<String>,
     /// Its limits.
     pub budget: crate::ledger::Budget,
-    /// Messages withheld.
+    /// Messages and results of tools withheld: sender and reader.
     #[serde(default)]
     pub withhold: Vec<(String, String)>,
     /// The batch it belongs to, and its position there.

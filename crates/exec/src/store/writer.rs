@@ -159,6 +159,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; nothing is left to do for it here.
             let _ = thread.join();
         }
     }

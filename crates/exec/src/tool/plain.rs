@@ -15,8 +15,7 @@ pub(crate) async fn ask(worker: &dyn Worker, request: &Request) -> Result<Reply,
     if !request.speaks_of_tools() || worker.calls_tools(request.level) {
         return worker.ask(request).await;
     }
-    let plain = Request { messages: written_out(request).into_owned(), tools: None, ..request.clone() };
-    let reply = worker.ask(&plain).await?;
+    let reply = worker.ask(&in_plain_text(request)).await?;
     match request.tools.as_deref() {
         None => Ok(reply),
         Some(tools) => {
@@ -24,6 +23,11 @@ pub(crate) async fn ask(worker: &dyn Worker, request: &Request) -> Result<Reply,
             Ok(Reply { text, tool_calls, ..reply })
         }
     }
+}
+
+/// A request that says in plain text what another says with tools.
+pub fn in_plain_text(request: &Request) -> Request {
+    Request { messages: written_out(request).into_owned(), tools: None, ..request.clone() }
 }
 
 /// The conversation of a request with its tools, calls and results in plain text.
@@ -76,30 +80,43 @@ fn instructions(tools: &[OfferedTool]) -> String {
 /// The calls in a reply, and its text without them. A block that is no call stays in the text: it is an answer that looks odd,
 /// and no call is made of it.
 ///
-/// Qwen2.5-Coder writes its calls as fenced JSON instead. A reply without a marked call that ends with such a block is taken for
-/// a call if the block names an offered tool, its arguments, and nothing else.
-pub(crate) fn calls_in(reply: &str, offered: &[OfferedTool]) -> (String, Vec<RequestedCall>) {
+/// Qwen2.5-Coder writes its calls as fenced JSON instead, and Llama as bare JSON with `parameters`. A reply without a marked call
+/// that ends with such an object is taken for a call if it names an offered tool, its arguments, and nothing else.
+pub fn calls_in(reply: &str, offered: &[OfferedTool]) -> (String, Vec<RequestedCall>) {
     let (text, calls) = marked_calls(reply);
-    match fenced_call(&text, offered).filter(|_| calls.is_empty()) {
+    match last_call(&text, offered).filter(|_| calls.is_empty()) {
         Some((before, call)) => (before.trim().to_owned(), vec![call]),
         None => (text, calls),
     }
 }
 
-/// The text before a fenced call that ends a reply, and the call. A reply that is the bare JSON is one too.
-fn fenced_call<'r>(reply: &'r str, offered: &[OfferedTool]) -> Option<(&'r str, RequestedCall)> {
+/// The text before the call that ends a reply, and the call. Its fence may be open: a reply may end with its call.
+fn last_call<'r>(reply: &'r str, offered: &[OfferedTool]) -> Option<(&'r str, RequestedCall)> {
     let reply = reply.trim();
-    let (before, block) = match reply.strip_suffix("```") {
-        Some(open) => {
-            open.rsplit_once("```").map(|(before, block)| (before, block.strip_prefix("json").unwrap_or(block)))?
-        }
-        None => ("", reply),
-    };
-    let call: Value = serde_json::from_str(block.trim()).ok()?;
-    let keys: Vec<&String> = call.as_object()?.keys().collect();
-    let is_call = keys == ["name", "arguments"] && call.get("arguments")?.is_object();
+    let closed = reply.strip_suffix("```");
+    let body = closed.unwrap_or(reply).trim_end();
+    let (start, _) = body.match_indices('{').find(|(start, _)| {
+        // Only what begins like a call is read to its end: a text of braces alone would take a square of its length.
+        let name = body.get(start + 1..).unwrap_or_default().trim_start();
+        name.starts_with("\"name\"") && body.get(*start..).is_some_and(|block| is_call(block, offered))
+    })?;
+    let (before, block) = body.split_at(start);
+    let before = before.trim_end();
+    let before = before.strip_suffix("json").unwrap_or(before);
+    let fenced = before.strip_suffix("```");
+    // A fence that closes nothing is a part of what is said.
+    if closed.is_some() && fenced.is_none() {
+        return None;
+    }
+    Some((fenced.unwrap_or(body.split_at(start).0), call_of(block)?))
+}
+
+/// Whether a text is the call of an offered tool: its name, its arguments, and nothing else.
+fn is_call(block: &str, offered: &[OfferedTool]) -> bool {
+    let Ok(Value::Object(call)) = serde_json::from_str::<Value>(block) else { return false };
+    let keys: Vec<&str> = call.keys().map(String::as_str).collect();
     let is_offered = offered.iter().any(|tool| call.get("name").and_then(Value::as_str) == Some(&tool.name));
-    (is_call && is_offered).then(|| call_of(block)).flatten().map(|call| (before, call))
+    matches!(keys[..], ["name", "arguments" | "parameters"]) && call.values().any(Value::is_object) && is_offered
 }
 
 fn marked_calls(reply: &str) -> (String, Vec<RequestedCall>) {
@@ -125,11 +142,11 @@ fn marked_calls(reply: &str) -> (String, Vec<RequestedCall>) {
     (text, calls)
 }
 
-/// `{"name": …, "arguments": {…}}` and nothing else.
+/// `{"name": …, "arguments": {…}}`.
 fn call_of(block: &str) -> Option<RequestedCall> {
     let Value::Object(mut call) = serde_json::from_str(block.trim()).ok()? else { return None };
     let tool = call.get("name")?.as_str()?.to_owned();
-    let arguments = match call.remove("arguments") {
+    let arguments = match call.remove("arguments").or_else(|| call.remove("parameters")) {
         None => "{}".to_owned(),
         Some(Value::String(text)) => text,
         Some(value) => value.to_string(),
@@ -180,10 +197,15 @@ mod tests {
         check(&format!("```json\n{call}\n```"), "", expected);
         check(&format!("I compute.\n```\n{call}\n```\n"), "I compute.", expected);
         check(call, "", expected);
+        check(&call.replace("arguments", "parameters"), "", expected);
+        // Models that are held to a grammar end with their call.
+        check(&format!("I compute.\n```json\n{call}"), "I compute.", expected);
+        check(&format!("I compute {{1}}: {call}"), "I compute {1}:", expected);
         for other in [
             format!("```json\n{call}\n```\nThat is a call."),
+            format!("{call}\n```"),
             call.replace("python", "ruby"),
-            call.replace("arguments", "parameters"),
+            call.replace("arguments", "values"),
             call.replace("{\"code\": \"1\"}", "1"),
             r#"{"name": "python", "arguments": {}, "id": 1}"#.to_owned(),
             "```".to_owned(),

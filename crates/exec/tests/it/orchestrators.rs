@@ -3,13 +3,14 @@
 use crate::common::*;
 use async_trait::async_trait;
 use lemon_exec::orchestrator::{
-    Draft, Fixed, Orchestrator, OrchestratorError, Planned, Prompted, Refused, WriteContext,
+    Draft, Fixed, Guard, MAX_COST, Orchestrator, OrchestratorError, Planned, Prompted, Refused, WriteContext,
 };
 use lemon_exec::worker::Speaker;
 use lemon_exec::{Budget, Runner, Settings};
 use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply};
 use lemon_trace::{AgentStatus, EventKind, FailureKind, ORCHESTRATOR, StopReason, Trace};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const VALID: &str = "agents:\n  - {id: solve, base: solver, capacity: small}\n";
@@ -376,4 +377,36 @@ proptest! {
         prop_assume!(!reply.trim().is_empty());
         check_fenced(&reply);
     }
+}
+
+/// Roles that were measured to do harm with small models: no team has them unless measurements on the same models support it.
+#[tokio::test]
+async fn no_team_by_default_has_a_critic_a_judge_or_a_reader() {
+    const SOLVERS: &str = "  - {id: a, base: solver, capacity: small}\n  - {id: b, base: solver, capacity: small}\n";
+    let team = |rest: &str| format!("agents:\n{SOLVERS}{rest}");
+    let critic = team("  - {id: c, base: critic, capacity: small, after: [a]}\nanswer: {from: [c], by: last}\n");
+    let judge = team("answer: {from: [a, b], by: judge}\n");
+    let reader = team("  - {id: c, base: solver, capacity: small, after: [a, b]}\nanswer: {from: [c], by: last}\n");
+    let debate = team(
+        "  - {id: c, base: solver, capacity: small, after: [a, b]}\n  - {id: d, base: solver, capacity: small, after: [a, b]}\n\
+         answer: {from: [c, d], by: vote}\n",
+    );
+    let solo = |trace: &Trace| {
+        let agents = trace.summary().agents;
+        agents.len() == 1 && agents[0].base == "plain"
+    };
+    let guarded = |text: &str, max_cost: f64| {
+        let inner = Arc::new(Fixed { text: text.to_owned(), reviewer: None });
+        let reply_tokens = vec![100; 3];
+        let guard = Guard { inner, proven: BTreeMap::new(), reply_tokens, writing_costs: false, max_cost };
+        runner_by(scripted("[[reply]]\ntext = 'Answer: 68'\n"), Arc::new(guard))
+    };
+    for text in [&critic, &judge, &reader, &debate] {
+        assert!(solo(&run(&guarded(text, MAX_COST)).await), "{text}");
+    }
+    // Who allows more calls gets teams that vote; none whose answer a critic, a judge or a reader has alone.
+    for text in [&critic, &judge, &reader] {
+        assert!(solo(&run(&guarded(text, 99.0)).await), "{text}");
+    }
+    assert!(!solo(&run(&guarded(&debate, 99.0)).await));
 }

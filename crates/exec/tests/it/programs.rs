@@ -151,7 +151,7 @@ answer: {from: [program, reasoned, brief], by: vote}
     assert!(told("program").contains("Python program") && !told("program").contains("one step at a time"));
     assert!(told("program").contains("Your duty: Solve the task"), "it reads a plan, and has to know what for");
     assert!(told("reasoned").contains("one step at a time") && told("reasoned").contains("Answer: …"));
-    assert!(told("brief").contains("the final number alone") && !told("brief").contains("Your duty"));
+    assert!(told("brief").contains("holds the final number and nothing else") && !told("brief").contains("Your duty"));
     assert_eq!(code.ran().len(), 1, "the planner's reply is no program to run");
 }
 
@@ -307,4 +307,28 @@ async fn without_examples_or_a_sandbox_the_first_program_is_taken_and_the_trace_
     let numbers: &[(&str, &str)] = &[("a", "Answer: 1"), ("b", "Answer: 2"), ("c", "Answer: 2.0")];
     let trace = run_on(QUESTION, &with_styles(runner(by_agent(numbers), CODE_TEAM), code())).await;
     assert_eq!(chosen(&trace).as_deref(), Some("b"));
+}
+
+/// Otherwise three programs of one model would be the same program three times.
+#[tokio::test]
+async fn only_the_first_plain_agent_of_a_capacity_is_asked_for_its_likeliest_reply() {
+    const PLAIN_TEAM: &str = "
+agents:
+  - {id: a, base: plain, capacity: small}
+  - {id: b, base: plain, capacity: small}
+  - {id: c, base: plain, capacity: medium}
+  - {id: d, base: solver, capacity: small}
+answer: {from: [a, b, c, d], by: vote}
+";
+    let asked = Arc::new(Mutex::new(Vec::<(String, Option<f64>)>::new()));
+    let seen = asked.clone();
+    let worker = Function::new(move |request: &Request| {
+        seen.lock().unwrap().push((request.agent.clone(), request.temperature));
+        ten("Answer: 68")
+    });
+    run(&runner(worker, PLAIN_TEAM)).await;
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort_by(|a, b| a.0.cmp(&b.0));
+    let temperatures: Vec<Option<f64>> = asked.into_iter().map(|(_, temperature)| temperature).collect();
+    assert_eq!(temperatures, [Some(0.0), None, Some(0.0), None]);
 }

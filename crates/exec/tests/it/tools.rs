@@ -2,8 +2,9 @@
 
 use crate::common::*;
 use async_trait::async_trait;
+use lemon_exec::store::RunMeta;
 use lemon_exec::worker::{Recording, Replay};
-use lemon_exec::{Budget, OfferedTool, Runner, Settings, ToolRun, ToolRunner, Worker};
+use lemon_exec::{Budget, Job, OfferedTool, Runner, Settings, ToolRun, ToolRunner, Worker};
 use lemon_fakes::{Behaviour, ChatRequest, FakeEndpoint, FakeReply};
 use lemon_spec::Language;
 use lemon_trace::{AgentStatus, Event, EventKind, FailureKind, StopReason, Trace};
@@ -108,6 +109,28 @@ fn calls(trace: &Trace) -> Vec<String> {
         _ => None,
     };
     trace.events.iter().filter_map(line).collect()
+}
+
+#[tokio::test]
+async fn a_result_that_is_withheld_is_the_first_of_its_tool_alone() {
+    for withheld in [Some("a"), Some("other"), None] {
+        let replies = by_results(vec![add(1, 2), add(3, 4), said("Answer: 7")]);
+        let fake = FakeEndpoint::start(replies).unwrap();
+        let tools = FakeTools::new();
+        let withhold = withheld.map(|agent| ("tool:add".to_owned(), agent.to_owned())).into_iter().collect();
+        let meta = RunMeta { withhold, ..RunMeta::default() };
+        let runner = with_tools(http(&fake, true), TEAM, tools.clone());
+        let trace = runner.run(&Job { meta, ..job() }, &CancellationToken::new(), None).await.unwrap();
+        check_end(&trace, StopReason::Answered, Some("7"));
+        let second = "add {\"a\":3,\"b\":4}".to_owned();
+        match withheld {
+            Some("a") => {
+                assert_eq!(calls(&trace)[1], "c1.1 failed \"This call was not made. Go on without its result.\"");
+                assert_eq!(tools.made(), [second]);
+            }
+            _ => assert_eq!(tools.made(), ["add {\"a\":1,\"b\":2}".to_owned(), second]),
+        }
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use lemon_profile::{
 use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sandbox::Containment;
 use lemon_spec::Plan;
+use lemon_spec::edit::Family;
 use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
 use lemon_workers::{Capacity, Config, SharedLimits, WorkerSet, check_prices};
@@ -46,6 +47,8 @@ pub struct CreditRequest {
     pub repeats: Option<u64>,
     /// Runs at a time.
     pub width: Option<usize>,
+    /// The families of edits that are run; all where it is empty.
+    pub families: Vec<Family>,
     /// What everything may cost.
     pub together: SharedLimits,
     /// How programs are contained.
@@ -78,6 +81,7 @@ pub struct CreditJob {
     /// The run whose trace gets the credit.
     run: Option<(Arc<Store>, Trace)>,
     width: usize,
+    families: Vec<Family>,
 }
 
 impl CreditJob {
@@ -137,6 +141,7 @@ impl CreditJob {
             run,
             together,
             levels,
+            families: request.families,
             width: request.width.unwrap_or(if kind.asks_models() { 8 } else { 64 }),
         })
     }
@@ -155,6 +160,7 @@ impl CreditJob {
             plan: &self.plan,
             cases: &self.cases,
             seeds: &self.seeds,
+            families: &self.families,
             width: self.width,
             budget: SpendingLimits { tokens: self.together.tokens, usd: self.together.usd },
             policy,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// What all grammars over a vocabulary share.
 pub(crate) struct Vocabulary {
     factory: ParserFactory,
+    plain: Arc<Plain>,
 }
 
 /// Words, with a space before them and without. Where prose may go on, a mask has all such tokens at once; llguidance then
@@ -30,16 +31,21 @@ impl Vocabulary {
             return Err(format!("the vocabulary has no token for {:?} alone", char::from(byte)));
         }
         let trie = trie(&plain, end)?;
-        let environment: TokEnv = Arc::new(Environment { plain, trie });
+        let environment: TokEnv = Arc::new(Environment { plain: plain.clone(), trie });
         let capabilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
         let mut factory = ParserFactory::new(&environment, capabilities, &WORDS.map(String::from))
             .map_err(|error| error.to_string())?;
         factory.quiet().limits_mut().verbose_errors = false;
-        Ok(Vocabulary { factory })
+        Ok(Vocabulary { factory, plain })
     }
 
     pub(super) fn factory(&self) -> &ParserFactory {
         &self.factory
+    }
+
+    /// One token for each byte of a text.
+    pub(super) fn spell(&self, text: &[u8]) -> Vec<u32> {
+        self.plain.spelling().spell(text)
     }
 
     /// The longest token that a text begins with, of those that are allowed.

@@ -41,22 +41,29 @@ struct PackedAttentionGrad<'a> {
     scale: f32,
 }
 
-impl CustomOp3 for PackedAttention {
-    fn name(&self) -> &'static str {
-        "packed_attention"
-    }
+/// The name of an operation, and that it cannot run on the CPU.
+macro_rules! for_cuda_only {
+    ($name:literal) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
 
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        bail!("packed_attention is for CUDA")
-    }
+        fn cpu_fwd(
+            &self,
+            _: &CpuStorage,
+            _: &Layout,
+            _: &CpuStorage,
+            _: &Layout,
+            _: &CpuStorage,
+            _: &Layout,
+        ) -> Result<(CpuStorage, Shape)> {
+            bail!("{} is for CUDA", $name)
+        }
+    };
+}
+
+impl CustomOp3 for PackedAttention {
+    for_cuda_only!("packed_attention");
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(
@@ -105,21 +112,7 @@ impl CustomOp3 for PackedAttention {
 
 #[cfg(feature = "cuda")]
 impl CustomOp3 for PackedAttentionGrad<'_> {
-    fn name(&self) -> &'static str {
-        "packed_attention_grad"
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        bail!("packed_attention is for CUDA")
-    }
+    for_cuda_only!("packed_attention_grad");
 
     fn cuda_fwd(
         &self,

@@ -8,6 +8,7 @@ mod text;
 mod value;
 
 use minijinja::machinery::{WhitespaceConfig, ast, parse};
+use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,8 +24,10 @@ const MOST_NESTED: u32 = 400;
 
 /// What a template is told.
 pub(super) struct Variables<'a> {
-    /// Role and content of each message.
-    pub(super) messages: &'a [(&'a str, String)],
+    /// The messages: objects.
+    pub(super) messages: &'a [Json],
+    /// The tools, where there are any.
+    pub(super) tools: Option<&'a Json>,
     pub(super) begin: &'a str,
     pub(super) end: &'a str,
 }
@@ -90,12 +93,14 @@ struct Arguments<'a> {
 impl<'a> Run<'a> {
     fn introduce(&mut self, variables: &Variables<'_>) -> Outcome<()> {
         let mut messages = Vec::new();
-        for (role, content) in variables.messages {
-            let entries =
-                vec![("role".into(), self.budget.text(role)?), ("content".into(), self.budget.text(content)?)];
-            messages.push(self.budget.map(entries)?);
+        for message in variables.messages {
+            messages.push(self.budget.given(message)?);
         }
         let messages = self.budget.list(messages)?;
+        if let Some(tools) = variables.tools {
+            let tools = self.budget.given(tools)?;
+            self.set("tools", tools);
+        }
         let (begin, end) = (self.budget.text(variables.begin)?, self.budget.text(variables.end)?);
         for (name, value) in [
             ("messages", messages),

@@ -10,5 +10,6 @@ mod hostile;
 mod spans;
 mod table;
 mod tokenizer;
+mod tools;
 mod untrained;
 mod vocabularies;

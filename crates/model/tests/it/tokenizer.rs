@@ -126,7 +126,7 @@ fn templates_may_use_what_templates_use() {
         "{{ {'a': 1}.get('a') }}{{ {'a': 1}.get('b', 2) }}{% for k, v in {'c': 3}.items() %}{{ k }}{{ v }}{% endfor %}",
         "12c3",
     );
-    check("{{ strftime_now('%d %b %Y') }} {{ {'a': [1, none]} | tojson }}", "01 Jan 2025 {\"a\":[1,null]}");
+    check("{{ strftime_now('%d %b %Y') }} {{ {'a': [1, none]} | tojson }}", "01 Jan 2025 {\"a\": [1, null]}");
     check("{{ messages[1]['content'] | trim }}{{ 'x' + messages[0].content + 'y' }}", "UxSy");
 }
 

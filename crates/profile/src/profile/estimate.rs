@@ -10,7 +10,7 @@ use lemon_exec::{CallForecast, Forecast};
 /// What a profile may spend, before its first call: every team whole, and of a counterfactual what its edit can reach.
 pub fn estimate(runs: &Counterfactuals<'_>, work: &ProfileWork<'_>) -> SpendEstimate {
     let env = runs.env;
-    let edits = applicable(work.plan, &env.language, runs.reviewer.is_some());
+    let edits = applicable(work, &env.language, runs.reviewer.is_some());
     let Some(judge) = env.language.roles.get("judge") else { return SpendEstimate::default() };
     let reached: Vec<Vec<String>> = edits.iter().map(|(edit, _)| reached(work.plan, edit)).collect();
     let mut sum = SpendEstimate::default();

@@ -34,9 +34,11 @@ pub(super) struct Pair {
     pub found: Counterfactual,
 }
 
-/// Every edit that can be run: those that ask for another round need a reviewer to write it.
-pub(super) fn applicable(plan: &Plan, language: &Language, reviews: bool) -> Vec<(Edit, Edited)> {
-    let runnable = |edit: &Edit| reviews || edit.change != Change::Review;
+/// Every edit of the wanted families that can be run: those that ask for another round need a reviewer to write it.
+pub(super) fn applicable(work: &ProfileWork<'_>, language: &Language, reviews: bool) -> Vec<(Edit, Edited)> {
+    let ProfileWork { plan, families, .. } = work;
+    let is_wanted = |edit: &Edit| families.is_empty() || families.contains(&edit.family);
+    let runnable = |edit: &Edit| is_wanted(edit) && (reviews || edit.change != Change::Review);
     let all = edits(plan, language).into_iter().filter(runnable);
     // Only edits that apply are enumerated; one that breaks a limit of the language all the same cannot be run.
     all.filter_map(|edit| Some((edit.clone(), apply(plan, &edit, language).ok()?))).collect()

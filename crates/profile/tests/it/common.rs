@@ -57,7 +57,7 @@ pub fn plan(text: &str) -> Plan {
 
 /// Everything, without a budget.
 pub fn work<'a>(plan: &'a Plan, cases: &'a [Case], seeds: &'a [u64]) -> ProfileWork<'a> {
-    ProfileWork { plan, cases, seeds, width: 16, budget: None.into(), policy: ChoiceRule::default() }
+    ProfileWork { plan, cases, seeds, families: &[], width: 16, budget: None.into(), policy: ChoiceRule::default() }
 }
 
 pub fn profile_of(counterfactuals: &Counterfactuals<'_>, work: &ProfileWork<'_>) -> Profile {

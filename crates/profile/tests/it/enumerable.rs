@@ -81,10 +81,13 @@ impl Worker for FakeEnumerable {
         let member = MEMBERS.iter().position(|id| *id == request.agent).unwrap();
         let noise = (noise(combination as u64, member) + request.seed) % VALUES;
         let readings = agent_prompt.readings.iter().map(|text| (text.ends_with('1'), text.len() == 1));
-        let was_helped = request.messages.iter().any(|message| message.role == Speaker::Tool);
+        // A result may be withheld: it does not help then, and the tool is not called again.
+        let mut results = request.messages.iter().filter(|message| message.role == Speaker::Tool).peekable();
+        let has_called = results.peek().is_some();
+        let was_helped = results.any(|message| message.content.contains("Help."));
         let dutiful = agent_prompt.duty == DUTY || agent_prompt.role == ROLE || was_helped;
         let right = is_right(noise, request.level, dutiful, readings, hard);
-        let consults = request.tools.is_some() && !was_helped;
+        let consults = request.tools.is_some() && !has_called;
         let text = if consults { String::new() } else { format!("I thought about it.\nAnswer: {}", u8::from(right)) };
         let call = RequestedCall { id: String::new(), tool: TOOL.to_owned(), arguments: "{}".to_owned() };
         let tokens_in = request.messages.iter().map(|message| message.content.len() as u64).sum();

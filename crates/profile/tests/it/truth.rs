@@ -134,6 +134,9 @@ answer: {from: [c], by: last}
         },
         changes: vec![
             known(Change::RemoveTool { agent: id("a"), tool: id("consult") }, |team| team.member(0).dutiful = false),
+            known(Change::WithholdResult { agent: id("a"), tool: id("consult") }, |team| {
+                team.member(0).dutiful = false;
+            }),
             known(Change::AddTool { agent: id("b"), tool: id("consult"), at: 0 }, |team| team.member(1).dutiful = true),
         ],
     }

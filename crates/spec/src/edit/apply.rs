@@ -1,6 +1,6 @@
 //! Which edits apply to a team, and the team that each makes.
 
-use super::{Change, Edit, EditError, Edited};
+use super::{Change, Edit, EditError, Edited, tool_sender};
 use crate::render::{AGENTS, ENTRY_PREFIX};
 use crate::{Agent, Field, Language, Next, Plan, Share, Span, Spans, Spec, render, validate_round};
 
@@ -23,6 +23,7 @@ pub fn apply(plan: &Plan, edit: &Edit, language: &Language) -> Result<Edited, Ed
     let after = span_after(field, before_canonical, edited.spans()).ok_or_else(lost)?;
     let withhold = match &edit.change {
         Change::WithholdMessage { from, to } => Some((from.clone(), to.clone())),
+        Change::WithholdResult { agent, tool } => Some((tool_sender(tool), agent.clone())),
         _ => None,
     };
     Ok(Edited { field, before: plan.spans().get(field), before_canonical, after, withhold, also_changed, plan: edited })
@@ -131,6 +132,11 @@ fn change(spec: &mut Spec, edit: &Edit, language: &Language, earlier: &[String])
         Change::WithholdMessage { from, to } => {
             if !find(spec, to)?.after.contains(from) {
                 return refuse("there is no such message");
+            }
+        }
+        Change::WithholdResult { agent, tool } => {
+            if !find(spec, agent)?.tools.contains(tool) {
+                return refuse("it does not have that tool");
             }
         }
     }
@@ -280,11 +286,14 @@ fn delegation(plan: &Plan, position: usize, language: &Language, changes: &mut V
     });
 }
 
-/// Each of its tools, and those that other agents have.
+/// Each of its tools, a result of each, and the tools that other agents have.
 fn tools(plan: &Plan, position: usize, language: &Language, changes: &mut Vec<Change>) {
     let Some(agent) = plan.spec().agents.get(position) else { return };
     let id = || agent.id.clone();
-    changes.extend(agent.tools.iter().map(|tool| Change::RemoveTool { agent: id(), tool: tool.clone() }));
+    for tool in &agent.tools {
+        changes.push(Change::RemoveTool { agent: id(), tool: tool.clone() });
+        changes.push(Change::WithholdResult { agent: id(), tool: tool.clone() });
+    }
     if agent.tools.len() >= language.limits.tools {
         return;
     }

@@ -29,6 +29,7 @@ impl<'a> Effects<'a> {
             | Change::LowerCapacity { agent }
             | Change::RaiseCapacity { agent }
             | Change::RemoveTool { agent, .. }
+            | Change::WithholdResult { agent, .. }
             | Change::ShareAnswer { agent }
             | Change::ShareReply { agent } => agent == id,
             Change::AddReference { agent, .. } | Change::AddTool { agent, .. } => agent == id && effect.is_addition,

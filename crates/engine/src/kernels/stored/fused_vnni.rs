@@ -9,12 +9,10 @@
 
 use super::super::int8::Bytes;
 use super::super::panels::LANES;
+use super::fused_avx2::fetch_ahead;
 use super::tiles_vnni::{add_scaled, apart, load, minima, weights};
 use super::{Half, Inputs, Kind, UNIT_LINES};
 use std::arch::x86_64::*;
-
-/// Lines that are fetched ahead.
-const AHEAD: usize = 48;
 
 /// The sums of one, two or four rows with a panel; false if there is no such kernel for this format.
 pub(super) fn panel(
@@ -42,8 +40,7 @@ pub(super) fn panel(
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn line(line: &Bytes) -> __m512i {
-    // Fetching ahead never fails, wherever it is.
-    _mm_prefetch::<_MM_HINT_T0>((&raw const *line).wrapping_add(AHEAD).cast());
+    fetch_ahead(line);
     weights(line)
 }
 
@@ -143,7 +140,10 @@ pub(super) fn unpack(kind: Kind, packed: &[Bytes], lines: &mut [Bytes; UNIT_LINE
         (Kind::Q4K, Some(packed), _) => unsafe { unpack_four_bits(packed, lines) },
         // SAFETY: as above.
         (Kind::Q6K, _, Some(packed)) => unsafe { unpack_six_bits(packed, lines) },
-        _ => super::blocks::unpack(kind, packed, lines),
+        _ => {
+            packed.iter().for_each(fetch_ahead);
+            super::blocks::unpack(kind, packed, lines);
+        }
     }
 }
 

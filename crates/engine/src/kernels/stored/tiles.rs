@@ -22,7 +22,7 @@ pub(super) struct Kernels {
     pub(super) tile: Tile,
     pub(super) few: Few,
     pub(super) unpack: Unpack,
-    /// Rows from which unpacking into memory pays, as measured.
+    /// Rows from which unpacking into memory pays, as measured with weights that are in no cache.
     pub(super) many: fn(Kind) -> usize,
 }
 
@@ -41,14 +41,14 @@ pub(super) fn kernels_for(level: SimdLevel) -> Kernels {
             tile: super::tiles_vnni::tile,
             few: super::fused_vnni::panel,
             unpack: super::fused_vnni::unpack,
-            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 48 },
+            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 8 },
         },
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512 | SimdLevel::Avx2 => Kernels {
             tile: super::tiles_avx2::tile,
             few: super::fused_avx2::panel,
-            unpack,
-            many: |kind| if kind == Kind::Q4K { usize::MAX } else { 8 },
+            unpack: super::fused_avx2::unpack,
+            many: |kind| if kind == Kind::Q4K { 6 } else { 0 },
         },
         _ => Kernels { tile: anywhere, few: none, unpack, many: |_| 0 },
     }

@@ -3,7 +3,8 @@
 //! The instruction multiplies unsigned with signed bytes and adds pairs in 16 bits. Numbers of few bits leave room for the sums
 //! of several lines there; `LINES` says how many. Another instruction multiplies these sums with scales and adds pairs.
 
-// Called only where the processor has these instructions; loads stay inside arrays of known size.
+// Called only where the processor has these instructions; loads stay inside arrays of known size. One line of assembly keeps sums
+// where they are.
 #![allow(unsafe_code)]
 // One number indexes the registers of several arrays.
 #![allow(clippy::needless_range_loop)]
@@ -37,16 +38,14 @@ fn rows<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, first: usize, produc
         Some(products) => products,
         None => return,
     };
-    for side in 0..2 {
-        match unit.kind {
-            Kind::Q4K => large_block::<ROWS, 8>(unit, x, first, side, products),
-            Kind::Q5K => large_block::<ROWS, 4>(unit, x, first, side, products),
-            Kind::Q6K => six_bits::<ROWS>(unit, x, first, side, products),
-            Kind::Q4Centred => small_blocks::<ROWS, false, 8>(unit, x, first, side, products),
-            Kind::Q4Min => small_blocks::<ROWS, true, 8>(unit, x, first, side, products),
-            Kind::Q5Min => small_blocks::<ROWS, true, 4>(unit, x, first, side, products),
-            Kind::Q8Centred => small_blocks::<ROWS, false, 0>(unit, x, first, side, products),
-        }
+    match unit.kind {
+        Kind::Q4K => large_block::<ROWS, 8>(unit, x, first, products),
+        Kind::Q5K => large_block::<ROWS, 4>(unit, x, first, products),
+        Kind::Q6K => six_bits::<ROWS>(unit, x, first, products),
+        Kind::Q4Centred => small_blocks::<ROWS, false, 8>(unit, x, first, products),
+        Kind::Q4Min => small_blocks::<ROWS, true, 8>(unit, x, first, products),
+        Kind::Q5Min => small_blocks::<ROWS, true, 4>(unit, x, first, products),
+        Kind::Q8Centred => small_blocks::<ROWS, false, 0>(unit, x, first, products),
     }
 }
 
@@ -104,92 +103,132 @@ pub(super) fn minima<const ROWS: usize>(scales: &[Half], x: &LargeBlocks<'_, ROW
     least
 }
 
+/// Both sides of a line.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn both(line: &Bytes) -> [__m256i; 2] {
+    [weights(line, 0), weights(line, 1)]
+}
+
+/// Both sides of the halves of a pair of groups, each scale twice: by group, then by side.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn scales_of(both: [__m256i; 2]) -> [[__m256i; 2]; 2] {
+    let [[a, b], [c, d]] = both.map(|both| doubled(both));
+    [[a, c], [b, d]]
+}
+
+/// Products of four inputs of each output, added to sums in 16 bits. The sum stays in its register: a compiler that is free
+/// to order additions takes one row after another, and has no registers left for the weights.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn add_products(sum: __m256i, weights: __m256i, four: __m256i) -> __m256i {
+    let mut sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, four));
+    // SAFETY: no instruction.
+    unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) sum, options(nomem, nostack, preserves_flags)) };
+    sum
+}
+
 /// A block of 256 with a scale and a minimum for each 32. The sums of `LINES` lines fit 16 bits.
+///
+/// Each input that is loaded meets both sides of a line: otherwise loads would take longer than products.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn large_block<const ROWS: usize, const LINES: usize>(
     unit: &Unit<'_>,
     x: &Inputs<'_>,
     first: usize,
-    side: usize,
     products: &mut [[f32; LANES]; ROWS],
 ) {
     let scales = &unit.scales[..10];
     let x = x.large::<ROWS>(first, 0);
-    let mut totals = [_mm256_setzero_ps(); ROWS];
+    let mut totals = [[_mm256_setzero_ps(); 2]; ROWS];
     for (pair, lines) in unit.lines.as_chunks::<16>().0.iter().enumerate() {
-        let scale = doubled(_mm256_cvtepu8_epi16(load(&scales[pair], side)));
+        let half = &scales[pair];
+        let scale = scales_of([_mm256_cvtepu8_epi16(load(half, 0)), _mm256_cvtepu8_epi16(load(half, 1))]);
         for (group, lines) in lines.as_chunks::<8>().0.iter().enumerate() {
             let block = 2 * pair + group;
-            let mut whole = [_mm256_setzero_si256(); ROWS];
+            let mut whole = [[_mm256_setzero_si256(); 2]; ROWS];
             for (part, lines) in lines.as_chunks::<LINES>().0.iter().enumerate() {
-                let mut sums = [_mm256_setzero_si256(); ROWS];
+                let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
                 for (at, line) in lines.iter().enumerate() {
-                    let weights = weights(line, side);
+                    let weights = both(line);
                     for row in 0..ROWS {
                         let four = _mm256_set1_epi32(x.quads[row][block][part * LINES + at]);
-                        sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
+                        for side in 0..2 {
+                            sums[row][side] = add_products(sums[row][side], weights[side], four);
+                        }
                     }
                 }
                 for row in 0..ROWS {
-                    whole[row] = _mm256_add_epi32(whole[row], _mm256_madd_epi16(sums[row], scale[group]));
+                    for side in 0..2 {
+                        let scaled = _mm256_madd_epi16(sums[row][side], scale[group][side]);
+                        whole[row][side] = _mm256_add_epi32(whole[row][side], scaled);
+                    }
                 }
             }
             for row in 0..ROWS {
                 let factor = _mm256_set1_ps(x.factors[row][block][0]);
-                totals[row] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[row]), factor, totals[row]);
+                for side in 0..2 {
+                    totals[row][side] =
+                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[row][side]), factor, totals[row][side]);
+                }
             }
         }
     }
-    let least = minima(scales, &x, side);
-    let factors = [_mm256_cvtph_ps(load(&scales[8], side)), _mm256_cvtph_ps(load(&scales[9], side))];
-    for row in 0..ROWS {
-        let place = &mut products[row][WIDTH * side..][..WIDTH];
-        // SAFETY: the place has eight numbers.
-        unsafe {
-            let product = _mm256_fmadd_ps(totals[row], factors[0], _mm256_loadu_ps(place.as_ptr()));
-            _mm256_storeu_ps(place.as_mut_ptr(), _mm256_fnmadd_ps(least[row], factors[1], product));
+    for side in 0..2 {
+        let least = minima(scales, &x, side);
+        let factors = [_mm256_cvtph_ps(load(&scales[8], side)), _mm256_cvtph_ps(load(&scales[9], side))];
+        for row in 0..ROWS {
+            let place = &mut products[row][WIDTH * side..][..WIDTH];
+            // SAFETY: the place has eight numbers.
+            unsafe {
+                let product = _mm256_fmadd_ps(totals[row][side], factors[0], _mm256_loadu_ps(place.as_ptr()));
+                _mm256_storeu_ps(place.as_mut_ptr(), _mm256_fnmadd_ps(least[row], factors[1], product));
+            }
         }
     }
 }
 
 /// A block of 256 with a scale for each 16. Sums begin with what centres the numbers, so that four lines fit 16 bits.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn six_bits<const ROWS: usize>(
-    unit: &Unit<'_>,
-    x: &Inputs<'_>,
-    first: usize,
-    side: usize,
-    products: &mut [[f32; LANES]; ROWS],
-) {
+fn six_bits<const ROWS: usize>(unit: &Unit<'_>, x: &Inputs<'_>, first: usize, products: &mut [[f32; LANES]; ROWS]) {
     let scales = &unit.scales[..9];
     let x = x.large::<ROWS>(first, 0);
-    let mut totals = [_mm256_setzero_ps(); ROWS];
+    let mut totals = [[_mm256_setzero_ps(); 2]; ROWS];
     for [half, second, part] in super::ORDER_OF_16 {
         let block = 4 * half + part;
-        let scale = doubled(_mm256_cvtepi8_epi16(load(&scales[block], side)))[second];
-        let mut sums = [_mm256_setzero_si256(); ROWS];
+        let pair = &scales[block];
+        let scale = scales_of([_mm256_cvtepi8_epi16(load(pair, 0)), _mm256_cvtepi8_epi16(load(pair, 1))])[second];
+        let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
         for row in 0..ROWS {
-            sums[row] = _mm256_set1_epi32(x.offsets[row][block][1 + second]);
+            sums[row] = [_mm256_set1_epi32(x.offsets[row][block][1 + second]); 2];
         }
         for (at, line) in unit.lines.as_chunks::<4>().0[2 * block + second].iter().enumerate() {
-            let weights = weights(line, side);
+            let weights = both(line);
             for row in 0..ROWS {
                 let four = _mm256_set1_epi32(x.quads[row][block][4 * second + at]);
-                sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
+                for side in 0..2 {
+                    sums[row][side] = add_products(sums[row][side], weights[side], four);
+                }
             }
         }
         for row in 0..ROWS {
-            let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[row], scale));
-            totals[row] = _mm256_fmadd_ps(whole, _mm256_set1_ps(x.factors[row][block][0]), totals[row]);
+            let factor = _mm256_set1_ps(x.factors[row][block][0]);
+            for side in 0..2 {
+                let whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sums[row][side], scale[side]));
+                totals[row][side] = _mm256_fmadd_ps(whole, factor, totals[row][side]);
+            }
         }
     }
-    let factors = _mm256_cvtph_ps(load(&scales[8], side));
-    for row in 0..ROWS {
-        let place = &mut products[row][WIDTH * side..][..WIDTH];
-        // SAFETY: the place has eight numbers.
-        unsafe {
-            let product = _mm256_fmadd_ps(totals[row], factors, _mm256_loadu_ps(place.as_ptr()));
-            _mm256_storeu_ps(place.as_mut_ptr(), product);
+    for side in 0..2 {
+        let factors = _mm256_cvtph_ps(load(&scales[8], side));
+        for row in 0..ROWS {
+            let place = &mut products[row][WIDTH * side..][..WIDTH];
+            // SAFETY: the place has eight numbers.
+            unsafe {
+                let product = _mm256_fmadd_ps(totals[row][side], factors, _mm256_loadu_ps(place.as_ptr()));
+                _mm256_storeu_ps(place.as_mut_ptr(), product);
+            }
         }
     }
 }
@@ -200,7 +239,6 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
     unit: &Unit<'_>,
     x: &Inputs<'_>,
     first: usize,
-    side: usize,
     products: &mut [[f32; LANES]; ROWS],
 ) {
     let halves = if LEAST { 2 } else { 1 };
@@ -208,52 +246,69 @@ fn small_blocks<const ROWS: usize, const LEAST: bool, const LINES: usize>(
     let some = x.small::<ROWS>(first, blocks);
     let centre = unit.kind.centre();
     let ones = _mm256_set1_epi16(1);
-    for block in 0..blocks {
-        let mut totals = [_mm256_setzero_si256(); ROWS];
-        let (start, end) = (8 * block, 8 * block + 8);
+    let mut totals = [[_mm256_setzero_ps(); 2]; ROWS];
+    for (totals, products) in totals.iter_mut().zip(&*products) {
+        // SAFETY: a product has sixteen numbers.
+        *totals = [0, WIDTH].map(|place| unsafe { _mm256_loadu_ps(products[place..].as_ptr()) });
+    }
+    for (block, lines) in unit.lines.as_chunks::<8>().0.iter().enumerate().take(blocks) {
+        let mut whole = [[_mm256_setzero_si256(); 2]; ROWS];
         if LINES == 0 {
-            for line in start..end {
-                let signed = _mm256_xor_si256(weights(&unit.lines[line], side), _mm256_set1_epi8(-128));
+            for (at, line) in lines.iter().enumerate() {
+                let signed = both(line).map(|it| _mm256_xor_si256(it, _mm256_set1_epi8(-128)));
                 // The instruction wants one side unsigned, so the sign moves to the other; 2 · 128 · 127 fits 16 bits.
-                let size = _mm256_abs_epi8(signed);
+                let size = signed.map(|it| _mm256_abs_epi8(it));
                 for row in 0..ROWS {
-                    let four = _mm256_sign_epi8(_mm256_set1_epi32(some[row].quads[block][line % 8]), signed);
-                    let pairs = _mm256_maddubs_epi16(size, four);
-                    totals[row] = _mm256_add_epi32(totals[row], _mm256_madd_epi16(pairs, ones));
+                    let four = _mm256_set1_epi32(some[row].quads[block][at]);
+                    for side in 0..2 {
+                        let pairs = _mm256_maddubs_epi16(size[side], _mm256_sign_epi8(four, signed[side]));
+                        whole[row][side] = _mm256_add_epi32(whole[row][side], _mm256_madd_epi16(pairs, ones));
+                    }
                 }
             }
         } else {
-            for start in (start..end).step_by(LINES.max(1)) {
-                let mut sums = [_mm256_setzero_si256(); ROWS];
-                for line in start..start + LINES {
-                    let weights = weights(&unit.lines[line], side);
+            for (part, lines) in lines.chunks_exact(LINES.max(1)).enumerate() {
+                let mut sums = [[_mm256_setzero_si256(); 2]; ROWS];
+                for (at, line) in lines.iter().enumerate() {
+                    let weights = both(line);
                     for row in 0..ROWS {
-                        let four = _mm256_set1_epi32(some[row].quads[block][line % 8]);
-                        sums[row] = _mm256_add_epi16(sums[row], _mm256_maddubs_epi16(weights, four));
+                        let four = _mm256_set1_epi32(some[row].quads[block][part * LINES + at]);
+                        for side in 0..2 {
+                            sums[row][side] = add_products(sums[row][side], weights[side], four);
+                        }
                     }
                 }
                 for row in 0..ROWS {
-                    totals[row] = _mm256_add_epi32(totals[row], _mm256_madd_epi16(sums[row], ones));
+                    for side in 0..2 {
+                        let pairs = _mm256_madd_epi16(sums[row][side], ones);
+                        whole[row][side] = _mm256_add_epi32(whole[row][side], pairs);
+                    }
                 }
             }
             for row in 0..ROWS {
-                totals[row] = _mm256_sub_epi32(totals[row], _mm256_set1_epi32(centre * some[row].offsets[block][0]));
+                let centres = _mm256_set1_epi32(centre * some[row].offsets[block][0]);
+                whole[row] = whole[row].map(|whole| _mm256_sub_epi32(whole, centres));
             }
         }
-        let scales = _mm256_cvtph_ps(load(&unit.scales[block * halves], side));
-        for row in 0..ROWS {
-            let place = &mut products[row][WIDTH * side..][..WIDTH];
-            // SAFETY: the place has eight numbers.
-            let mut product = unsafe { _mm256_loadu_ps(place.as_ptr()) };
-            let factor = _mm256_mul_ps(scales, _mm256_set1_ps(some[row].factors[block][0]));
-            product = _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[row]), factor, product);
+        for side in 0..2 {
+            let scales = _mm256_cvtph_ps(load(&unit.scales[block * halves], side));
+            for row in 0..ROWS {
+                let factor = _mm256_mul_ps(scales, _mm256_set1_ps(some[row].factors[block][0]));
+                totals[row][side] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[row][side]), factor, totals[row][side]);
+            }
             if LEAST {
                 let least = _mm256_cvtph_ps(load(&unit.scales[block * halves + 1], side));
-                let sum = _mm256_set1_ps(some[row].factors[block][1]);
-                product = _mm256_fmadd_ps(least, sum, product);
+                for row in 0..ROWS {
+                    let sum = _mm256_set1_ps(some[row].factors[block][1]);
+                    totals[row][side] = _mm256_fmadd_ps(least, sum, totals[row][side]);
+                }
             }
-            // SAFETY: as above.
-            unsafe { _mm256_storeu_ps(place.as_mut_ptr(), product) };
+        }
+    }
+    for (totals, products) in totals.into_iter().zip(products) {
+        for (total, products) in totals.into_iter().zip(products.as_chunks_mut::<WIDTH>().0) {
+            // SAFETY: the array has eight numbers.
+            unsafe { _mm256_storeu_ps(products.as_mut_ptr(), total) };
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The values of templates, and the budget of a rendering.
 
 use minijinja::machinery::ast;
+use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -75,6 +76,35 @@ impl Budget {
     pub(super) fn map<'a>(&mut self, entries: Vec<(Rc<str>, Value<'a>)>) -> Outcome<Value<'a>> {
         let depth = self.contain(entries.len(), entries.iter().map(|(_, value)| value))?;
         Ok(Value::Map(Rc::new(Mapped { entries, depth })))
+    }
+
+    /// A value that a template is given. As deep as the reader of JSON admits.
+    pub(super) fn given<'a>(&mut self, value: &Json) -> Outcome<Value<'a>> {
+        Ok(match value {
+            Json::Null => Value::None,
+            Json::Bool(truth) => Value::Bool(*truth),
+            Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(whole), _) => Value::Int(whole),
+                (None, Some(number)) => Value::Float(number),
+                (None, None) => return objection(format!("{number} is too large")),
+            },
+            Json::String(text) => self.text(text)?,
+            Json::Array(items) => {
+                let mut given = Vec::with_capacity(items.len());
+                for item in items {
+                    given.push(self.given(item)?);
+                }
+                self.list(given)?
+            }
+            Json::Object(fields) => {
+                let mut given = Vec::with_capacity(fields.len());
+                for (name, value) in fields {
+                    self.memory(name.len() as u64)?;
+                    given.push((Rc::from(name.as_str()), self.given(value)?));
+                }
+                self.map(given)?
+            }
+        })
     }
 
     /// Pays for a container. How deep it is bounds every recursion over values, their end included.
@@ -172,7 +202,7 @@ impl Budget {
                     style.next(out, place);
                     self.memory(6 * key.len() as u64)?;
                     self.write(out, &Value::Text(key.clone()), style.deeper())?;
-                    out.push_str(if matches!(style, Style::Json { indent: 0, .. }) { ":" } else { ": " });
+                    out.push_str(": ");
                     self.write(out, item, style.deeper())?;
                 }
                 style.close(out, map.entries.is_empty(), '}');
@@ -214,7 +244,8 @@ impl Style {
 
     fn next(self, out: &mut String, place: usize) {
         if place > 0 {
-            out.push_str(if matches!(self, Style::Python) { ", " } else { "," });
+            // As Python's `json.dumps`, which the `transformers` library writes with.
+            out.push_str(if matches!(self, Style::Json { indent: 1.., .. }) { "," } else { ", " });
         }
         self.deeper().line(out);
     }

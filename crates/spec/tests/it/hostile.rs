@@ -1,7 +1,5 @@
 //! Text that a model or an attacker might write: it may be refused, but nothing may panic or take long.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use lemon_num::Random;
 use lemon_spec::generate;
 use lemon_spec::{Code, Language, Limits, explain, render, validate};

@@ -1,8 +1,4 @@
 //! Where a part of the isolation is missing, nothing is run, and the error names the part. And what runs without it.
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{alone, assert_nothing_left, doubling, limits, sandbox, what_is_left};
+use crate::common::{alone, assert_nothing_left, doubling, limits, sandbox, what_is_left};
 use lemon_sandbox::{Containment, ProgramFailure::*, Sandbox, SandboxError, SandboxLimits};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq, SeccompCondition, SeccompFilter,
@@ -84,7 +80,7 @@ fn works_for_ordinary_users_too() {
     }
     let _alone = alone();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "as_an_ordinary_user", "--ignored", "--nocapture"]).env("PATH", "/usr/bin:/bin");
+    command.args(["--exact", "refusal::as_an_ordinary_user", "--ignored", "--nocapture"]).env("PATH", "/usr/bin:/bin");
     let output = match command.env("HOME", "/nonexistent").current_dir("/").uid(65534).gid(65534).output() {
         Ok(output) => output,
         Err(error) => return eprintln!("skipped: an unprivileged user cannot run this test program: {error}"),
@@ -97,14 +93,14 @@ fn works_for_ordinary_users_too() {
 #[test]
 #[ignore = "started by works_for_ordinary_users_too"]
 fn as_an_ordinary_user() {
-    common::check("def f(x): return 2 * x\n", None);
-    common::check_before_answer("while True: pass", Some(Timeout));
-    common::check_before_answer("open('/etc/passwd')", Some(Exception));
-    common::check_before_answer("import socket; socket.socket()", Some(ForbiddenCall));
-    common::check_before_answer("os.mkdir('/box/x')", Some(Exception));
+    crate::common::check("def f(x): return 2 * x\n", None);
+    crate::common::check_before_answer("while True: pass", Some(Timeout));
+    crate::common::check_before_answer("open('/etc/passwd')", Some(Exception));
+    crate::common::check_before_answer("import socket; socket.socket()", Some(ForbiddenCall));
+    crate::common::check_before_answer("os.mkdir('/box/x')", Some(Exception));
     let bomb = "import os, time\ndef f(x):\n    try:\n        while True:\n            if os.fork() == 0: time.sleep(1000)\n    except BlockingIOError: return 2 * x\n";
     let several = SandboxLimits { processes: 4, ..limits() };
-    if let Some(verdict) = common::run(&doubling(bomb), &several) {
+    if let Some(verdict) = crate::common::run(&doubling(bomb), &several) {
         assert!(verdict.passed(), "{verdict:?}");
         eprintln!("contained as an ordinary user");
     }
@@ -117,10 +113,11 @@ fn a_killed_parent_leaves_nothing_behind() {
     }
     let _alone = alone();
     let this = std::env::current_exe().unwrap();
-    let mut parent = Command::new(this).args(["--exact", "as_a_parent_to_be_killed", "--ignored"]).spawn().unwrap();
+    let mut parent =
+        Command::new(this).args(["--exact", "refusal::as_a_parent_to_be_killed", "--ignored"]).spawn().unwrap();
     let label = format!("lemon-sandbox:{}:", parent.id());
     // Its second run is the one that never ends; the first was the proof of containment.
-    let running = || common::command_lines().iter().any(|line| line.contains(&label) && line.contains("worker"));
+    let running = || crate::common::command_lines().iter().any(|line| line.contains(&label) && line.contains("worker"));
     let mut seen = 0;
     while seen < 20 {
         seen = if running() { seen + 1 } else { 0 };
@@ -129,7 +126,7 @@ fn a_killed_parent_leaves_nothing_behind() {
     parent.kill().unwrap();
     parent.wait().unwrap();
     // The kernel kills at once, but the dying takes a moment; without it they would run on for a minute, and fail.
-    while common::command_lines().iter().any(|line| line.contains(&label)) {
+    while crate::common::command_lines().iter().any(|line| line.contains(&label)) {
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,10 +1,6 @@
 //! What passes, what fails, and how it is called.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
-use common::{check, doubling, limits, run};
+use crate::common::{check, doubling, limits, run};
 use lemon_sandbox::{
     Containment, ProgramFailure::*, Sandbox, SandboxError, SandboxLimits, SandboxVerdict, TestedProgram,
 };

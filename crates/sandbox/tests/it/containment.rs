@@ -1,12 +1,8 @@
 //! Programs that want out, or want to use up the machine.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
-mod common;
 
 use std::{fs, time::Duration};
 
-use common::{alone, check, check_before_answer, check_fails, doubling, limits, run, sandbox};
+use crate::common::{alone, check, check_before_answer, check_fails, doubling, limits, run, sandbox};
 use lemon_sandbox::{ProgramFailure::*, SandboxLimits};
 
 #[test]

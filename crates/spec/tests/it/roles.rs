@@ -1,7 +1,5 @@
 //! The library of base roles.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use lemon_spec::{BaseRole, Language, PLAIN, RoleLibrary, Share, validate};
 use std::path::PathBuf;
 

@@ -1,12 +1,8 @@
 //! All of HumanEval, where the data is at hand.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // helpers of tests are tests
-
-mod common;
 
 use std::{fs::File, io::Read, path::PathBuf, sync::Mutex, time::Instant};
 
-use common::{alone, sandbox};
+use crate::common::{alone, sandbox};
 use lemon_sandbox::{SandboxLimits, TestedProgram};
 use serde_json::Value;
 
@@ -53,7 +49,7 @@ fn passing(complete: impl Fn(&str) -> String + Sync) -> Option<(usize, Vec<Strin
     };
     problems.iter().for_each(judge);
     eprintln!("{} programs, one at a time, in {:?}", problems.len(), started.elapsed());
-    common::assert_nothing_left();
+    crate::common::assert_nothing_left();
     Some((problems.len(), passed.into_inner().unwrap()))
 }
 

@@ -1,7 +1,5 @@
 //! What people see.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use lemon_spec::{Code, Diagnostic, Language, Severity, Span, edit, explain, json_schema, render, validate};
 use proptest::prelude::*;
 

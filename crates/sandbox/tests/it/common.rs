@@ -1,5 +1,4 @@
-//! What the test programs share.
-#![allow(dead_code)] // each test program uses its part
+//! What the tests share.
 
 use std::{
     fs,

@@ -1,7 +1,5 @@
 //! One text, all its faults: every code of the language, with its place.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
-
 use lemon_spec::{
     AnswerRule, Code, Diagnostic, Field, Language, Limits, Next, Plan, Share, Span, explain, validate, validate_round,
 };
