@@ -391,6 +391,11 @@ fn a_screen_reader_finds_its_way() {
     for name in ["results/a", "results/b"] {
         folder.lemon(&[&eval[..], &[name]].concat()).ok();
     }
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/levels.toml");
+    let train = ["train", "--recipe", recipe, "--steps", "2", "-q", "--out"];
+    for name in ["results/t", "results/u"] {
+        folder.lemon(&[&train[..], &[name]].concat()).ok();
+    }
     let served = Served::start(&folder, &[]);
     let asked = json!({"question": "What is 17 * 3?", "team": {"kind": "file", "name": "pair"}});
     let start = || served.post("/api/runs", &asked).json()["run_id"].as_str().unwrap().to_owned();
@@ -406,6 +411,8 @@ fn a_screen_reader_finds_its_way() {
         "/teams/edit?name=two".to_owned(),
         "/evaluations/a".to_owned(),
         "/evaluations/compare?e=a&e=b".to_owned(),
+        "/trainings/t".to_owned(),
+        "/trainings/compare?t=t&t=u".to_owned(),
     ];
     let mut faults = Vec::new();
     for path in PAGES.iter().map(|(path, _)| (*path).to_owned()).chain(more) {

@@ -21,6 +21,8 @@ const METRICS: &str = "metrics.jsonl";
 const TIMING: &str = "timing.jsonl";
 const RECIPE: &str = "recipe.toml";
 const SUMMARY: &str = "summary.json";
+/// The folder of a warm start, which has a record of another form: seen where the training itself has none yet.
+const WARM: &str = "warm";
 /// A training whose record has grown within this time is taken to be under way.
 const LIVE: Duration = Duration::from_secs(180);
 /// Trainings in the list.
@@ -31,6 +33,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         let roots = roots(&app);
         let mut found: Vec<(Option<SystemTime>, ListedTraining)> = holding(&roots, METRICS)
             .into_iter()
+            .filter(|found| !found.path.ends_with(WARM))
             .take(MOST_LISTED)
             .map(|found| listed(found.name, &found.path))
             .collect();
