@@ -22,10 +22,8 @@ pub fn faults(metadata: &Value) -> Result<Vec<String>> {
             read(&folder.join(part), &mut all)?;
         }
         for target in list(&package["targets"]) {
-            let path = Path::new(target["src_path"].as_str().unwrap_or_default());
-            if !path.starts_with(folder) {
-                read(path, &mut all)?;
-            }
+            // Examples lie outside of the folder of their crate.
+            read(Path::new(target["src_path"].as_str().unwrap_or_default()), &mut all)?;
         }
         all += &ships;
         for dependency in list(&package["dependencies"]) {

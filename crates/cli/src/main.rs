@@ -17,6 +17,7 @@ use lemon::jobs::Notices;
 use lemon_trace::text::one_line;
 use lemon_workers::Tell;
 use say::{print, print_data, println};
+use std::pin::Pin;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -112,9 +113,21 @@ fn to_json(value: &impl serde::Serialize) -> String {
 
 /// The runtime of the commands that wait for something. One thread: a call takes about a tenth of a millisecond of it, so it
 /// keeps thousands of calls a second in flight, and more threads would spend more on waking each other than they save.
-fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Fault::new(format!("no runtime: {error}")))
+fn runtime() -> Result<Runtime, Fault> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map(Runtime).map_err(|error| Fault::new(format!("no runtime: {error}")))
+}
+
+/// A runtime whose loop is compiled once for each result, and not for each future.
+struct Runtime(tokio::runtime::Runtime);
+
+impl Runtime {
+    fn block_on<'a, T>(&self, future: impl Future<Output = T> + 'a) -> T {
+        let future: Pin<Box<dyn Future<Output = T> + 'a>> = Box::pin(future);
+        self.0.block_on(future)
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(future);
+    }
 }

@@ -6,7 +6,9 @@ use crate::person::Person;
 use crate::problem::{Draft, Op, ProblemStep};
 use crate::template::render;
 use crate::wording;
+use flate2::read::ZlibDecoder;
 use lemon_num::Random;
+use std::io::Read;
 use std::sync::LazyLock;
 
 #[doc = include_str!("../FORMAT.md")]
@@ -83,21 +85,27 @@ pub enum Operand {
     Constant(i64),
 }
 
+/// A file that ships with the crate, as the build script deflated it.
+macro_rules! file {
+    ($name:literal) => {
+        (concat!($name, ".txt"), include_bytes!(concat!(env!("OUT_DIR"), "/", $name)))
+    };
+}
+
 /// The files that ship with the crate.
-const FILES: [(&str, &str); 4] = [
-    ("market.txt", include_str!("../situations/market.txt")),
-    ("nature.txt", include_str!("../situations/nature.txt")),
-    ("school.txt", include_str!("../situations/school.txt")),
-    ("world.txt", include_str!("../situations/world.txt")),
-];
+const FILES: [(&str, &[u8]); 4] = [file!("market"), file!("nature"), file!("school"), file!("world")];
 
 /// All situations that ship with the crate.
 pub fn shipped() -> &'static [Situation] {
     static SHIPPED: LazyLock<Vec<Situation>> = LazyLock::new(|| {
-        let files = FILES.iter().map(|(file, text)| parse(text).map_err(|error| error.in_file(file)));
+        let files = FILES.iter().map(|(file, deflated)| {
+            let mut text = String::new();
+            ZlibDecoder::new(*deflated).read_to_string(&mut text).map_err(|error| format!("{file}: {error}"))?;
+            parse(&text).map_err(|error| error.in_file(file).to_string())
+        });
         // The texts are part of the program, and a test parses them.
         #[expect(clippy::panic, reason = "a file that ships is malformed")]
-        files.flat_map(|file| file.unwrap_or_else(|error| panic!("{error}"))).collect()
+        files.flat_map(|file: Result<_, String>| file.unwrap_or_else(|error| panic!("{error}"))).collect()
     });
     &SHIPPED
 }

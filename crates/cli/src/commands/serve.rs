@@ -3,7 +3,7 @@
 use super::run::wait_for_signal;
 use crate::args::{Cli, ServerArgs};
 use crate::fault::Fault;
-use crate::tell;
+use crate::{Runtime, tell};
 use lemon_exec::Budget;
 use lemon_exec::store::Store;
 use lemon_server::{HttpServer, ServerConfig, ServerError};
@@ -20,7 +20,7 @@ pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
     let config = cli.config(&args.endpoints)?.with_consent(consent);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Fault::new(format!("no runtime: {error}")))?;
+    let runtime = runtime.map(Runtime).map_err(|error| Fault::new(format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let tell = tell(args.quiet);
         let request = RunRequest {

@@ -72,10 +72,12 @@ pub fn rounded(mut packed: &[u8]) -> Result<Vec<u8>, String> {
         }
         let (matrix, after) = multiples.split_at(rows * width);
         multiples = after;
-        let groups = matrix.chunks(width.max(1)).flat_map(|row| row.chunks(GROUP)).zip(&mut largest);
-        bytes.extend(
-            groups.flat_map(|(group, most)| group.iter().map(move |multiple| weight(*multiple as i8, most))).flatten(),
-        );
+        for (group, most) in matrix.chunks(width.max(1)).flat_map(|row| row.chunks(GROUP)).zip(&mut largest) {
+            let begin = bytes.len();
+            bytes.resize(begin + 2 * group.len(), 0);
+            let (_, places) = bytes.split_at_mut(begin);
+            write(group, most, places.as_chunks_mut::<2>().0);
+        }
     }
     match bytes.len() == length {
         true => Ok(bytes),
@@ -83,20 +85,14 @@ pub fn rounded(mut packed: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The 16-bit float nearest to this many 127ths.
-fn weight(multiple: i8, most: u16) -> [u8; 2] {
+/// Writes the 16-bit floats nearest to so many 127ths of the largest magnitude. 127 of them are that magnitude again: the product
+/// is exact, and so is the quotient.
+fn write(multiples: &[u8], most: u16, places: &mut [[u8; 2]]) {
     let largest = f32::from_bits(u32::from(most) << 16);
-    let nearest = |value: f32| {
-        let bits = value.to_bits();
-        ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
-    };
-    // What was rounded to the end is the end itself, so that the largest magnitude stays what it was.
-    let word = match multiple {
-        127 => most,
-        -127 => most | 0x8000,
-        multiple => nearest(f32::from(multiple) * largest / 127.0),
-    };
-    word.to_le_bytes()
+    for (multiple, place) in multiples.iter().zip(places) {
+        let bits = (f32::from(*multiple as i8) * largest / 127.0).to_bits();
+        *place = (((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16).to_le_bytes();
+    }
 }
 
 /// A 16-bit float of its exponent and its other bits.

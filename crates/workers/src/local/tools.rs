@@ -8,14 +8,17 @@ use lemon_model::tokenizer::{CallForm, ChatCall, ChatTool, Message, Turn};
 use lemon_model::{Constraint, Tokenizer};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most lists of tools whose grammars are kept. With more, the memory starts anew.
 const MOST_KEPT: usize = 64;
 
 /// The grammars of calls, by capacity and tools: they take a while to make, and agents ask with the same tools again and again.
 #[derive(Default)]
-pub(super) struct CallGrammars(Mutex<HashMap<(usize, String), Arc<[Constraint]>>>);
+pub(super) struct CallGrammars(Mutex<ByTools>);
+
+/// A capacity, and the names and schemas of tools.
+type ByTools = HashMap<(usize, String), Arc<[Constraint]>>;
 
 /// The tokens of a conversation with tools; `None` where it is written out in plain text: the template has no tools, or objects
 /// to this conversation, as Llama's does to two calls at once.
@@ -74,7 +77,7 @@ impl CallGrammars {
         constraints
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(usize, String), Arc<[Constraint]>>> {
+    fn lock(&self) -> MutexGuard<'_, ByTools> {
         // A panic elsewhere leaves whole entries.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
