@@ -324,7 +324,7 @@ impl AppState {
             None => self.workers.choice(&served.model)?,
         };
         // A person who decides about a call watches the run in the application.
-        let origin = if served.app || decision.is_some() { Origin::App } else { Origin::Api };
+        let origin = if served.app { Origin::App } else { Origin::Api };
         // The client of a run of the API went with the server before: the run ends as if the client had gone, spends nothing
         // more, and can be resumed by hand.
         let is_abandoned = origin == Origin::Api;

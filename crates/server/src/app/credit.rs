@@ -83,6 +83,7 @@ async fn profile(
         seed: 0,
         repeats: Some(REPEATS),
         width: None,
+        families: Vec::new(),
         together: SharedLimits::default(),
         containment: Default::default(),
     };
