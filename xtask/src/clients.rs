@@ -1,4 +1,4 @@
-//! `cargo xtask clients`: published clients against `lemon serve`.
+//! `cargo xtask clients`: published clients, and axe-core, against `lemon serve`.
 
 use anyhow::Result;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 const INSTALL: &str = "\
 install the published programs outside the repository, and name the places:
 
-  npm install --prefix DIR openai promptfoo
+  npm install --prefix DIR openai promptfoo axe-core
   python3 -m venv VENV && VENV/bin/pip install openai langchain-openai schemathesis
   LEMON_CLIENTS_NPM=DIR LEMON_CLIENTS_PYTHON=VENV cargo xtask clients
 ";
@@ -19,6 +19,6 @@ pub fn check() -> Result<()> {
     }
     let mut command = Command::new("cargo");
     command.args(["test", "-p", "lemon-cli", "--test", "it", "--", "--nocapture", "--test-threads", "2"]);
-    command.arg("serve_clients::");
+    command.args(["serve_clients::", "app::a_screen_reader_finds_its_way"]);
     crate::run(command)
 }

@@ -93,8 +93,17 @@ pub struct AgentResult {
 impl RunResult {
     /// Reads the result off a trace.
     pub fn new(trace: &Trace, language: &Language, levels: &[(String, Capacity)]) -> Self {
-        let summary = trace.summary();
         let mut specs = specifications(trace, language);
+        RunResult {
+            spec: specs.first().cloned().unwrap_or_default(),
+            rounds: if specs.len() > 1 { std::mem::take(&mut specs) } else { Vec::new() },
+            ..RunResult::without_specs(trace, levels)
+        }
+    }
+
+    /// The same without the specifications, which take longer to read than all the rest.
+    pub fn without_specs(trace: &Trace, levels: &[(String, Capacity)]) -> Self {
+        let summary = trace.summary();
         let unpriced = |name: &str| !levels.iter().any(|(level, capacity)| level == name && capacity.price.is_some());
         let worked = summary.agents.iter().any(|agent| agent.tokens() > 0 && unpriced(&agent.capacity));
         // A trace does not name the capacity that wrote the team, so where one did, every capacity needs a price.
@@ -108,8 +117,8 @@ impl RunResult {
             truncated: summary.is_answer_truncated(),
             answer: summary.answer,
             stop_reason: summary.stop_reason.map(|reason| reason.as_str()),
-            spec: specs.first().cloned().unwrap_or_default(),
-            rounds: if specs.len() > 1 { std::mem::take(&mut specs) } else { Vec::new() },
+            spec: Value::Null,
+            rounds: Vec::new(),
             cost_usd: priced.then_some(summary.usd),
             tokens: summary.tokens,
             wall_s: summary.wall_s,

@@ -11,6 +11,6 @@ mod review;
 pub use budget::{Cost, SpendingLimits, TokenBudget};
 pub use counterfactual::{Counterfactual, Counterfactuals, Measurement};
 pub use improve::{ImproveStep, Improvement, improve};
-pub use picture::picture;
+pub use picture::{hosted_picture, picture};
 pub use profile::{Baseline, CascadeRow, Effect, Profile, ProfileWork, Reuse, estimate, profile};
 pub use review::{Reviewer, trace_entries};

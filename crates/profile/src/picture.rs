@@ -10,8 +10,17 @@ use lemon_view::worth::{DecisionWorth, TeamWorth};
 
 /// The team as SVG: nodes and edges drawn by what they are worth and what they cost.
 pub fn picture(plan: &Plan, profile: &Profile) -> String {
+    lemon_view::worth::picture(&worth(plan, profile))
+}
+
+/// The same as a piece of a page of the application.
+pub fn hosted_picture(plan: &Plan, profile: &Profile) -> String {
+    lemon_view::worth::hosted(&worth(plan, profile))
+}
+
+fn worth<'a>(plan: &'a Plan, profile: &'a Profile) -> TeamWorth<'a> {
     let baseline = &profile.baseline;
-    lemon_view::worth::picture(&TeamWorth {
+    TeamWorth {
         plan,
         runs: baseline.runs,
         success: baseline.success,
@@ -20,7 +29,7 @@ pub fn picture(plan: &Plan, profile: &Profile) -> String {
         agents: &baseline.agents,
         effects: profile.effects.iter().map(decision).collect(),
         complete: profile.complete,
-    })
+    }
 }
 
 fn decision(effect: &Effect) -> DecisionWorth<'_> {

@@ -227,10 +227,10 @@ impl LiveRuns {
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Enters a run. `false`: so many are under way already.
+    /// Enters a run. `false`: so many are under way already, or it is.
     pub(crate) fn enter(&self, run: &Arc<LiveRun>, most: usize) -> bool {
         let mut live = self.live();
-        if live.len() >= most {
+        if live.len() >= most || live.contains_key(&run.id) {
             return false;
         }
         live.insert(run.id.clone(), run.clone());

@@ -6,7 +6,7 @@ use crate::metrics::ServerCounters;
 use crate::otlp::Exporter;
 use crate::refusal::Refusal;
 use crate::runs::{LiveEvent, LiveRun, LiveRuns};
-use crate::workers::{TeamChoice, Workers};
+use crate::workers::{DEFAULT, TeamChoice, Workers};
 use axum::http::StatusCode;
 use lemon_exec::store::{RunMeta, ServedRequest, Store};
 use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
@@ -97,7 +97,7 @@ impl RunOrder {
             question: question.into(),
             form: None,
             team: TeamChoice::Configured,
-            model: "lemon".to_owned(),
+            model: DEFAULT.to_owned(),
             seed: None,
             budget: Budget::default(),
             max_tokens: None,
@@ -212,15 +212,27 @@ impl AppState {
             settings,
             on_delta: Some(on_delta),
         };
-        if let Some(trace) = &trace {
-            trace.events.iter().for_each(|event| live.push(LiveEvent::Event(Arc::new(event.clone()))));
-        }
+        let is_new = trace.is_none();
+        let trace = match trace {
+            Some(trace) => trace,
+            None => match runner.enter(&job) {
+                Ok((begun, entered)) => {
+                    live.set_entered(entered);
+                    begun
+                }
+                Err(error) => {
+                    self.runs.leave(live.id());
+                    return Err(Refusal::internal(error));
+                }
+            },
+        };
+        trace.events.iter().for_each(|event| live.push(LiveEvent::Event(Arc::new(event.clone()))));
         self.metrics.run_started();
         let (app, entered) = (self.clone(), live.clone());
         let work = async move {
-            match trace {
-                Some(trace) => runner.resume(trace, &meta, &cancel, Some(observer)).await,
-                None => runner.run(&job, &cancel, Some(observer)).await,
+            match is_new {
+                true => runner.run_entered(trace, &meta, &cancel, Some(observer)).await,
+                false => runner.resume(trace, &meta, &cancel, Some(observer)).await,
             }
         };
         let work = tokio::spawn(work);
@@ -245,8 +257,9 @@ impl AppState {
         if let (Ok(trace), Some(exporter)) = (&end, &self.exporter) {
             exporter.send(trace.clone());
         }
-        live.set_end(end);
+        // First: who hears of the end may go on with the run.
         self.runs.leave(live.id());
+        live.set_end(end);
     }
 
     /// Takes up the runs that a server before this one left unfinished. Gives how many, and why others are left as they are.
@@ -258,7 +271,8 @@ impl AppState {
         for run_id in self.store.interrupted()? {
             let meta = self.store.meta(&run_id)?;
             let Some(served) = meta.served.clone() else { continue };
-            match self.take_up_one(&run_id, meta, &served, None).await {
+            let trace = self.store.trace(&run_id)?;
+            match self.take_up_one(trace, meta, &served, BTreeMap::new()).await {
                 Ok(_) => taken += 1,
                 Err(refusal) => left.push(format!("the interrupted run {run_id} is left: {}", refusal.fact)),
             }
@@ -266,42 +280,51 @@ impl AppState {
         Ok((taken, left))
     }
 
-    /// Lets a run go on with what a person said about a call that waits.
+    /// Goes on with a run in which calls of tools wait for a person, as the person decided, by `AGENT/CALL`.
     ///
     /// # Errors
-    /// No such call waits, the run is under way or was not made by this server, or it cannot go on.
-    pub async fn decide(self: &Arc<Self>, run_id: &str, call: String, granted: bool) -> Result<Arc<LiveRun>, Refusal> {
+    /// A decision is about no call that waits, or the run is not one that this server goes on with.
+    pub async fn decide(
+        self: &Arc<Self>,
+        trace: Trace,
+        meta: RunMeta,
+        decisions: BTreeMap<String, bool>,
+    ) -> Result<Arc<LiveRun>, Refusal> {
         let conflict = |fact: String| Refusal::new(StatusCode::CONFLICT, "invalid_request_error", fact);
-        let run_id = self.store.find_run(run_id)?;
-        if self.runs.get(&run_id).is_some() {
+        let (waiting, run_id) = (trace.waiting_calls(), &trace.header.run_id);
+        if self.runs.get(run_id).is_some() {
             return Err(conflict(format!("the run {run_id} is under way")));
         }
-        let waiting = self.store.trace(&run_id)?.waiting_calls();
-        if !waiting.contains(&call) {
+        if let Some(call) = decisions.keys().find(|call| !waiting.contains(call)) {
             return Err(conflict(format!("no call `{call}` of the run {run_id} waits for a person")));
         }
-        let meta = self.store.meta(&run_id)?;
-        let Some(served) = meta.served.clone() else {
-            let fact = format!("the run {run_id} was started on the command line, perhaps with other workers");
-            return Err(conflict(fact).hint("`lemon run --resume RUN --approve CALL` goes on with it"));
-        };
-        self.take_up_one(&run_id, meta, &served, Some((call, granted))).await
+        if decisions.is_empty() {
+            return Err(Refusal::field("decisions", "expected a decision, found none"));
+        }
+        if meta.started_with != self.workers.meta.started_with {
+            let fact = format!("the run {run_id} was started with other models than this server has");
+            return Err(
+                conflict(fact).hint(format!("`lemon run --resume {run_id} --approve AGENT/CALL` goes on with it"))
+            );
+        }
+        // A page asks, and does not wait for the run.
+        let served = ServedRequest { app: true, ..meta.served.clone().unwrap_or_else(by_command) };
+        self.take_up_one(trace, meta, &served, decisions).await
     }
 
     async fn take_up_one(
         self: &Arc<Self>,
-        run_id: &str,
+        trace: Trace,
         meta: RunMeta,
         served: &ServedRequest,
-        decision: Option<(String, bool)>,
+        decisions: BTreeMap<String, bool>,
     ) -> Result<Arc<LiveRun>, Refusal> {
-        let trace = self.store.trace(run_id)?;
         let team = match &meta.spec {
             Some(text) => TeamChoice::Text(text.clone()),
             None => self.workers.choice(&served.model)?,
         };
         // A person who decides about a call watches the run in the application.
-        let origin = if served.app || decision.is_some() { Origin::App } else { Origin::Api };
+        let origin = if served.app { Origin::App } else { Origin::Api };
         // The client of a run of the API went with the server before: the run ends as if the client had gone, spends nothing
         // more, and can be resumed by hand.
         let is_abandoned = origin == Origin::Api;
@@ -319,7 +342,6 @@ impl AppState {
         let orchestrator = self.workers.orchestrator(&order.team).await?;
         let Header { run_id, task_id, question, seed, .. } = trace.header.clone();
         let job = Job { run_id, task_id, question, seed, meta: meta.clone() };
-        let decisions = decision.into_iter().collect();
         let begin = Begin::new(&order, orchestrator, meta);
         self.launch(Begin { trace: Some(trace), decisions, is_abandoned, ..begin }, job)
     }
@@ -335,6 +357,11 @@ struct Begin<'a> {
     decisions: BTreeMap<String, bool>,
     /// Whether no client is left that would read the answer.
     is_abandoned: bool,
+}
+
+/// What a run of a command would have asked of this server.
+fn by_command() -> ServedRequest {
+    ServedRequest { model: DEFAULT.to_owned(), ..ServedRequest::default() }
 }
 
 impl<'o> Begin<'o> {

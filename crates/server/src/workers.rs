@@ -11,13 +11,20 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The model that has the configured orchestrator write the team.
-const DEFAULT: &str = "lemon";
+pub(crate) const DEFAULT: &str = "lemon";
 /// What the name of a trained orchestrator begins with, before its folder.
 const POLICY: &str = "lemon/policy:";
 /// What the name of a team begins with.
 const TEAM: &str = "lemon/";
 /// How team files end.
 const SUFFIX: &str = "yaml";
+/// The record of a training, and the folder of the orchestrator that it made.
+const TRAINING: (&str, &str) = ("metrics.jsonl", "model");
+/// The file of a model that says what it is.
+const MODEL: &str = "config.json";
+/// How deep, and in how many folders, trainings are looked for.
+const DEEPEST: usize = 3;
+const MOST_FOLDERS: usize = 500;
 /// Trained orchestrators that are kept loaded.
 const MOST_POLICIES: usize = 4;
 
@@ -89,6 +96,13 @@ impl Workers {
                 models.push(ServedModel { name: format!("{TEAM}{name}"), created: changed(&path) });
             }
         }
+        let mut trained = Vec::new();
+        find_trained(&self.policies, 0, &mut 0, &mut trained);
+        trained.sort();
+        models.extend(trained.iter().filter_map(|folder| {
+            let name = folder.strip_prefix(&self.policies).ok()?.to_str()?;
+            Some(ServedModel { name: format!("{POLICY}{name}"), created: changed(&folder.join(MODEL)) })
+        }));
         models
     }
 
@@ -136,8 +150,7 @@ impl Workers {
         let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
         let root = self.policies.canonicalize().ok()?;
         let folder = root.join(relative).canonicalize().ok()?;
-        (is_plain && !path.is_empty() && folder.starts_with(&root) && folder.join("config.json").is_file())
-            .then_some(folder)
+        (is_plain && !path.is_empty() && folder.starts_with(&root) && folder.join(MODEL).is_file()).then_some(folder)
     }
 
     /// The orchestrator of a choice.
@@ -171,6 +184,25 @@ impl Workers {
     }
 }
 
+/// The trained orchestrators of trainings below a folder. Links and hidden folders are left out.
+fn find_trained(folder: &Path, depth: usize, looked: &mut usize, found: &mut Vec<PathBuf>) {
+    *looked += 1;
+    let (record, model) = (folder.join(TRAINING.0), folder.join(TRAINING.1));
+    if record.is_file() {
+        found.extend(Some(model).filter(|model| model.join(MODEL).is_file()));
+        return;
+    }
+    // A folder that cannot be read has nothing to offer.
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_plain = |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_plain(entry));
+    for entry in folders {
+        if depth < DEEPEST && *looked < MOST_FOLDERS {
+            find_trained(&entry.path(), depth + 1, looked, found);
+        }
+    }
+}
+
 /// Whether a name can be that of a team file: letters, digits, `-`, `_` and inner dots.
 fn is_team_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -184,6 +216,25 @@ fn is_team_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_orchestrators_of_trainings_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |path: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        };
+        ["quick/metrics.jsonl", "quick/model/config.json", "runs/long/metrics.jsonl", "runs/long/model/config.json"]
+            .map(file);
+        // No training, not ended, hidden, too deep.
+        ["other/model/config.json", "young/metrics.jsonl", ".old/metrics.jsonl", ".old/model/config.json"].map(file);
+        ["a/b/c/d/metrics.jsonl", "a/b/c/d/model/config.json"].map(file);
+        let mut found = Vec::new();
+        find_trained(root.path(), 0, &mut 0, &mut found);
+        found.sort();
+        assert_eq!(found, ["quick/model", "runs/long/model"].map(|path| root.path().join(path)));
+    }
 
     #[test]
     fn names_of_teams_are_no_paths() {

@@ -4,6 +4,7 @@
 //! [`crate::training`]); here are the others. The policy of the application allows no style and no script inside of a page: all
 //! of them are files, and what a script inserts was made by this crate.
 
+mod approval;
 mod ask;
 mod assets;
 mod compare;
@@ -19,6 +20,8 @@ pub use lists::{ListedEvaluation, ListedMethod, ListedTraining, SideBySide, eval
 pub use runs::{ListedRun, RunFilters, RunsPage, runs};
 pub use system::{KeyRow, ModelRow, SystemPage, system};
 pub use teams::{EditorPage, ListedTeam, drawn, editor, listed_teams};
+
+pub(crate) use approval::waiting;
 
 use crate::markup::filters;
 use crate::page::{Host, render};

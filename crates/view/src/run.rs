@@ -14,7 +14,7 @@ mod tools;
 pub use index::{IndexRow, index};
 pub use picture::svg;
 
-use crate::app::Section;
+use crate::app::{Section, waiting};
 use crate::markdown::{is_short, markdown};
 use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
@@ -58,6 +58,8 @@ struct RunPage<'a> {
     /// The run, where the page is one of the application.
     run_id: &'a str,
     is_ended: bool,
+    /// Calls that wait for a person, in the application.
+    approvals: Markup,
     title: String,
     link: Option<(&'a str, &'a str)>,
     heading: String,
@@ -156,7 +158,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
     let credit = CreditSection::new(&measured);
     let tool_calls = tool_calls(trace);
     let mut sections =
-        vec![("replies", "Replies"), ("team", "Team"), ("timeline", "Timeline"), ("messages", "Messages")];
+        vec![("team", "Team"), ("replies", "Replies"), ("timeline", "Timeline"), ("messages", "Messages")];
     sections.extend((!tool_calls.is_empty()).then_some(("tools", "Tools")));
     sections.push(("costs", "Costs"));
     sections.extend(credit.as_ref().map(|credit| ("credit", credit.title)));
@@ -166,6 +168,7 @@ fn page(trace: &Trace, link: Option<(&str, &str)>, host: Host) -> String {
         host,
         run_id: &trace.header.run_id,
         is_ended: summary.stop_reason.is_some(),
+        approvals: if host.is_file() { Markup::default() } else { waiting(trace) },
         title: format!("{} – {}", trace.header.run_id, text::line(&trace.header.question, 80)),
         link,
         heading: text::heading(&trace.header),

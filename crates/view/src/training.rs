@@ -4,10 +4,13 @@
 //! The crate that trains fills in [`TrainingReport`]; the template `training.html` is the page.
 
 mod chart;
+mod compare;
 mod credit;
 mod curves;
 mod stack;
 pub(crate) mod teams;
+
+pub use compare::compare;
 
 use crate::app::Section;
 use crate::markup::filters;
@@ -194,10 +197,7 @@ pub fn hosted(report: &TrainingReport) -> String {
 
 fn page(report: &TrainingReport, host: Host) -> String {
     let steps = &report.steps;
-    let ends = (
-        steps.iter().map(|it| it.step).min().unwrap_or(0) as f64,
-        steps.iter().map(|it| it.step).max().unwrap_or(0) as f64,
-    );
+    let ends = ends(steps);
     let mut teams: Vec<TeamBlock> = report.teams.iter().map(TeamBlock::new).collect();
     let more_teams = teams.split_off(teams.len().min(teams::FIRST));
     render(&TrainingPage {
@@ -214,6 +214,13 @@ fn page(report: &TrainingReport, host: Host) -> String {
         more_teams,
         recipe: &report.recipe,
     })
+}
+
+/// The first and the last step.
+fn ends<'a>(steps: impl IntoIterator<Item = &'a StepPoint>) -> (f64, f64) {
+    let steps = steps.into_iter().map(|it| it.step);
+    let (first, last) = steps.fold((u64::MAX, 0), |(first, last), step| (first.min(step), last.max(step)));
+    (first.min(last) as f64, last as f64)
 }
 
 /// What came of it, in sentences.

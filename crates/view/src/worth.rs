@@ -33,6 +33,9 @@ const TEXT_LINE: f64 = 17.0;
 /// The room between two cards of a column.
 const GAP: f64 = 14.0;
 
+/// How worth looks, beside what every picture of a team has.
+pub(crate) const WORTH_STYLE: &str = include_str!("worth/worth.css");
+
 /// What a team is worth, and each of its decisions.
 #[derive(Debug, Clone)]
 pub struct TeamWorth<'a> {
@@ -77,7 +80,12 @@ pub struct DecisionWorth<'a> {
 ///
 /// Colours only repeat what the numbers say. What was not measured is dashed, and never looks like zero.
 pub fn picture(team: &TeamWorth) -> String {
-    Team::new(team).draw().into_string()
+    Team::new(team).draw(style(&[TEAM_STYLE, WORTH_STYLE].concat())).into_string()
+}
+
+/// The same as a piece of a page of the application, whose policy forbids styles inside of a page.
+pub fn hosted(team: &TeamWorth) -> String {
+    Team::new(team).draw(Markup::default()).into_string()
 }
 
 /// Everything to draw: the cards of agents in the order of the run, the answer last.
@@ -127,7 +135,7 @@ impl<'a> Team<'a> {
         Team { worth, layout, cards, lines }
     }
 
-    fn draw(&self) -> Markup {
+    fn draw(&self, style: Markup) -> Markup {
         let columns = self.columns();
         let page = (columns.last().map_or(0.0, |last| last + WIDTH) + MARGIN).max(LEAST_WIDTH);
         let top = MARGIN + TITLE_HEIGHT;
@@ -141,7 +149,7 @@ impl<'a> Team<'a> {
         document("lemon-team lemon-worth", (page, height), TITLE)
             .child(element("title").text(TITLE))
             .child(element("desc").text(&self.description()))
-            .child(style(&[TEAM_STYLE, include_str!("worth/worth.css")].concat()))
+            .child(style)
             .child(paper)
             .child(self.title())
             .child(group(0.0, top).child(self.draw_lines(&columns)).child(cards.collect::<Markup>()))

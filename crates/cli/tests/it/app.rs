@@ -1,9 +1,9 @@
 //! The application of `lemon serve`, used in a real browser.
 
 use crate::browser::Browser;
-use crate::common::Folder;
+use crate::common::{Folder, wait_until};
 use crate::served::Served;
-use lemon_fakes::{Behaviour, FakeEndpoint};
+use lemon_fakes::{Behaviour, FakeEndpoint, FakeReply};
 use serde_json::{Value, json};
 
 /// What a page must not do, whatever a model says.
@@ -169,7 +169,7 @@ fn a_team_is_edited_into_an_error_and_back() {
     browser.wait("document.querySelector('#saved').textContent === 'Saved as pair.'");
     assert_eq!(folder.read("teams/pair.yaml"), TEAM.replace("large", "medium"));
     // One edit, applied; then the team is run as it is in the editor.
-    browser.run("document.querySelector('.edits').open = true");
+    browser.run("document.querySelector('#edits').closest('details').open = true");
     browser.press("#edits button");
     browser.wait("document.querySelector('#saved').textContent.startsWith('Applied: ')");
     browser.wait("document.querySelector('#verdict').textContent.startsWith('Valid')");
@@ -178,6 +178,92 @@ fn a_team_is_edited_into_an_error_and_back() {
     let run = ask(&browser, "What is 2 + 2?");
     assert_eq!(folder.trace(&run).summary().answer.as_deref(), Some("68"));
     assert_no_complaints(&browser);
+}
+
+/// An endpoint whose agent calls the calculator once, in a folder where a person has to allow that.
+fn with_approval() -> (FakeEndpoint, Folder) {
+    let endpoint = FakeEndpoint::start(Behaviour::function(|request| match request.results() {
+        0 => FakeReply::tool_call("calculator", r#"{"expression": "17 * 3"}"#),
+        _ => FakeReply::Text("Answer: 51".into()),
+    }));
+    let endpoint = endpoint.unwrap();
+    let team = "agents:\n  - {id: solve, base: solver, capacity: small, tools: [calculator]}\n";
+    let folder = Folder::with_endpoint(&endpoint, "[tools.calculator]\napprove = true\n[run]\nreuse = false\n");
+    (endpoint, folder.file("teams/pair.yaml", team))
+}
+
+#[test]
+fn a_person_decides_about_calls_of_tools() {
+    let (endpoint, folder) = with_approval();
+    let served = Served::start(&folder, &[]);
+    let start = || {
+        let asked = json!({"question": "What is 17 * 3?", "team": {"kind": "file", "name": "pair"}});
+        let run = served.post("/api/runs", &asked).json()["run_id"].as_str().unwrap().to_owned();
+        wait_until("the call waits", || folder.trace(&run).summary().stop_reason.is_some());
+        run
+    };
+    let decide = |run: &str, decisions: Value| {
+        wait_until("no run is under way", || served.counter("lemon_runs_under_way") == 0.0);
+        served.post(&format!("/api/runs/{run}/decide"), &json!({ "decisions": decisions }))
+    };
+    let run = start();
+    assert!(served.get(&format!("/runs/{run}")).ok().body.contains("Approve the call"));
+    assert!(served.get("/runs?end=approval").ok().body.contains(&run));
+    let wrong = decide(&run, json!({"solve/c9.9": true}));
+    assert!(wrong.refused(409, None)["message"].as_str().unwrap().contains("no call `solve/c9.9`"));
+    decide(&run, json!({})).refused(400, None);
+    decide("r-none", json!({"solve/c1.1": true})).refused(404, Some("not_found"));
+    let calls = endpoint.calls();
+    assert_eq!(decide(&run, json!({"solve/c1.1": true})).status, 202);
+    wait_until("the run has answered", || folder.trace(&run).summary().answer.as_deref() == Some("51"));
+    assert_eq!(endpoint.calls(), calls + 1, "what was asked is not asked again");
+    decide(&run, json!({"solve/c1.1": true})).refused(409, None);
+    // The run of a command goes on here where the models are the same, and not with others.
+    folder.lemon(&["run", "What is 17 * 3?", "--spec", "teams/pair.yaml", "-q"]).code(1);
+    let run = folder.runs()[0]["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(decide(&run, json!({"solve/c1.1": false})).status, 202);
+    wait_until("the run has answered", || folder.trace(&run).summary().answer.as_deref() == Some("51"));
+    folder.lemon(&["run", "And 17 * 3?", "--spec", "teams/pair.yaml", "-q", "--model", "another"]).code(1);
+    let run = folder.runs()[0]["run_id"].as_str().unwrap().to_owned();
+    decide(&run, json!({"solve/c1.1": true})).refused(409, None);
+}
+
+#[test]
+fn a_call_that_waits_has_buttons_on_both_pages() {
+    let Some(browser) = Browser::open(1400, 900) else { return };
+    let (_endpoint, folder) = with_approval();
+    let served = Served::start(&folder, &[]);
+    browser.go(&page(&served, "/ask?team=pair"));
+    let run = ask(&browser, "What is 17 * 3?");
+    assert!(browser.text().contains("solve wants to call calculator"), "{}", browser.text());
+    browser.press(".approval button[value=approve]");
+    browser.wait("document.querySelector('.turn .status').textContent === 'Answered'");
+    assert!(browser.run("return document.querySelector('.turn .result').innerText").as_str().unwrap().contains("51"));
+    assert_eq!(folder.trace(&run).summary().answer.as_deref(), Some("51"));
+    let run = ask(&browser, "And what is 17 * 3?");
+    browser.go(&page(&served, &format!("/runs/{run}")));
+    browser.press(".approval button[value=deny]");
+    browser
+        .wait("!document.querySelector('.approval') && document.querySelector('.reason').textContent === 'answered'");
+    assert_no_complaints(&browser);
+}
+
+#[test]
+fn a_team_is_measured_in_the_editor() {
+    let folder = Folder::new();
+    let served = Served::start(&folder, &["--workers", "bundled"]);
+    let measure = |text: &str, set: &str| served.post("/api/teams/credit", &json!({"text": text, "set": set}));
+    let found = measure(TEAM, "multiarith").ok().json();
+    let picture = found["picture"].as_str().unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains(">two<") && !picture.contains("<style"), "{picture}");
+    assert!(found["told"].as_str().unwrap().contains("no model was asked") && found["advice"].is_array(), "{found}");
+    measure(TEAM, "all").refused(400, None);
+    assert!(
+        measure("agents: nothing", "multiarith").refused(400, None)["message"].as_str().unwrap().contains("not valid")
+    );
+    assert!(folder.runs().is_empty(), "what is measured is no run");
+    // The page has what it needs.
+    assert!(served.get("/teams/edit").ok().body.contains("<option>multiarith</option>"));
 }
 
 #[test]
@@ -243,7 +329,7 @@ fn pages_fit_a_desk_and_a_phone_in_light_and_dark() {
     let served = Served::start(&folder, &["--workers", "scripted", "--script", "script.toml"]);
     let asked = json!({"question": "What is 2 + 2?", "team": {"kind": "file", "name": "pair"}});
     let run = served.post("/api/runs", &asked).json()["run_id"].as_str().unwrap().to_owned();
-    crate::common::wait_until("the run ends", || served.get("/runs?end=answered").body.contains(&run));
+    wait_until("the run ends", || served.get("/runs?end=answered").body.contains(&run));
     let of_run = format!("/runs/{run}");
     let pages = PAGES.iter().copied().chain([(of_run.as_str(), "What is 2 + 2?")]);
     for (path, expected) in pages {
@@ -275,4 +361,74 @@ fn pages_fit_a_desk_and_a_phone_in_light_and_dark() {
     browser.go(&page(&served, "/ask"));
     ask(&browser, "What is 3 + 3?");
     assert!(browser.text().contains("68"));
+}
+
+/// What axe-core finds on the page that is severe, as text.
+fn severe_faults(browser: &Browser, axe: &str) -> String {
+    browser.run(axe);
+    browser.run(
+        "window.found = null; axe.run(document, { resultTypes: ['violations'] }).then((it) => { window.found = it.violations; }, \
+         (error) => { window.found = [{ id: String(error), impact: 'critical', nodes: [] }]; })",
+    );
+    browser.wait("window.found !== null");
+    let found = "return JSON.stringify(window.found.filter((it) => ['serious', 'critical'].includes(it.impact)).map((it) => \
+                 [it.id, ...it.nodes.slice(0, 3).map((node) => node.html.slice(0, 200))]))";
+    browser.run(found).as_str().unwrap().to_owned()
+}
+
+/// Needs the npm package axe-core beside the published clients: see `cargo xtask clients`.
+#[test]
+fn a_screen_reader_finds_its_way() {
+    let Some(npm) = std::env::var_os("LEMON_CLIENTS_NPM").map(std::path::PathBuf::from) else {
+        println!("skipped: LEMON_CLIENTS_NPM is not set; see `cargo xtask clients`");
+        return;
+    };
+    let axe = std::fs::read_to_string(npm.join("node_modules/axe-core/axe.min.js")).unwrap();
+    let Some(browser) = Browser::open(1400, 900) else { return };
+    let (_endpoint, folder) = with_approval();
+    let folder = folder.file("teams/two.yaml", TEAM.replace("id: one", "id: first").replace("[one]", "[first]"));
+    let eval = ["eval", "--set", "multiarith", "--limit", "4", "--methods", "vanilla,sc-cot", "-q", "--out"];
+    for name in ["results/a", "results/b"] {
+        folder.lemon(&[&eval[..], &[name]].concat()).ok();
+    }
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/levels.toml");
+    let train = ["train", "--recipe", recipe, "--steps", "2", "-q", "--out"];
+    for name in ["results/t", "results/u"] {
+        folder.lemon(&[&train[..], &[name]].concat()).ok();
+    }
+    let served = Served::start(&folder, &[]);
+    let asked = json!({"question": "What is 17 * 3?", "team": {"kind": "file", "name": "pair"}});
+    let start = || served.post("/api/runs", &asked).json()["run_id"].as_str().unwrap().to_owned();
+    let (waits, answered) = (start(), start());
+    wait_until("both wait", || [&waits, &answered].iter().all(|run| folder.trace(run).summary().stop_reason.is_some()));
+    served.post(&format!("/api/runs/{answered}/decide"), &json!({"decisions": {"solve/c1.1": true}}));
+    wait_until("one has answered", || folder.trace(&answered).summary().answer.is_some());
+    let more = [
+        format!("/runs/{waits}"),
+        format!("/runs/{answered}"),
+        format!("/runs/compare?a={answered}&b={waits}"),
+        format!("/ask?run={waits}"),
+        "/teams/edit?name=two".to_owned(),
+        "/evaluations/a".to_owned(),
+        "/evaluations/compare?e=a&e=b".to_owned(),
+        "/trainings/t".to_owned(),
+        "/trainings/compare?t=t&t=u".to_owned(),
+    ];
+    let mut faults = Vec::new();
+    for path in PAGES.iter().map(|(path, _)| (*path).to_owned()).chain(more) {
+        for (width, height) in [(1400, 900), (400, 860)] {
+            browser.size(width, height);
+            for scheme in ["light", "dark"] {
+                browser.prefer(scheme);
+                browser.go(&page(&served, &path));
+                browser.wait("document.readyState === 'complete' && !document.querySelector('[aria-busy=true]')");
+                browser.wait("!document.querySelector('#verdict') || document.querySelector('#graph svg')");
+                let found = severe_faults(&browser, &axe);
+                if found != "[]" {
+                    faults.push(format!("{path} {width} {scheme}: {found}"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
 }

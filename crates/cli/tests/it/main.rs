@@ -41,6 +41,7 @@ mod send;
 mod serve;
 mod serve_clients;
 mod serve_keys;
+mod serve_load;
 mod served;
 mod specs;
 mod started;

@@ -69,15 +69,12 @@ impl Served {
 
     /// Sends a request, and reads nothing yet.
     pub fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            text.push_str(&format!("Host: {}\r\n", self.address));
-        }
-        headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
-        stream.write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
-        stream
+        begin_at(&self.address, method, path, headers, body).unwrap()
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
     }
 
     /// The value of a counter.
@@ -127,35 +124,70 @@ pub fn chat(question: &str, more: Value) -> Value {
     body
 }
 
+/// Sends a request to a server that may be gone, and reads nothing yet.
+pub fn begin_at(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        text.push_str(&format!("Host: {address}\r\n"));
+    }
+    headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+    stream.write_all(format!("{text}\r\n{body}").as_bytes())?;
+    Ok(stream)
+}
+
 /// Reads a response to its end.
+#[track_caller]
 pub fn read(mut stream: TcpStream) -> Response {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap_or_else(|| panic!("no headers: {bytes:?}"));
-    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    let mut lines = head.lines();
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    let header =
-        |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())).unwrap();
-    let headers: Vec<(String, String)> = lines.map(header).collect();
-    let body = &bytes[end + 4..];
-    let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-    let body = if chunked { unchunked(body) } else { body.to_vec() };
-    Response { status, headers, body: String::from_utf8(body).unwrap() }
+    parsed(&bytes).unwrap_or_else(|| panic!("no whole response: {}", String::from_utf8_lossy(&bytes)))
 }
 
-fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
+/// Reads a response to its end; `None`: it broke off.
+pub fn try_read(mut stream: TcpStream) -> Option<Response> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    parsed(&bytes)
+}
+
+fn parsed(bytes: &[u8]) -> Option<Response> {
+    let end = bytes.windows(4).position(|part| part == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).ok()?;
+    let mut lines = head.lines();
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: Vec<(String, String)> = lines.map(header).collect::<Option<_>>()?;
+    let body = &bytes[end + 4..];
+    let value = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let body = match (value("transfer-encoding"), value("content-length")) {
+        (Some("chunked"), _) => unchunked(body)?,
+        (_, Some(length)) if length.parse() != Ok(body.len()) => return None,
+        _ => body.to_vec(),
+    };
+    Some(Response { status, headers, body: String::from_utf8(body).ok()? })
+}
+
+/// `None`: the last piece, which is empty, is missing.
+fn unchunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
-    while let Some(end) = bytes.windows(2).position(|part| part == b"\r\n") {
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
-        let from = end + 2;
-        body.extend(&bytes[from..from + length]);
+    loop {
+        let end = bytes.windows(2).position(|part| part == b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
         if length == 0 {
-            break;
+            return Some(body);
         }
-        bytes = &bytes[from + length + 2..];
+        let from = end + 2;
+        body.extend(bytes.get(from..from + length)?);
+        bytes = bytes.get(from + length + 2..)?;
     }
-    body
 }
 
 impl Response {

@@ -117,7 +117,7 @@ fn a_person_decides_in_the_application() {
         wait_until("the run waits", || page().contains("data-call=\"solve/c1.1\""));
         assert!(page().contains("17 &#60;/pre&#62;&#60;b&#62;") && !page().contains("17 </pre><b>"));
         let decide = |call: &str| {
-            let said = json!({ "call": call, "approve": approve });
+            let said = json!({ "decisions": { call: approve } });
             wait_until("the run is free", || served.counter("lemon_runs_under_way") == 0.0);
             served.post(&format!("/api/runs/{run}/decide"), &said)
         };

@@ -34,7 +34,7 @@ pub async fn complete(
     serve::answer::<ChatBody>(&app, caller, &headers, body).await
 }
 
-impl serve::Request for ChatBody {
+impl serve::AnswerRequest for ChatBody {
     const ROUTE: &'static str = "/v1/chat/completions";
     type Words = Chunks;
 

@@ -204,8 +204,7 @@ pub fn outcome(app: &AppState, run: &LiveRun, wish: &Wish) -> Result<Answered, R
         Some(Err(reason)) => return Err(Refusal::internal(reason).of_run(run.id())),
         None => return Err(Refusal::internal("the run has not ended").of_run(run.id())),
     };
-    let resolved = &app.workers.resolved;
-    let result = RunResult::new(trace, &resolved.language, resolved.capacities());
+    let result = RunResult::without_specs(trace, app.workers.resolved.capacities());
     let Some(response) = &result.response else { return Err(unanswered(run, trace)) };
     let content = wish.format.take(wish.cut(response)).map_err(|why| {
         let fact = format!("the answer is not in the format that was asked for: {why}");

@@ -35,9 +35,9 @@ pub async fn respond(
     serve::answer::<ResponsesRequest>(&app, caller, &headers, body).await
 }
 
-impl serve::Request for ResponsesRequest {
+impl serve::AnswerRequest for ResponsesRequest {
     const ROUTE: &'static str = "/v1/responses";
-    type Words = Frame;
+    type Words = ResponseFrame;
 
     fn model(&self) -> &str {
         &self.model
@@ -91,20 +91,20 @@ impl serve::Request for ResponsesRequest {
         })
     }
 
-    fn words(self, asked: Asked) -> Frame {
-        Frame { asked, request: Box::new(self), number: 0 }
+    fn words(self, asked: Asked) -> ResponseFrame {
+        ResponseFrame { asked, request: Box::new(self), number: 0 }
     }
 }
 
 /// Words a response and the events of one.
-pub struct Frame {
+pub struct ResponseFrame {
     asked: Asked,
     request: Box<ResponsesRequest>,
     /// The number of the next event.
     number: u64,
 }
 
-impl Frame {
+impl ResponseFrame {
     fn body(&self, run_id: &str, outcome: Option<&Answered>) -> ResponseBody {
         let truncated = outcome.is_some_and(|outcome| outcome.truncated);
         let status = match outcome {
@@ -160,7 +160,7 @@ impl Frame {
     }
 }
 
-impl serve::Words for Frame {
+impl serve::Words for ResponseFrame {
     fn whole(&self, run_id: &str, outcome: &Answered) -> impl Serialize {
         self.body(run_id, Some(outcome))
     }

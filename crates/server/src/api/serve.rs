@@ -40,7 +40,7 @@ pub struct Asked {
 pub type Received = Result<Bytes, BytesRejection>;
 
 /// A request for an answer, in one of the protocols.
-pub trait Request: DeserializeOwned + Send {
+pub trait AnswerRequest: DeserializeOwned + Send {
     /// Its address.
     const ROUTE: &'static str;
     /// What words its response.
@@ -83,12 +83,17 @@ impl Asked {
 }
 
 /// Answers a request with a run, and counts it.
-pub async fn answer<R: Request>(app: &Arc<AppState>, caller: Caller, headers: &HeaderMap, body: Received) -> Response {
+pub async fn answer<R: AnswerRequest>(
+    app: &Arc<AppState>,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: Received,
+) -> Response {
     let answered = answer_or_refuse::<R>(app, caller, headers, body).await;
     app.metrics.counted(R::ROUTE, answered)
 }
 
-async fn answer_or_refuse<R: Request>(
+async fn answer_or_refuse<R: AnswerRequest>(
     app: &Arc<AppState>,
     caller: Caller,
     headers: &HeaderMap,

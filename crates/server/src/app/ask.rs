@@ -148,6 +148,7 @@ pub async fn start(
         ..RunOrder::new(question.text, Origin::App, caller)
     };
     let run = app.start(order).await?;
+    run.on_record().await?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "run_id": run.id() }))))
 }
 

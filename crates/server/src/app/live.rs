@@ -17,6 +17,7 @@ use lemon_trace::{Event, EventKind, Header, StopReason, Trace, VERSION, text};
 use lemon_view::app::ended;
 use lemon_view::run::graph as draw;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -236,22 +237,27 @@ pub async fn cancel(State(app): State<Arc<AppState>>, Path(id): Path<String>) ->
     }
 }
 
-/// What a person says about a call of a tool.
+/// What a person decided about calls of tools.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Decision {
-    /// `AGENT/CALL`.
-    call: String,
-    approve: bool,
+pub struct Decided {
+    /// Whether a call may be made, by `AGENT/CALL`.
+    decisions: BTreeMap<String, bool>,
 }
 
-/// Lets a run go on that waits for a person.
+/// Goes on with a run that waits for a person, as the person decided.
 pub async fn decide(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
-    Json(Decision { call, approve }): Json<Decision>,
+    Json(decided): Json<Decided>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let run = app.decide(&id, call, approve).await?;
+    let store = app.store.clone();
+    let found = look(move || {
+        let id = store.find_run(&id)?;
+        Ok((store.trace(&id)?, store.meta(&id)?))
+    });
+    let (trace, meta) = found.await?;
+    let run = app.decide(trace, meta, decided.decisions).await?;
     Ok((StatusCode::ACCEPTED, Json(serde_json::json!({ "run_id": run.id() }))))
 }
 

@@ -4,6 +4,7 @@
 //! (`POLICY`): no style, no script and no form can come from the text of a model, and nothing is loaded from elsewhere.
 
 mod ask;
+mod credit;
 mod evaluations;
 mod fields;
 mod folders;
@@ -48,11 +49,13 @@ pub fn routes() -> Router<Arc<AppState>> {
         .route("/teams", get(teams::list))
         .route("/teams/edit", get(teams::edit))
         .route("/api/teams/check", post(teams::check))
+        .route("/api/teams/credit", post(credit::measure))
         .route("/api/teams/{name}", get(teams::read).put(teams::save))
         .route("/evaluations", get(evaluations::list))
         .route("/evaluations/compare", get(evaluations::compare))
         .route("/evaluations/{name}", get(evaluations::page))
         .route("/trainings", get(trainings::list))
+        .route("/trainings/compare", get(trainings::compare))
         .route("/trainings/{name}", get(trainings::page))
         .route("/system", get(system::page))
 }

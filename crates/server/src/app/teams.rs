@@ -1,5 +1,6 @@
 //! Saved teams, and the editor: the same checks as `lemon validate`.
 
+use super::credit::SETS;
 use super::{NoPage, Page, ask, fields::Fields, look};
 use crate::refusal::Refusal;
 use crate::state::AppState;
@@ -94,6 +95,7 @@ pub async fn edit(State(app): State<Arc<AppState>>, fields: Fields) -> Result<Pa
             text,
             capacities: ask::choices(&app),
             roles,
+            sets: SETS.map(str::to_owned).to_vec(),
         };
         Ok(Page(editor(&page)))
     };

@@ -2,14 +2,14 @@
 
 use super::evaluations::{roots, told};
 use super::folders::{holding, named};
-use super::{NoPage, Page, look};
+use super::{NoPage, Page, fields::Fields, look};
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::extract::{Path, State};
 use lemon::train::metrics::{BeforeAfter, StepMetrics, Timing};
 use lemon::train::page::page_of;
 use lemon_view::app::{ListedTraining, Section, trainings};
-use lemon_view::training::hosted;
+use lemon_view::training::{TrainingReport, compare as side_by_side, hosted};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path as FilePath;
@@ -21,6 +21,8 @@ const METRICS: &str = "metrics.jsonl";
 const TIMING: &str = "timing.jsonl";
 const RECIPE: &str = "recipe.toml";
 const SUMMARY: &str = "summary.json";
+/// The folder of a warm start, which has a record of another form: seen where the training itself has none yet.
+const WARM: &str = "warm";
 /// A training whose record has grown within this time is taken to be under way.
 const LIVE: Duration = Duration::from_secs(180);
 /// Trainings in the list.
@@ -31,6 +33,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         let roots = roots(&app);
         let mut found: Vec<(Option<SystemTime>, ListedTraining)> = holding(&roots, METRICS)
             .into_iter()
+            .filter(|found| !found.path.ends_with(WARM))
             .take(MOST_LISTED)
             .map(|found| listed(found.name, &found.path))
             .collect();
@@ -73,27 +76,41 @@ struct Summary {
 }
 
 pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) -> Result<Page, NoPage> {
+    let work = move || Ok(Page(hosted(&report(&app, &name)?)));
+    look(work).await.map_err(NoPage::at(Section::Trainings))
+}
+
+pub async fn compare(State(app): State<Arc<AppState>>, fields: Fields) -> Result<Page, NoPage> {
+    let names: Vec<String> = fields.all("t").map(str::to_owned).collect();
     let work = move || {
-        let folder = named(&roots(&app), METRICS, &name);
-        let folder = folder.ok_or_else(|| Refusal::not_found(format!("there is no training `{name}`")))?;
-        let steps = lines::<StepMetrics>(&folder.join(METRICS))?;
-        let timings = match folder.join(TIMING).exists() {
-            true => lines::<Timing>(&folder.join(TIMING))?,
-            false => Vec::new(),
+        let [a, b] = names.as_slice() else {
+            let fact = format!("expected two trainings to compare, found {}", names.len());
+            return Err(Refusal::bad(fact).hint("choose two in the list of trainings"));
         };
-        let recipe =
-            optional(&folder.join(RECIPE))?.unwrap_or_else(|| "It is written when the training ends.".to_owned());
-        // Teams are compared when the training ends.
-        let teams = match optional(&folder.join(SUMMARY))? {
-            None => Vec::new(),
-            Some(text) => {
-                let failed = |error| Refusal::internal(format!("{}: {error}", folder.join(SUMMARY).display()));
-                serde_json::from_str::<Summary>(&text).map_err(failed)?.teams
-            }
-        };
-        Ok(Page(hosted(&page_of(&format!("Training {name}"), &recipe, &steps, &timings, &teams))))
+        Ok(Page(side_by_side([a, b], [&report(&app, a)?, &report(&app, b)?])))
     };
     look(work).await.map_err(NoPage::at(Section::Trainings))
+}
+
+/// What is on record of a training.
+fn report(app: &AppState, name: &str) -> Result<TrainingReport, Refusal> {
+    let folder = named(&roots(app), METRICS, name);
+    let folder = folder.ok_or_else(|| Refusal::not_found(format!("there is no training `{name}`")))?;
+    let steps = lines::<StepMetrics>(&folder.join(METRICS))?;
+    let timings = match folder.join(TIMING).exists() {
+        true => lines::<Timing>(&folder.join(TIMING))?,
+        false => Vec::new(),
+    };
+    let recipe = optional(&folder.join(RECIPE))?.unwrap_or_else(|| "It is written when the training ends.".to_owned());
+    // Teams are compared when the training ends.
+    let teams = match optional(&folder.join(SUMMARY))? {
+        None => Vec::new(),
+        Some(text) => {
+            let failed = |error| Refusal::internal(format!("{}: {error}", folder.join(SUMMARY).display()));
+            serde_json::from_str::<Summary>(&text).map_err(failed)?.teams
+        }
+    };
+    Ok(page_of(&format!("Training {name}"), &recipe, &steps, &timings, &teams))
 }
 
 fn optional(path: &FilePath) -> Result<Option<String>, Refusal> {

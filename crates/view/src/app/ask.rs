@@ -1,8 +1,8 @@
 //! The page on which one asks, and the end of a run in it.
 
-use super::Section;
+use super::{Section, waiting};
 use crate::markdown::markdown;
-use crate::markup::filters;
+use crate::markup::{Markup, filters};
 use crate::page::{Host, render};
 use crate::run::{Answer, answer, is_cut_off, stop_reason};
 use askama::Template;
@@ -60,6 +60,8 @@ struct Ended<'a> {
     answer: Answer<'a>,
     is_cut_off: bool,
     reason: Option<String>,
+    /// Calls that wait for a person.
+    waiting: Markup,
     facts: String,
 }
 
@@ -72,10 +74,11 @@ pub fn ended(trace: &Trace) -> String {
     }
     facts.push(text::seconds(summary.wall_s));
     facts.push(text::plural(summary.agents.len() as u64, "agent"));
-    let odd = summary.stop_reason.filter(|reason| *reason != StopReason::Answered);
+    let odd = summary.stop_reason.filter(|reason| !matches!(reason, StopReason::Answered | StopReason::Approval));
     render(&Ended {
         is_cut_off: is_cut_off(trace, &summary),
         reason: odd.map(stop_reason),
+        waiting: waiting(trace),
         answer: match answer(&summary) {
             // On this page short answers are rendered too.
             Answer::Short(text) => Answer::Long { source: text, rendered: markdown(text) },

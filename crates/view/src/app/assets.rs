@@ -3,6 +3,7 @@
 use crate::page::{COPY_JS, STYLE};
 use crate::run::picture::GRAPH_STYLE;
 use crate::svg::TEAM_STYLE;
+use crate::worth::WORTH_STYLE;
 use std::borrow::Cow;
 
 /// A file that pages load.
@@ -19,10 +20,11 @@ pub fn asset(name: &str) -> Option<Asset> {
     let content: Cow<'static, str> = match name {
         "app.css" => {
             let style = include_str!("app.css");
-            Cow::Owned([STYLE, TEAM_STYLE, GRAPH_STYLE, style].join("\n"))
+            Cow::Owned([STYLE, TEAM_STYLE, GRAPH_STYLE, WORTH_STYLE, style].join("\n"))
         }
         "icon.svg" => Cow::Borrowed(include_str!("icon.svg")),
         "base.js" => Cow::Borrowed(include_str!("base.js")),
+        "approve.js" => Cow::Borrowed(include_str!("approve.js")),
         "ask.js" => Cow::Borrowed(include_str!("ask.js")),
         "turn.js" => Cow::Borrowed(include_str!("turn.js")),
         "runs.js" => Cow::Borrowed(include_str!("runs.js")),
@@ -65,7 +67,8 @@ mod tests {
     /// The policy of the application forbids them, so that one would silently do nothing.
     #[test]
     fn no_script_writes_markup_or_evaluates_text() {
-        for name in ["ask.js", "turn.js", "runs.js", "team.js", "training.js", "run.js", "evaluation.js"] {
+        for name in ["approve.js", "ask.js", "turn.js", "runs.js", "team.js", "training.js", "run.js", "evaluation.js"]
+        {
             let script = asset(name).unwrap().content;
             for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
                 assert!(!script.contains(word), "{name}: {word}");

@@ -1,22 +1,8 @@
 // The page of a run that is under way: it is drawn anew as the run goes, and once more when it ends.
 import { byId, fragment, morph, send } from "./base.js";
+import "./approve.js";
 
-// A call that waits for a person: what they say lets the run go on, and the page shows it.
-for (const place of document.querySelectorAll(".decide")) {
-  const { run, call } = place.dataset;
-  const buttons = [...place.querySelectorAll("button")];
-  place.addEventListener("click", async ({ target }) => {
-    if (!buttons.includes(target)) return;
-    buttons.forEach((button) => { button.disabled = true; });
-    try {
-      await send("POST", `/api/runs/${encodeURIComponent(run)}/decide`, { call, approve: target.value === "approve" });
-      location.reload();
-    } catch (error) {
-      place.querySelector("output").textContent = error.message;
-      buttons.forEach((button) => { button.disabled = false; });
-    }
-  });
-}
+document.addEventListener("decided", () => location.reload());
 
 const actions = byId("actions");
 if (actions?.dataset.ended === "false") {

@@ -94,10 +94,11 @@ impl RunFilters {
     }
 }
 
-const ENDS: [(&str, &str); 9] = [
+const ENDS: [(&str, &str); 10] = [
     ("answered", "answered"),
     ("running", "running"),
     ("interrupted", "interrupted"),
+    ("approval", "waits for approval"),
     ("budget", "a budget was met"),
     ("cancelled", "cancelled"),
     ("rejected", "no valid team"),

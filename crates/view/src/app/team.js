@@ -1,5 +1,5 @@
 // The editor of teams: the server checks the text as one types, as `lemon validate` does, and draws the team.
-import { byId, count, fragment, make, morph, plural, send } from "./base.js";
+import { all, byId, count, fragment, make, morph, plural, send } from "./base.js";
 
 const text = byId("text");
 const mirror = byId("mirror");
@@ -75,12 +75,32 @@ async function examine() {
   byId("team").classList.toggle("stale", !found.valid);
   if (found.graph) {
     const pictures = [...fragment(found.graph).children];
+    // A card leads to where its agent is written, by keyboard too.
+    for (const picture of pictures) {
+      picture.querySelector("svg")?.setAttribute("role", "group");
+      for (const card of all("[data-agent]", picture)) {
+        card.setAttribute("tabindex", "0");
+        card.setAttribute("role", "button");
+      }
+    }
     const old = [...byId("graph").children];
     if (old.length === pictures.length) old.forEach((picture, place) => morph(picture, pictures[place]));
     else byId("graph").replaceChildren(...pictures);
+    choosePicture();
   }
   if (found.valid) showEdits(found.edits);
 }
+
+/** Of the two pictures, down and across, shows the one that fits; of two that are too wide the narrower one. */
+function choosePicture() {
+  const pictures = all(":scope > .graph", byId("graph"));
+  const wide = (picture) => parseFloat(picture.style.getPropertyValue("--width"));
+  const down = pictures.find((picture) => picture.classList.contains("down"));
+  const narrow = [...pictures].sort((a, b) => wide(a) - wide(b))[0];
+  const fits = down && 0.7 * wide(down) <= byId("graph").clientWidth;
+  for (const picture of pictures) picture.classList.toggle("shown", picture === (fits ? down : narrow));
+}
+addEventListener("resize", choosePicture);
 
 function fault({ severity, line, column, message, hint, code, start, end }) {
   const button = make("button", { type: "button", onclick: () => {
@@ -116,6 +136,26 @@ text.addEventListener("input", () => {
   timer = setTimeout(examine, 120);
 });
 
+// ---- What each decision is worth.
+
+byId("measure").addEventListener("click", async () => {
+  const said = byId("measured");
+  byId("measure").disabled = true;
+  said.textContent = "Measuring …";
+  try {
+    const { picture, advice, told } = await send("POST", "/api/teams/credit", { text: text.value, set: byId("set").value });
+    said.textContent = told;
+    const sentences = advice.length > 0 ? advice : ["The data decide nothing: every interval contains zero."];
+    byId("advice").replaceChildren(...sentences.map((sentence) => make("li", {}, sentence.split("`").map((part, place) => (place % 2 ? make("code", {}, part) : part)))));
+    byId("worth").replaceChildren(fragment(picture));
+    byId("worth").hidden = false;
+  } catch (error) {
+    said.textContent = error.hint ? `${error.message} – ${error.hint}` : error.message;
+  } finally {
+    byId("measure").disabled = false;
+  }
+});
+
 // ---- Saving and running.
 
 async function save(overwrite) {
@@ -149,9 +189,10 @@ addEventListener("beforeunload", (event) => {
 });
 
 // Choosing a card shows where its agent is written.
-document.addEventListener("click", (event) => {
-  const card = event.target.closest("#graph [data-agent]");
-  if (!card) return;
+for (const kind of ["click", "keydown"]) document.addEventListener(kind, (event) => {
+  const card = event.target.closest?.("#graph [data-agent]");
+  if (!card || kind === "keydown" && event.key !== "Enter" && event.key !== " ") return;
+  event.preventDefault();
   const id = card.dataset.agent;
   const match = new RegExp(`\\bid: *["']?${id.replace(/[^\w-]/g, "")}\\b`).exec(text.value);
   if (!match) return;

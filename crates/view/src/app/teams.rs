@@ -30,6 +30,8 @@ pub struct EditorPage {
     pub capacities: Vec<CapacityChoice>,
     /// The base roles: names and titles.
     pub roles: Vec<(String, String)>,
+    /// The task sets that a team can be measured on.
+    pub sets: Vec<String>,
 }
 
 #[derive(Template)]

@@ -1,9 +1,12 @@
 // A run on a page: what is asked, the team as it comes into being, tokens against the budget, the answer as it is written.
 import { all, count, dollars, duration, fragment, make, morph, plural, send } from "./base.js";
+import "./approve.js";
 import "./copy.js";
 
 /** How often the picture of the team is drawn anew at most, in milliseconds. */
 const FRAME = 150;
+/** How often the gauges move on while nothing is heard, in milliseconds. */
+const TICK = 500;
 /** Who wrote a team, in words; of a team that was given there is nothing to say. */
 const AUTHORS = { policy: "by the policy", prompted: "by a model", guard: "by the guard", repair: "repaired", fallback: "the fallback" };
 let turns = 0;
@@ -15,6 +18,8 @@ export class Turn {
     this.number = ++turns;
     this.actions = actions;
     this.texts = new Map();
+    /** Pieces that have come of replies whose tokens are not counted yet; most are a token each. */
+    this.pieces = new Map();
     this.fresh = new Set();
     this.state = null;
     this.build();
@@ -35,7 +40,7 @@ export class Turn {
     this.writing = make("pre", { class: "writing", hidden: true, tabindex: "0", "aria-label": "The team as it is written" });
     this.replies = make("details", { class: "replies", hidden: true }, make("summary", {}, "What the agents say"), this.agents);
     this.stream = make("pre", { class: "stream", hidden: true });
-    this.result = make("div", { class: "result" });
+    this.result = make("div", { class: "result", ondecided: () => this.again() });
     this.cancel = make("button", { type: "button", onclick: () => this.stop() }, "Cancel");
     this.foot = make("div", { class: "actions" }, this.cancel);
     const compare = base && `/runs/compare?a=${encodeURIComponent(base)}&b=${encodeURIComponent(this.run.run_id)}`;
@@ -46,6 +51,8 @@ export class Turn {
   }
 
   follow() {
+    clearInterval(this.clock);
+    this.clock = setInterval(() => this.later(), TICK);
     this.source = new EventSource(`${this.path}/events`);
     this.source.addEventListener("trace", (message) => this.note(JSON.parse(message.data)));
     this.source.addEventListener("delta", (message) => this.hear(JSON.parse(message.data)));
@@ -59,6 +66,9 @@ export class Turn {
   }
 
   again() {
+    this.element.ariaBusy = "true";
+    this.result.replaceChildren();
+    this.cancel.disabled = false;
     this.foot.replaceChildren(this.cancel);
     this.follow();
   }
@@ -81,6 +91,8 @@ export class Turn {
   /** An event, and what the run came to so far. */
   note({ event, state }) {
     this.state = state;
+    this.at = performance.now();
+    if (event.type === "return" || event.type === "retry" || event.type === "decision") this.pieces.delete(event.agent);
     if (event.type === "retry" || event.type === "delegate") this.texts.delete(event.type === "retry" ? event.agent : event.to);
     if (event.type === "return") {
       this.texts.set(event.agent, event.reply ?? event.failure?.message ?? "");
@@ -93,6 +105,7 @@ export class Turn {
   /** A piece of a reply. */
   hear({ agent, text }) {
     this.watched = true;
+    this.pieces.set(agent, (this.pieces.get(agent) ?? 0) + 1);
     this.texts.set(agent, (this.texts.get(agent) ?? "") + text);
     this.fresh.add(agent);
     this.later();
@@ -135,11 +148,16 @@ export class Turn {
     };
     const { budget } = state;
     const of = (most, words) => (most ? ` of ${words(most)}` : "");
+    // While agents write, their pieces count as tokens, and the clock goes on.
+    const running = state.phase !== "ended" && this.watched;
+    const coming = running ? [...this.pieces.values()].reduce((sum, pieces) => sum + pieces, 0) : 0;
+    const tokens = state.tokens + coming;
+    const seconds = running ? Math.max(state.seconds, state.seconds + (performance.now() - this.at) / 1000) : state.seconds;
     this.gauges.replaceChildren(
-      gauge("Tokens", state.tokens, count(state.tokens) + of(budget.tokens, count), budget.tokens),
+      gauge("Tokens", tokens, (coming > 0 ? "about " : "") + count(tokens) + of(budget.tokens, count), budget.tokens),
       state.usd > 0 || budget.usd ? gauge("Cost", state.usd, dollars(state.usd) + of(budget.usd, dollars), budget.usd) : "",
       gauge("Calls", state.calls, count(state.calls) + of(budget.calls, count), budget.calls),
-      gauge("Time", state.seconds, duration(state.seconds) + of(budget.seconds, duration), budget.seconds));
+      gauge("Time", seconds, duration(seconds) + of(budget.seconds, duration), budget.seconds));
   }
 
   showAgents(state) {
@@ -188,6 +206,7 @@ export class Turn {
   /** The run has ended: `html` is its answer, rendered by the server. */
   end({ html, stop_reason, question, budget }) {
     this.source.close();
+    clearInterval(this.clock);
     this.element.ariaBusy = "false";
     this.run.question ??= question;
     this.run.stop_reason = stop_reason;
@@ -198,7 +217,8 @@ export class Turn {
     this.show();
     this.draw();
     const answered = stop_reason === "answered";
-    this.say(answered ? "Answered" : stop_reason ? `Ended: ${stop_reason.replaceAll("_", " ")}` : "Interrupted", answered ? "good" : "odd");
+    if (stop_reason === "approval") this.say("A call of a tool waits for you");
+    else this.say(answered ? "Answered" : stop_reason ? `Ended: ${stop_reason.replaceAll("_", " ")}` : "Interrupted", answered ? "good" : "odd");
     this.team.open = (this.state?.agents.length ?? 0) > 1;
     this.result.replaceChildren(fragment(html));
     this.foot.replaceChildren(...this.actions(this));

@@ -58,6 +58,23 @@ pub(super) fn outcomes(all: &[StepPoint], steps: (f64, f64)) -> Vec<Figure> {
     OUTCOMES.iter().map(figure).collect()
 }
 
+/// What the teams of two trainings came to, one over the other. The number beside a title is that of the last step of each.
+pub(super) fn both(all: [&[StepPoint]; 2], steps: (f64, f64)) -> Vec<Figure> {
+    let figure = |outcome: &Outcome| {
+        let Outcome { name, unit, bounds, of } = *outcome;
+        let curve = |(all, style): (&[StepPoint], Style)| {
+            let points = taken(all).map(|it| (it.step as f64, of(&it.rollouts))).collect();
+            // The smooth one lies over that of each step.
+            smooth(points, style).pop()
+        };
+        let curves: Vec<Curve> = all.into_iter().zip([Style::Main, Style::Second]).filter_map(curve).collect();
+        let last = |all: &[StepPoint]| written(taken(all).last().map_or(f64::NAN, |it| of(&it.rollouts)), unit);
+        let value = all.map(last).join(" / ");
+        Figure { name, value, has_two_curves: false, pictures: vec![chart(name, unit, bounds, curves).svg(steps)] }
+    };
+    OUTCOMES.iter().map(figure).collect()
+}
+
 /// What happened to the policy.
 pub(super) fn policy(all: &[StepPoint], steps: (f64, f64)) -> Vec<Figure> {
     // A step that was left out did nothing to the policy.

@@ -55,12 +55,14 @@ pub fn bench(args: &ApiArgs) -> Result<u8, Fault> {
 async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
     let client = http_client().map_err(Fault::new)?;
     let endpoint = Server::start(args.latency_ms)?;
+    // Clients that begin at one moment would be answered at one moment, and begin again at one.
+    let spread = Duration::from_millis(args.latency_ms);
     let load = async |what, base: &str, model: &str, process: Option<u32>| -> Result<Load, Fault> {
         eprintln!("{what}: {} requests, {} at a time", args.requests, args.width);
         // Connections are open, as they are in any longer run.
-        ask_all(&client, base, model, args.width, args.width).await?;
+        ask_all(&client, base, model, args.width, args.width, spread).await?;
         let (cpu, began) = (process.and_then(cpu_seconds_of), Instant::now());
-        let mut times = ask_all(&client, base, model, args.requests, args.width).await?;
+        let mut times = ask_all(&client, base, model, args.requests, args.width, spread).await?;
         let seconds = began.elapsed().as_secs_f64();
         let cpu = process.and_then(cpu_seconds_of).zip(cpu).map(|(after, before)| after - before);
         times.sort_by(f64::total_cmp);
@@ -102,13 +104,22 @@ async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// The seconds that each request took.
-async fn ask_all(client: &Client, base: &str, model: &str, requests: usize, width: usize) -> Result<Vec<f64>, Fault> {
+/// The seconds that each request took. The first of each client are spread over a time.
+async fn ask_all(
+    client: &Client,
+    base: &str,
+    model: &str,
+    requests: usize,
+    width: usize,
+    spread: Duration,
+) -> Result<Vec<f64>, Fault> {
     let run = fresh_id();
     let ask = |number: usize| {
         // Every question differs, so that no reply is reused.
         let request = request(client, base, model, &format!("Question {number} of {run}: what is the answer?"), false);
+        let wait = if number < width { spread.mul_f64(number as f64 / width as f64) } else { Duration::ZERO };
         async move {
+            tokio::time::sleep(wait).await;
             let began = Instant::now();
             let response = request.send().await.map_err(|error| failed(http_error(&error)))?;
             let status = response.status();
