@@ -262,15 +262,15 @@ fn alone(level: &str, mark: &str, case: &Case) -> Spec {
 
 /// A policy that learned from the best team of each task: a new task gets the team of a task of the same cluster.
 fn imitator(each: &[Case], own: &[search::Found]) -> Policy {
-    let mut seen: BTreeMap<search::Cluster, Vec<Spec>> = BTreeMap::new();
+    let mut seen: BTreeMap<search::TaskCluster, Vec<Spec>> = BTreeMap::new();
     for (case, found) in each.iter().zip(own) {
-        let cluster = search::Cluster::of(&featurize(&case.item.task.question, None));
+        let cluster = search::TaskCluster::of(&featurize(&case.item.task.question, None));
         seen.entry(cluster).or_default().push(found.team.clone());
     }
     Policy::new("search, each task, imitated", move |case, seed| {
         let question = &case.item.task.question;
         let features = featurize(question, None);
-        let cluster = search::Cluster::of(&features);
+        let cluster = search::TaskCluster::of(&features);
         let near = seen.iter().filter(|(known, _)| known.kind == cluster.kind);
         let teams = near.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)).map(|(_, teams)| teams);
         let drawn = (case.item.position as u64).wrapping_mul(7919).wrapping_add(seed.wrapping_mul(104_729)) as usize;

@@ -84,20 +84,20 @@ pub enum Pooling {
 
 /// Tasks with similar features. Its `Debug` form is part of the seeds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Cluster {
+pub struct TaskCluster {
     /// What is asked for.
     pub kind: TaskKind,
-    /// The place of its difficulty between [`Cluster::BOUNDS`]: 0 is easiest.
+    /// The place of its difficulty between [`TaskCluster::BOUNDS`]: 0 is easiest.
     pub band: usize,
 }
 
-impl Cluster {
+impl TaskCluster {
     /// The difficulties between the bands.
     pub const BOUNDS: [f64; 4] = [-0.7, 0.0, 0.6, 1.2];
 
     /// The cluster of a task.
     pub fn of(features: &TaskFeatures) -> Self {
-        Cluster {
+        TaskCluster {
             kind: features.kind,
             band: Self::BOUNDS.iter().filter(|bound| features.difficulty >= **bound).count(),
         }
@@ -121,7 +121,7 @@ pub struct Found {
 #[derive(Debug, Clone, Default)]
 pub struct BestTeams {
     /// The teams.
-    pub teams: BTreeMap<Cluster, Found>,
+    pub teams: BTreeMap<TaskCluster, Found>,
     /// The seed of the words.
     pub seed: u64,
 }
@@ -140,7 +140,7 @@ impl BestTeams {
     }
 
     fn found(&self, question: &str) -> Option<&Found> {
-        let cluster = Cluster::of(&featurize(question, None));
+        let cluster = TaskCluster::of(&featurize(question, None));
         let same_kind = self.teams.iter().filter(|(known, _)| known.kind == cluster.kind);
         same_kind.min_by_key(|(known, _)| known.band.abs_diff(cluster.band)).map(|(_, found)| found)
     }
@@ -222,11 +222,11 @@ async fn pairs_of_both_rounds(
 /// # Errors
 /// The sandbox failed.
 pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> Result<BestTeams, RolloutError> {
-    let mut clusters: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
+    let mut clusters: BTreeMap<TaskCluster, Vec<&Case>> = BTreeMap::new();
     for case in context.cases {
-        let cluster = Cluster::of(&featurize(&case.item.task.question, None));
+        let cluster = TaskCluster::of(&featurize(&case.item.task.question, None));
         let band = if settings.pooling == Pooling::Kind { 0 } else { cluster.band };
-        clusters.entry(Cluster { band, ..cluster }).or_default().push(case);
+        clusters.entry(TaskCluster { band, ..cluster }).or_default().push(case);
     }
     let mut best_teams = BestTeams { teams: BTreeMap::new(), seed: draw(context.seed, &["words of the book"]) };
     let clusters = joined(clusters);
@@ -248,9 +248,9 @@ pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> 
 const FEWEST: usize = 25;
 
 /// The clusters, small ones joined with the next of their kind, and left out where there is none.
-fn joined(clusters: BTreeMap<Cluster, Vec<&Case>>) -> BTreeMap<Cluster, Vec<&Case>> {
-    let mut joined: BTreeMap<Cluster, Vec<&Case>> = BTreeMap::new();
-    let mut waiting: Option<(Cluster, Vec<&Case>)> = None;
+fn joined(clusters: BTreeMap<TaskCluster, Vec<&Case>>) -> BTreeMap<TaskCluster, Vec<&Case>> {
+    let mut joined: BTreeMap<TaskCluster, Vec<&Case>> = BTreeMap::new();
+    let mut waiting: Option<(TaskCluster, Vec<&Case>)> = None;
     for (cluster, mut cases) in clusters {
         if let Some((known, mut before)) = waiting.take() {
             match known.kind == cluster.kind {
@@ -274,7 +274,10 @@ fn joined(clusters: BTreeMap<Cluster, Vec<&Case>>) -> BTreeMap<Cluster, Vec<&Cas
 }
 
 /// The last cluster of the same kind, or a new one.
-fn last_of<'m, 'c>(clusters: &'m mut BTreeMap<Cluster, Vec<&'c Case>>, cluster: Cluster) -> &'m mut Vec<&'c Case> {
+fn last_of<'m, 'c>(
+    clusters: &'m mut BTreeMap<TaskCluster, Vec<&'c Case>>,
+    cluster: TaskCluster,
+) -> &'m mut Vec<&'c Case> {
     let known = clusters.keys().rev().find(|known| known.kind == cluster.kind).copied();
     clusters.entry(known.unwrap_or(cluster)).or_default()
 }

@@ -144,7 +144,7 @@ async fn where_rewards_are_unknown_the_rules_hold() {
 #[test]
 fn small_clusters_join_the_next_of_their_kind() {
     let fixture = Fixture::new(&[SetName::Svamp], 60);
-    let at = |kind, band| Cluster { kind, band };
+    let at = |kind, band| TaskCluster { kind, band };
     let check = |sizes: &[(TaskKind, usize, usize)], expected: &[(TaskKind, usize, usize)]| {
         let clusters =
             sizes.iter().map(|(kind, band, size)| (at(*kind, *band), fixture.cases.iter().take(*size).collect()));
@@ -162,7 +162,8 @@ fn small_clusters_join_the_next_of_their_kind() {
 
 #[test]
 fn bands_go_from_easy_to_hard() {
-    let band = |difficulty| Cluster::of(&TaskFeatures { kind: TaskKind::Number, difficulty, skills: Vec::new() }).band;
+    let band =
+        |difficulty| TaskCluster::of(&TaskFeatures { kind: TaskKind::Number, difficulty, skills: Vec::new() }).band;
     assert_eq!([-2.0, -0.7, 0.0, 0.59, 0.6, 9.0].map(band), [0, 1, 2, 2, 3, 4]);
 }
 
