@@ -142,7 +142,7 @@ impl ActiveSequence {
                     return;
                 }
                 Ok(NextTokens::End) => self.finish = Some(Ok(FinishReason::Stop)),
-                // Too large to be followed. The reply goes on without it, and whoever reads it checks it.
+                // Too large to be followed. The reply goes on without it; its reader checks every call.
                 Err(_) => self.grammar = None,
             }
         }

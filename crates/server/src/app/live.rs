@@ -239,7 +239,7 @@ pub async fn cancel(State(app): State<Arc<AppState>>, Path(id): Path<String>) ->
 /// What a person says about a call of a tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Decision {
+pub struct CallDecision {
     /// `AGENT/CALL`.
     call: String,
     approve: bool,
@@ -249,7 +249,7 @@ pub struct Decision {
 pub async fn decide(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
-    Json(Decision { call, approve }): Json<Decision>,
+    Json(CallDecision { call, approve }): Json<CallDecision>,
 ) -> Result<impl IntoResponse, Refusal> {
     let run = app.decide(&id, call, approve).await?;
     Ok((StatusCode::ACCEPTED, Json(serde_json::json!({ "run_id": run.id() }))))
