@@ -3,8 +3,8 @@
 //!     cargo run -p lemon --example 301_train_a_table_policy
 //!
 //! The policy is a table of choices, not a language model, so this takes seconds. It starts with large teams of strong agents
-//! and learns to earn more reward with fewer tokens, at the price of a few right answers. `lemon train --recipe quick` trains a
-//! language model in the same way.
+//! and learns to earn more reward with fewer tokens, at the price of a few right answers. `lemon train --recipe language` trains
+//! a language model in the same way.
 
 use lemon::Lemon;
 use lemon::train::recipe::{FieldStart, Per, Recipe, Start};

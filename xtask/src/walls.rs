@@ -53,7 +53,7 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-task", "lemon-world"],
     },
     Wall { package: "lemon-problems", uses: &["lemon-task"], tests_use: &[] },
-    Wall { package: "lemon-model", uses: &[], tests_use: &["lemon-spec"] },
+    Wall { package: "lemon-model", uses: &["lemon-gpu"], tests_use: &["lemon-spec"] },
     Wall { package: "lemon-gpu", uses: &[], tests_use: &[] },
     Wall { package: "lemon-engine", uses: &["lemon-model", "lemon-gpu"], tests_use: &[] },
     Wall {
@@ -132,6 +132,11 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-fakes"],
     },
     Wall {
+        package: "lemon-cluster",
+        uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-rollout"],
+        tests_use: &[],
+    },
+    Wall {
         package: "lemon",
         uses: &[
             "lemon-spec",
@@ -153,6 +158,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-tools",
             "lemon-view",
             "lemon-workers",
+            "lemon-cluster",
         ],
         tests_use: &["lemon-fakes"],
     },
@@ -193,6 +199,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-workers",
             "lemon",
             "lemon-server",
+            "lemon-cluster",
         ],
         tests_use: &[],
     },

@@ -1,6 +1,7 @@
 //! The command line. It is parsed first; each command then resolves its configuration once.
 
 mod bench;
+mod cluster;
 pub mod critic;
 mod data;
 mod eval;
@@ -13,7 +14,8 @@ mod serve;
 mod tools;
 pub mod train;
 
-pub use bench::{AnswersArgs, ApiArgs, BenchCommand, Rival, ServeArgs};
+pub use bench::{AnswersArgs, ApiArgs, BenchCommand, ClusterBenchArgs, ClusterWorkerArgs, Rival, ServeArgs};
+pub use cluster::{ClusterCommand, OnCluster, WorkerArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
 pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};
 pub use inspect::{EditsArgs, SchemaArgs, TraceCommand, ValidateArgs};
@@ -97,6 +99,11 @@ pub enum Command {
     Grade(GradeArgs),
     /// Run methods side by side on a task set: accuracy with intervals, tokens, paired tests, a page to look at
     Eval(Box<EvalArgs>),
+    /// Make runs for other machines: a worker of a cluster
+    Worker(WorkerArgs),
+    /// The cluster: who works, what waits, what failed
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Say what two evaluations found differently, on the items they share
     Compare(CompareArgs),
     /// What is each decision of a team worth? Change it, run what the change can reach, and see

@@ -103,7 +103,9 @@ impl From<RolloutError> for Fault {
             error @ RolloutError::OtherTask { .. } => {
                 Fault::new(error).hint("go on with the tasks it began with, or begin a new evaluation")
             }
-            RolloutError::NoTeam(_) | RolloutError::NoPlan | RolloutError::BrokeOff(_) => Fault::new(error),
+            RolloutError::NoTeam(_) | RolloutError::NoPlan | RolloutError::Remote(_) | RolloutError::BrokeOff(_) => {
+                Fault::new(error)
+            }
         }
     }
 }

@@ -25,10 +25,10 @@ pub(crate) struct LogisticModel {
 }
 
 impl LogisticModel {
-    /// Fits targets between 0 and 1.
-    pub fn fit(rows: &StandardRows, targets: &[f64], weights: &[f64], ridge: f64) -> Self {
+    /// Fits targets between 0 and 1. `errors`: whether someone will ask for standard errors, which take time.
+    pub fn fit(rows: &StandardRows, targets: &[f64], weights: &[f64], ridge: f64, errors: bool) -> Self {
         let found = Regression { rows: &rows.rows, targets, weights, loss: Loss::Logistic, ridge }.solve();
-        let covariance = covariance(&rows.rows, weights, &found, ridge);
+        let covariance = if errors { covariance(&rows.rows, weights, &found, ridge) } else { Vec::new() };
         LogisticModel { mean: rows.mean.clone(), spread: rows.spread.clone(), weights: found, covariance }
     }
 
@@ -213,7 +213,8 @@ mod tests {
         let mut inside = 0;
         for seed in 0..100 {
             let (rows, targets, _) = sample(300, seed);
-            let estimate = LogisticModel::fit(&rows.standardised(), &targets, &vec![1.0; 300], 0.1).estimate(&point);
+            let estimate =
+                LogisticModel::fit(&rows.standardised(), &targets, &vec![1.0; 300], 0.1, true).estimate(&point);
             inside += u32::from((estimate.mean - truth).abs() < 1.96 * estimate.error);
         }
         assert!((88..=100).contains(&inside), "{inside} of 100 intervals hold the truth");
@@ -227,7 +228,7 @@ mod tests {
             assert!((rounded(number, digits) - expected).abs() <= 1e-9 * f64::abs(expected), "{number}");
         }
         let (rows, targets, all) = sample(300, 9);
-        let model = LogisticModel::fit(&rows.standardised(), &targets, &vec![1.0; 300], 0.1);
+        let model = LogisticModel::fit(&rows.standardised(), &targets, &vec![1.0; 300], 0.1, true);
         let (mut with, mut without) = (model.clone(), model.clone());
         with.compact(true);
         without.compact(false);

@@ -2,7 +2,7 @@
 
 use crate::linear::{CostModel, LogisticModel};
 use crate::optimise::{TEXT_WIDTH, text_dot};
-use crate::prefix::{ANSWER_FEATURES, PREFIX_FEATURES, Standpoint, TEXT_VIEWS, prefix_features, standpoint};
+use crate::prefix::{ANSWER_FEATURES, Known, PREFIX_FEATURES, Standpoint, TEXT_VIEWS, prefix_features, standpoint};
 use crate::task::{RecordedTask, SeenReply, fingerprint};
 use crate::team::{CHOICES, MOST, ONE_REASONER, STRONGEST, TEAMS, TeamCounts, choice};
 use crate::text::{BUCKETS, Group, QuestionText, read_question};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// What the first line of a critic's file says.
 const FORMAT: &str = "lemon-critic";
 /// The version of the file.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// No critic's file is longer.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -286,7 +286,8 @@ impl DecisionCritic {
 impl Prepared<'_> {
     /// The answer that these replies would give.
     pub fn standpoint(&self, seen: &[&SeenReply], hide_sure: bool) -> Standpoint {
-        standpoint(Some(&self.model.answer), seen, self.group != Group::Code, &self.views, hide_sure)
+        let known = Known { views: &self.views, numbers: &self.text.numbers, hide_sure };
+        standpoint(Some(&self.model.answer), seen, self.group != Group::Code, known)
     }
 
     /// How likely the answer of a prefix is right.

@@ -209,7 +209,7 @@ mod tests {
             (plan.agents().len(), text)
         };
         let (agreed, text) = second(["Answer: 5", "So it is 5."]).await;
-        assert_eq!(agreed, 0, "{text}");
+        assert!(agreed <= 1 && !text.contains("capacity: large"), "a brief reply at most: {text}");
         assert!(text.contains("reasoned1") && text.contains("reasoned2"), "{text}");
         let (more, text) = second(["Answer: 5", "Answer: 6"]).await;
         assert!(more > 0, "{text}");

@@ -5,7 +5,7 @@ use crate::task::SeenReply;
 use crate::team::TeamCounts;
 
 /// Features of an answer.
-pub(crate) const ANSWER_FEATURES: usize = 35;
+pub(crate) const ANSWER_FEATURES: usize = 50;
 /// What the text of the question says of each level: log-odds that a reply is right, logarithm of its tokens.
 pub(crate) const TEXT_VIEWS: usize = 6;
 /// Features of a prefix.
@@ -33,14 +33,20 @@ pub(crate) fn answers(seen: &[&SeenReply], votable: bool) -> Vec<Support> {
     answers.into_iter().map(|(_, support)| support).collect()
 }
 
+/// What is known of a question when its replies are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// What its words say of each level.
+    pub views: &'a [f64; TEXT_VIEWS],
+    /// The numbers that it states.
+    pub numbers: &'a [f64],
+    /// Whether confidences are hidden.
+    pub hide_sure: bool,
+}
+
 /// The features of one answer of a prefix.
-pub(crate) fn answer_features(
-    seen: &[&SeenReply],
-    answers: &[Support],
-    own: usize,
-    views: &[f64; TEXT_VIEWS],
-    hide_sure: bool,
-) -> Vec<f64> {
+pub(crate) fn answer_features(seen: &[&SeenReply], answers: &[Support], own: usize, known: Known<'_>) -> Vec<f64> {
+    let Known { views, numbers, hide_sure } = known;
     let count = |support: &[usize]| {
         let mut counts = [0.0; 3];
         for reply in support.iter().filter_map(|at| seen.get(*at)) {
@@ -99,7 +105,39 @@ pub(crate) fn answer_features(
         f64::from(u8::from(own_sure.is_some())),
         own_sure.unwrap_or(usual).powi(4) - usual.powi(4),
     ]);
+    // Votes weighed by how sure they are.
+    for replies in [support, rival] {
+        let mut sums = [0.0; 3];
+        for reply in replies.iter().filter_map(|at| seen.get(*at)) {
+            let sure = reply.log_sure.filter(|_| !hide_sure).unwrap_or(USUAL_LOG_SURE).clamp(-3.0, 0.0).exp();
+            if let Some(sum) = sums.get_mut(reply.level) {
+                *sum += sure;
+            }
+        }
+        features.extend(sums);
+    }
+    let stated = support.first().and_then(|at| seen.get(*at)?.answer.as_deref()).unwrap_or_default();
+    features.extend(looks(stated, numbers));
     features
+}
+
+/// How an answer looks: the letter of an option (models like some letters better than others), or the kind of number.
+fn looks(stated: &str, numbers: &[f64]) -> [f64; 9] {
+    let flag = |condition: bool| f64::from(u8::from(condition));
+    let letter = |letter: &str| flag(stated == letter);
+    let number = stated.parse::<f64>().ok().filter(|number| number.is_finite());
+    let of = |value: fn(f64) -> f64| number.map_or(0.0, value);
+    [
+        letter("a"),
+        letter("b"),
+        letter("c"),
+        letter("d"),
+        letter("e"),
+        of(|number| f64::from(u8::from(number.fract() != 0.0))),
+        of(|number| f64::from(u8::from(number <= 0.0))),
+        of(|number| number.abs().ln_1p().min(30.0) / 5.0),
+        flag(number.is_some_and(|number| numbers.contains(&number))),
+    ]
 }
 
 /// The answer that a prefix would give, and how likely it is right.
@@ -120,13 +158,12 @@ pub(crate) fn standpoint(
     model: Option<&LogisticModel>,
     seen: &[&SeenReply],
     votable: bool,
-    views: &[f64; TEXT_VIEWS],
-    hide_sure: bool,
+    known: Known<'_>,
 ) -> Standpoint {
     let answers = answers(seen, votable);
     let mut best = Standpoint { support: Vec::new(), probability: NO_ANSWER, second: 0.0 };
     for (at, support) in answers.iter().enumerate() {
-        let features = answer_features(seen, &answers, at, views, hide_sure);
+        let features = answer_features(seen, &answers, at, known);
         let probability = model.map_or(0.5, |model| model.probability(&features));
         if best.support.is_empty() || probability > best.probability {
             let second = if best.support.is_empty() { 0.0 } else { best.probability };
@@ -184,10 +221,14 @@ mod tests {
         let seen: Vec<&SeenReply> = seen.iter().collect();
         let answers = answers(&seen, true);
         assert_eq!(answers, [vec![0, 1], vec![3]]);
-        let features = answer_features(&seen, &answers, 0, &[0.5; TEXT_VIEWS], false);
+        let known = Known { views: &[0.5; TEXT_VIEWS], numbers: &[4.0], hide_sure: false };
+        let features = answer_features(&seen, &answers, 0, known);
         assert_eq!(features.len(), ANSWER_FEATURES);
         assert_eq!(features[5..10], [1.0, 1.0, 1.0, 0.0, 0.0], "programs: one of one supports it");
         assert_eq!(features[10..15], [1.0, 1.0, 1.0 / 3.0, 1.0, 1.0], "reasoners: one of three, a rival has one");
+        assert_eq!(features.last(), Some(&1.0), "the question states this number");
+        assert_eq!(looks("c", &[])[..5], [0.0, 0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(looks("-2.5", &[2.5])[5..], [1.0, 1.0, 3.5f64.ln() / 5.0, 0.0]);
         let prefix = prefix_features(TeamCounts([0, 1, 3]), 0.7, 0.2, &[0.5; TEXT_VIEWS], &[1.0; PLAIN_FEATURES]);
         assert_eq!(prefix.len(), PREFIX_FEATURES);
     }

@@ -105,7 +105,10 @@ impl CriticEvaluation {
                 "The critic beside each fixed method, at the price whose tokens come closest without exceeding the method's:",
                 matched,
             ),
-            ("The critic at every price beside the most accurate fixed method:", best),
+            (
+                "The critic at every price beside the most accurate fixed method, and beside stopping on agreement:",
+                best,
+            ),
         ] {
             let _ = writeln!(
                 text,

@@ -25,7 +25,8 @@ pub(crate) fn tasks(count: usize, seed: u64) -> Vec<RecordedTask> {
                     .collect()
             };
             let replies = [level(0, 1, 30.0), level(1, 3, 100.0), level(2, 5, 300.0)];
-            RecordedTask { name: format!("t{seed}-{at}"), set: "sums".into(), question, form: Form::Number, replies }
+            let (name, plain) = (format!("t{seed}-{at}"), Vec::new());
+            RecordedTask { name, set: "sums".into(), question, form: Form::Number, replies, plain }
         })
         .collect()
 }

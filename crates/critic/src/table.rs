@@ -1,7 +1,7 @@
 //! Every prefix of every task with what the critic would answer there: the rows that the worth of teams is learned from.
 
 use crate::linear::LogisticModel;
-use crate::prefix::{Standpoint, TEXT_VIEWS, standpoint};
+use crate::prefix::{Known, Standpoint, TEXT_VIEWS, standpoint};
 use crate::task::{RecordedTask, Served};
 use crate::team::TeamCounts;
 use crate::text::Group;
@@ -22,14 +22,23 @@ pub(crate) struct Cell {
 pub(crate) struct Table {
     pub available: [usize; 3],
     pub cells: Vec<Option<Cell>>,
+    /// Whether confidences are hidden.
+    pub hide_sure: bool,
 }
 
 impl Table {
-    pub fn new(served: &Served<'_>, group: Group, model: Option<&LogisticModel>, views: &[f64; TEXT_VIEWS]) -> Self {
+    pub fn new(
+        served: &Served<'_>,
+        group: Group,
+        model: Option<&LogisticModel>,
+        views: &[f64; TEXT_VIEWS],
+        numbers: &[f64],
+    ) -> Self {
         let available = served.available();
+        let known = Known { views, numbers, hide_sure: served.hide_sure };
         let fits = |counts: TeamCounts| counts.counts().iter().zip(available).all(|(count, most)| *count <= most);
-        let cell = |counts: TeamCounts| fits(counts).then(|| Cell::new(served, counts, group, model, views));
-        Table { available, cells: TeamCounts::all().map(cell).collect() }
+        let cell = |counts: TeamCounts| fits(counts).then(|| Cell::new(served, counts, group, model, known));
+        Table { available, cells: TeamCounts::all().map(cell).collect(), hide_sure: served.hide_sure }
     }
 
     pub fn get(&self, counts: TeamCounts) -> Option<&Cell> {
@@ -43,11 +52,11 @@ impl Cell {
         counts: TeamCounts,
         group: Group,
         model: Option<&LogisticModel>,
-        views: &[f64; TEXT_VIEWS],
+        known: Known<'_>,
     ) -> Self {
         let replies = served.prefix(counts);
         let seen: Vec<_> = replies.iter().map(|reply| &reply.seen).collect();
-        let stand = standpoint(model, &seen, group != Group::Code, views, served.hide_sure);
+        let stand = standpoint(model, &seen, group != Group::Code, known);
         let answered = stand.support.first().copied().unwrap_or_default();
         // Where no reply states an answer, the first one is all there is.
         let right = replies.get(answered).is_some_and(|reply| reply.right);

@@ -57,6 +57,8 @@ pub struct RecordedTask {
     pub form: Form,
     /// The replies of each level.
     pub replies: [Vec<ScoredReply>; 3],
+    /// The replies to the question alone, without a role: what a critic asks where votes tell nothing.
+    pub plain: Vec<ScoredReply>,
 }
 
 /// The replies of a task in the order they will be served.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const LEVELS: [&str; 3] = ["brief", "program", "reasoned"];
 
 /// Calls of each level at most.
-pub(crate) const MOST: [usize; 3] = [1, 3, 4];
+pub(crate) const MOST: [usize; 3] = [2, 3, 5];
 
 /// How many calls of each level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -15,8 +15,8 @@ pub struct TeamCounts(pub [u8; 3]);
 /// All recorded programs and reasoners that are left.
 pub(crate) const ALL_LEFT: usize = 13;
 
-/// The teams that may be asked in one round. The last one stands for all calls that are left.
-pub(crate) const TEAMS: [TeamCounts; 14] = [
+/// The teams that may be asked in one round. That at [`ALL_LEFT`] stands for all programs and reasoners that are left.
+pub(crate) const TEAMS: [TeamCounts; 20] = [
     TeamCounts([1, 0, 0]),
     TeamCounts([0, 1, 0]),
     TeamCounts([0, 0, 1]),
@@ -31,6 +31,12 @@ pub(crate) const TEAMS: [TeamCounts; 14] = [
     TeamCounts([0, 2, 2]),
     TeamCounts([0, 2, 3]),
     TeamCounts([0, 3, 4]),
+    TeamCounts([2, 0, 0]),
+    TeamCounts([2, 0, 1]),
+    TeamCounts([1, 0, 2]),
+    TeamCounts([2, 0, 2]),
+    TeamCounts([1, 1, 1]),
+    TeamCounts([0, 0, 5]),
 ];
 
 /// The position of the strongest level.
@@ -41,8 +47,26 @@ pub(crate) const ONE_REASONER: usize = 2;
 
 /// Teams with a second team that follows unless all answers agree: positions in [`TEAMS`]. What such a plan is worth counts
 /// that a later round is asked only where it is needed. Their positions follow those of the teams.
-pub(crate) const PLANS: [(usize, usize); 12] =
-    [(3, 13), (3, 7), (3, 6), (3, 2), (6, 13), (6, 6), (4, 9), (4, 6), (2, 13), (2, 7), (2, 6), (7, 13)];
+pub(crate) const PLANS: [(usize, usize); 18] = [
+    (3, 13),
+    (3, 7),
+    (3, 6),
+    (3, 2),
+    (6, 13),
+    (6, 6),
+    (4, 9),
+    (4, 6),
+    (2, 13),
+    (2, 7),
+    (2, 6),
+    (7, 13),
+    (4, 10),
+    (15, 6),
+    (15, 10),
+    (16, 9),
+    (18, 13),
+    (18, 7),
+];
 
 /// The first team of a choice, and the one that follows it unless all answers agree. `None`: there is no such choice.
 pub(crate) fn choice(position: usize) -> Option<(usize, Option<usize>)> {
@@ -66,6 +90,11 @@ impl TeamCounts {
             (0..=most[1])
                 .flat_map(move |program| (0..=most[2]).map(move |reasoned| TeamCounts([brief, program, reasoned])))
         })
+    }
+
+    /// Whether this prefix can follow from one team, so that it is reached often.
+    pub(crate) fn is_usual(self) -> bool {
+        self == TeamCounts::NONE || TEAMS.contains(&self)
     }
 
     /// The position of this prefix in [`TeamCounts::all`].
@@ -123,7 +152,7 @@ mod tests {
     #[test]
     fn positions_follow_the_order() {
         let all: Vec<TeamCounts> = TeamCounts::all().collect();
-        assert_eq!(all.len(), 2 * 4 * 5);
+        assert_eq!(all.len(), 3 * 4 * 6);
         assert!(all.iter().enumerate().all(|(at, counts)| counts.position() == at));
         assert_eq!(all.first(), Some(&TeamCounts::NONE));
     }
@@ -133,13 +162,14 @@ mod tests {
         let some = TeamCounts([0, 1, 1]);
         assert_eq!(some.after(ALL_LEFT, [1, 2, 4]), Some(TeamCounts([0, 2, 4])));
         assert_eq!(some.after(ALL_LEFT, [1, 1, 1]), None);
+        assert_eq!(some.after(ALL_LEFT, [2, 3, 9]), Some(TeamCounts([0, 3, 5])));
         assert_eq!(some.after(9, [1, 3, 4]), Some(TeamCounts([0, 1, 4])));
         assert_eq!(some.after(9, [1, 3, 3]), None);
     }
 
     proptest! {
         #[test]
-        fn no_team_exceeds_what_there_is(start in 0usize..40, team in 0usize..14, available in [0usize..2, 0..4, 0..6]) {
+        fn no_team_exceeds_what_there_is(start in 0usize..72, team in 0usize..20, available in [0usize..3, 0..4, 0..6]) {
             let before = TeamCounts::all().nth(start).unwrap();
             let fits = before.counts().iter().zip(available).all(|(count, most)| *count <= most);
             if let Some(end) = before.after(team, available).filter(|_| fits) {

@@ -63,6 +63,8 @@ pub(crate) struct QuestionText {
     /// Buckets and weights; the squares of the weights add up to 1.
     pub words: Vec<(u32, f64)>,
     pub plain: [f64; PLAIN_FEATURES],
+    /// The numbers that it states.
+    pub numbers: Vec<f64>,
 }
 
 /// Reads a question.
@@ -100,7 +102,14 @@ pub(crate) fn read_question(question: &str, group: Group) -> QuestionText {
         numbers.iter().filter(|number| number.len() > 3).count() as f64 / 5.0,
         ln(question.lines().count()),
     ];
-    QuestionText { words: counts.into_iter().map(|(bucket, weight)| (bucket, weight / norm)).collect(), plain }
+    let words = counts.into_iter().map(|(bucket, weight)| (bucket, weight / norm)).collect();
+    QuestionText { words, plain, numbers: numbers_in(question) }
+}
+
+/// The numbers that a text states, thousands separators left out.
+fn numbers_in(text: &str) -> Vec<f64> {
+    let parts = text.split(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',')));
+    parts.filter_map(|part| part.trim_matches(['.', ',']).replace(',', "").parse().ok()).collect()
 }
 
 /// Words, numbers with their digits hidden, and single signs.
@@ -171,6 +180,12 @@ mod tests {
         check("```python\nx\n```\n\nAnswer: none, the program printed nothing", Form::Number, None);
         check("Answer: (B) helium", Form::Choice, Some("b"));
         check("Answer: I cannot say", Form::Choice, None);
+    }
+
+    #[test]
+    fn numbers_are_read_off_the_question() {
+        assert_eq!(numbers_in("Ann paid $1,250.50 for 3 of 7."), [1250.5, 3.0, 7.0]);
+        assert_eq!(numbers_in("None, at all. 1.2.3"), [0.0; 0]);
     }
 
     #[test]

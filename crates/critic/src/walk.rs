@@ -2,7 +2,8 @@
 
 use crate::model::{DecisionCritic, Prepared, Rule, counts_of};
 use crate::task::{RecordedTask, ScoredReply, Served};
-use crate::team::TeamCounts;
+use crate::team::{ONE_REASONER, STRONGEST, TEAMS, TeamCounts};
+use crate::text::Group;
 
 /// How a method did on one task.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -45,7 +46,8 @@ pub(crate) fn follow(prepared: &Prepared<'_>, served: &Served<'_>, rule: &Rule, 
     }
 }
 
-/// Follows a critic on a task; `None`: it was not trained for tasks of this form.
+/// Follows a critic on a task; `None`: it was not trained for tasks of this form. Programs cannot be voted on: they get one plain
+/// call, as in a run, where one is on record.
 pub(crate) fn walk(
     critic: &DecisionCritic,
     task: &RecordedTask,
@@ -53,21 +55,29 @@ pub(crate) fn walk(
     rule: &Rule,
     rounds: u32,
 ) -> Option<Walked> {
-    Some(follow(&critic.prepare(&task.question, task.form)?, served, rule, rounds))
+    let prepared = critic.prepare(&task.question, task.form)?;
+    if let (Group::Code, Some(plain)) = (prepared.group, task.plain.first()) {
+        let expected = lemon_num::logistic(prepared.views[2 * STRONGEST]);
+        let (right, tokens, first) = (plain.right, plain.tokens, TEAMS[ONE_REASONER]);
+        return Some(Walked { right, tokens, rounds: 1, first, expected });
+    }
+    Some(follow(&prepared, served, rule, rounds))
 }
 
 /// Methods that ask every task the same way.
-pub(crate) const FIXED: [(&str, Ask); 11] = [
+pub(crate) const FIXED: [(&str, Ask); 13] = [
     ("brief", Ask::Vote([1, 0, 0])),
     ("program", Ask::Vote([0, 1, 0])),
     ("one reasoner", Ask::Vote([0, 0, 1])),
     ("vote of 2", Ask::Vote([0, 0, 2])),
     ("vote of 3", Ask::Vote([0, 0, 3])),
     ("vote of 4", Ask::Vote([0, 0, 4])),
+    ("vote of 5", Ask::Vote([0, 0, 5])),
     ("program + reasoner", Ask::Vote([0, 1, 1])),
     ("program + 2 reasoners", Ask::Vote([0, 1, 2])),
     ("3 programs", Ask::Vote([0, 3, 0])),
     ("3 programs + 4 reasoners", Ask::Vote([0, 3, 4])),
+    ("3 programs + 5 reasoners", Ask::Vote([0, 3, 5])),
     ("stop on agreement", Ask::StopOnAgreement),
 ];
 
@@ -127,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_asked_for_by_a_plain_call_where_one_is_on_record() {
+        let mut tasks = crate::synthetic::tasks(40, 1);
+        for task in &mut tasks {
+            task.form = Form::Code;
+            task.plain = vec![ScoredReply { tokens: 7.0, ..reply(2, "1", true) }];
+        }
+        let critic = crate::fit_critic(&tasks, &crate::CriticSettings::default()).unwrap();
+        let followed = |task: &RecordedTask| walk(&critic, task, &task.serve(0, false), &Rule::priced(0.1), 2).unwrap();
+        let plain = followed(&tasks[0]);
+        assert_eq!((plain.right, plain.tokens, plain.rounds), (true, 7.0, 1));
+        let with_a_role = followed(&RecordedTask { plain: Vec::new(), ..tasks[0].clone() });
+        assert_eq!((with_a_role.tokens, with_a_role.rounds), (300.0, 1));
+    }
+
+    #[test]
     fn votes_and_stops_follow_the_answers() {
         let task = |programs: &[&str], reasoners: &[&str]| RecordedTask {
             name: "a".into(),
@@ -138,6 +163,7 @@ mod tests {
                 programs.iter().map(|it| reply(1, it, *it == "1")).collect(),
                 reasoners.iter().map(|it| reply(2, it, *it == "1")).collect(),
             ],
+            plain: Vec::new(),
         };
         let check = |task: &RecordedTask, ask, expected: (bool, f64)| {
             let walked = fixed(ask, &task.serve(0, false));

@@ -5,8 +5,9 @@ use crate::kernels::paged_attention::BLOCK;
 use crate::kernels::panels;
 use crate::network::Batch;
 use crate::sampling::{SampledToken, SamplingParams};
-use lemon_gpu::{Device, GpuError, Model, ModelSettings, ModelShape, Part, Sampling, Tensor};
-use lemon_model::{DeviceChoice, ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
+use lemon_gpu::{Device, GpuError, Model, ModelSettings, ModelShape, Numbers, Sampling};
+use lemon_model::gpu_tensors as tensors;
+use lemon_model::{DeviceChoice, ModelConfig, PolicyError, TensorReader, WeightOrigin};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ impl GpuRunner {
         origin: &WeightOrigin<'_>,
         settings: &mut EngineSettings,
     ) -> Result<(GpuRunner, GpuFacts), PolicyError> {
-        let shape = shape(config);
+        let shape = tensors::shape(config);
         shape.check().map_err(refused)?;
         raise(device, &shape, settings).map_err(refused)?;
         let blocks = settings.cache_tokens / BLOCK;
@@ -72,6 +73,7 @@ impl GpuRunner {
             positions: config.positions.min(blocks * BLOCK),
             graphs: true,
             tuning: true,
+            numbers: numbers()?,
         };
         let mut model = Model::new(device, shape, limits).map_err(refused)?;
         let fingerprint = match origin {
@@ -80,7 +82,7 @@ impl GpuRunner {
                 model.randomise(*seed as u32).map_err(refused)?;
                 *seed
             }
-            WeightOrigin::Files(_) => load(&mut model, config, &TensorReader::open(config, origin)?)?,
+            WeightOrigin::Files(_) => load(&mut model, &TensorReader::open(config, origin)?)?,
         };
         if let Some(tensor) = model.missing() {
             return Err(PolicyError::Request(format!("the model has no {tensor:?}")));
@@ -141,30 +143,26 @@ fn raise(device: &Device, shape: &ModelShape, settings: &mut EngineSettings) -> 
     Ok(())
 }
 
-fn shape(config: &ModelConfig) -> ModelShape {
-    ModelShape {
-        vocabulary: config.vocabulary,
-        hidden: config.hidden,
-        intermediate: config.intermediate,
-        layers: config.layers,
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        epsilon: config.norm_epsilon as f32,
-        frequencies: config.rotary_frequencies(),
-        positions: config.positions,
-        tied: config.tied,
-        qkv_bias: config.attention_bias,
-        o_bias: config.attention_bias && config.family != ModelFamily::Qwen2,
-        qk_norm: config.family == ModelFamily::Qwen3,
+/// The form of weights, keys and values on the device: what `LEMON_GPU_NUMBERS` says.
+///
+/// # Errors
+/// It says something else than `bf16` or `f16`.
+fn numbers() -> Result<Numbers, PolicyError> {
+    match std::env::var("LEMON_GPU_NUMBERS").as_deref() {
+        Err(_) => Ok(Numbers::default()),
+        Ok("f16") => Ok(Numbers::F16),
+        Ok("bf16") => Ok(Numbers::Bf16),
+        Ok(other) => {
+            Err(PolicyError::Request(format!("expected `f16` or `bf16` in LEMON_GPU_NUMBERS, found `{other}`")))
+        }
     }
 }
 
-/// Reads all tensors and writes them to the device, which rounds matrices to bf16. A hash of what was read.
-fn load(model: &mut Model, config: &ModelConfig, reader: &TensorReader) -> Result<u64, PolicyError> {
+/// Reads all tensors and writes them to the device, which rounds matrices to 16 bits. A hash of what was read.
+fn load(model: &mut Model, reader: &TensorReader) -> Result<u64, PolicyError> {
     let mut fingerprint = 0;
     for (tensor, all, _) in model.shape().tensors() {
-        let names = names(tensor, config);
+        let names = tensors::names(tensor);
         if all == 1 {
             let vectors = names.iter().map(|name| reader.read(name)).collect::<Result<Vec<_>, _>>()?.concat();
             fingerprint = hash(fingerprint, [hash_of(&vectors)]);
@@ -200,56 +198,9 @@ fn hash_of(values: &[f32]) -> u64 {
     panels::hash(values.iter().map(|value| u64::from(value.to_bits())))
 }
 
-/// What the parts of a tensor are called in checkpoints, in the order in which they are stacked.
-fn names(tensor: Tensor, config: &ModelConfig) -> Vec<String> {
-    let (layer, part) = match tensor {
-        Tensor::Embedding => return vec!["model.embed_tokens.weight".to_owned()],
-        Tensor::Head => return vec!["lm_head.weight".to_owned()],
-        Tensor::Norm => return vec!["model.norm.weight".to_owned()],
-        Tensor::Layer(layer, part) => (layer, part),
-    };
-    let parts: &[&str] = match part {
-        Part::InputNorm => &["input_layernorm.weight"],
-        Part::Qkv => &["self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"],
-        Part::QkvBias => &["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"],
-        Part::QNorm => &["self_attn.q_norm.weight"],
-        Part::KNorm => &["self_attn.k_norm.weight"],
-        Part::O => &["self_attn.o_proj.weight"],
-        Part::OBias => &["self_attn.o_proj.bias"],
-        Part::PostNorm => &["post_attention_layernorm.weight"],
-        Part::GateUp => &["mlp.gate_proj.weight", "mlp.up_proj.weight"],
-        Part::Down => &["mlp.down_proj.weight"],
-    };
-    debug_assert!(layer < config.layers);
-    parts.iter().map(|part| format!("model.layers.{layer}.{part}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_tensor_of_a_checkpoint_has_its_place_on_the_device() {
-        for family in [ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Llama] {
-            for (tied, attention_bias) in [(true, false), (false, true), (false, false)] {
-                let small = ModelConfig::small(300, 64, 2, 1);
-                let config = ModelConfig { family, tied, attention_bias, ..small };
-                let sizes: std::collections::HashMap<String, usize> =
-                    config.tensor_shapes().into_iter().map(|(name, shape)| (name, shape.iter().product())).collect();
-                let mut placed = Vec::new();
-                for (tensor, rows, width) in shape(&config).tensors() {
-                    let names = names(tensor, &config);
-                    let found: usize = names.iter().map(|name| sizes[name]).sum();
-                    assert_eq!(found, rows * width, "{tensor:?} of {family:?}");
-                    placed.extend(names);
-                }
-                placed.sort();
-                let mut all: Vec<String> = sizes.into_keys().collect();
-                all.sort();
-                assert_eq!(placed, all);
-            }
-        }
-    }
 
     #[test]
     fn a_demanded_device_that_is_not_there_is_an_error() {

@@ -177,7 +177,7 @@ impl Evaluator {
         // A failed run counts as not right here, whatever it failed of: every method has a row for every item.
         let graded = match &summary.answer {
             None => None,
-            Some(answer) => Some(self.env.grader.grade(&case.item, answer)?),
+            Some(answer) => Some(self.env.grade(case, &trace, answer)?),
         };
         let right = graded.as_ref().is_some_and(|graded| graded.right);
         let score = self.env.score_as(case, &trace, &summary, right);

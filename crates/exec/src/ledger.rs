@@ -198,6 +198,17 @@ impl Ledger {
         self.spent_usd += usd;
     }
 
+    /// Takes back part of what was entered as spent, because it was not.
+    pub(crate) fn unspend(&mut self, tokens: u64, usd: f64) {
+        self.spent_tokens = self.spent_tokens.saturating_sub(tokens);
+        self.spent_usd = (self.spent_usd - usd).max(0.0);
+    }
+
+    /// Moves the limits of tokens and US dollars.
+    pub(crate) fn set_limits(&mut self, tokens: u64, usd: f64) {
+        (self.budget.tokens, self.budget.usd) = (Some(tokens), Some(usd));
+    }
+
     /// Enters calls made before this process took the run up.
     pub fn count_calls(&mut self, calls: u64) {
         self.calls += calls;

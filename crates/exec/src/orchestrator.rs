@@ -51,6 +51,11 @@ pub trait Orchestrator: Send + Sync {
     fn amend(&self, _: &WriteContext<'_>, _: &Plan) -> Option<String> {
         None
     }
+
+    /// Whether [`Self::amend`] may put a team in the place of another. Such runs are not sent to other machines.
+    fn amends(&self) -> bool {
+        false
+    }
 }
 
 /// Why an orchestrator could not write.

@@ -5,6 +5,7 @@ use crate::worker::Level;
 use lemon_trace::{EventKind, LimitKind, Trace};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +20,32 @@ pub struct SharedBudget {
     ledger: Mutex<Ledger>,
     met: Mutex<Option<BudgetMet>>,
     journal: Option<Journal>,
+    /// What other machines hold of it. It is entered as spent as long as they do.
+    lent: Mutex<(u64, f64)>,
+    /// Where this budget comes from, if it is part of another machine's.
+    lender: Option<Lender>,
     changed: Arc<Notify>,
     cancel: CancellationToken,
+}
+
+/// Asks another machine for more of its budget: at least so many tokens and US dollars. It is called once and then again only
+/// after [`SharedBudget::borrow`].
+type AskLender = Box<dyn Fn(u64, f64) + Send + Sync>;
+
+struct Lender {
+    ask: AskLender,
+    asking: AtomicBool,
+}
+
+/// What became of a wish for part of a budget.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Lending {
+    /// It is lent.
+    Granted,
+    /// Not now: what others hold may come back.
+    Wait,
+    /// Never: the budget is met, and everything that shares it is cancelled.
+    Met,
 }
 
 /// Puts on record that so many tokens and US dollars may have been spent, or says why it cannot.
@@ -68,9 +93,107 @@ impl SharedBudget {
             ledger: Mutex::new(Ledger::new(budget)),
             met: Mutex::default(),
             journal: None,
+            lent: Mutex::default(),
+            lender: None,
             changed: Arc::default(),
             cancel,
         }
+    }
+
+    /// A part of another machine's budget: nothing at first. A call that does not fit waits while `ask` gets more, and what it
+    /// gets is entered with [`SharedBudget::borrow`].
+    pub fn borrowed(ask: AskLender, cancel: CancellationToken) -> Self {
+        let lender = Some(Lender { ask, asking: AtomicBool::new(false) });
+        SharedBudget { lender, ..SharedBudget::new(Some(0), Some(0.0), cancel) }
+    }
+
+    /// Enters what was borrowed on request; calls that wait try again.
+    pub fn borrow(&self, tokens: u64, usd: f64) {
+        {
+            let mut ledger = self.ledger();
+            let Budget { tokens: limit, usd: limit_usd, .. } = ledger.budget();
+            ledger.set_limits(limit.unwrap_or(0).saturating_add(tokens), limit_usd.unwrap_or(0.0) + usd);
+        }
+        if let Some(lender) = &self.lender {
+            lender.asking.store(false, Ordering::SeqCst);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Takes what is borrowed and neither spent nor reserved, to be given back. Nothing while more is asked for.
+    pub fn take_unused(&self) -> (u64, f64) {
+        let mut ledger = self.ledger();
+        let Some(lender) = &self.lender else { return (0, 0.0) };
+        if lender.asking.load(Ordering::SeqCst) {
+            return (0, 0.0);
+        }
+        let Budget { tokens, usd, .. } = ledger.budget();
+        let (held, held_usd) = ledger.committed();
+        let unused = (tokens.unwrap_or(0).saturating_sub(held), (usd.unwrap_or(0.0) - held_usd).max(0.0));
+        ledger.set_limits(held, held_usd);
+        unused
+    }
+
+    /// The lender has nothing left: everything ends.
+    pub fn end(&self, met: Option<BudgetMet>) {
+        *self.met.lock().unwrap_or_else(PoisonError::into_inner) = met;
+        self.cancel.cancel();
+        self.changed.notify_waiters();
+    }
+
+    /// Lends part of it to another machine. It counts as spent until it comes back.
+    pub fn lend(&self, tokens: u64, usd: f64) -> Lending {
+        if self.met().is_some() {
+            return Lending::Met;
+        }
+        {
+            let mut ledger = self.ledger();
+            let (held, held_usd) = ledger.committed();
+            let (limit, spent) = (ledger.budget(), ledger.spent());
+            let left = limit.tokens.map_or(u64::MAX, |limit| limit.saturating_sub(held));
+            // Sums of money are rounded.
+            let left_usd = limit.usd.map_or(f64::INFINITY, |limit| limit - held_usd + 1e-9);
+            if tokens > left || usd > left_usd {
+                // Calls of this machine are in flight, or others hold part of it.
+                if held > spent.0 || held_usd > spent.1 || self.is_lent() {
+                    return Lending::Wait;
+                }
+                let met = match tokens > left {
+                    true => BudgetMet { limit: LimitKind::Tokens, needed: tokens as f64, left: left as f64 },
+                    false => BudgetMet { limit: LimitKind::Usd, needed: usd, left: left_usd.max(0.0) },
+                };
+                drop(ledger);
+                self.end(Some(met));
+                return Lending::Met;
+            }
+            ledger.spend(tokens, usd);
+            let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+            *lent = (lent.0.saturating_add(tokens), lent.1 + usd);
+        }
+        if self.record_ahead() {
+            return Lending::Granted;
+        }
+        self.take_back((0, 0.0), (tokens, usd));
+        self.cancel.cancel();
+        Lending::Met
+    }
+
+    /// What was lent comes back: spent there, or not.
+    pub fn take_back(&self, spent: (u64, f64), unused: (u64, f64)) {
+        self.ledger().unspend(unused.0, unused.1);
+        {
+            let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+            let tokens = lent.0.saturating_sub(spent.0.saturating_add(unused.0));
+            // Rounding must not leave a trace of money that no machine holds.
+            let usd = if tokens == 0 { 0.0 } else { (lent.1 - spent.1 - unused.1).max(0.0) };
+            *lent = (tokens, usd);
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn is_lent(&self) -> bool {
+        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.0 > 0 || lent.1 > 0.0
     }
 
     /// The same with a record that outlives the process. Before a call is made, `commit` is told of what may be spent with it.
@@ -175,12 +298,26 @@ impl SharedBudget {
                 }
                 recorded
             }
+            LedgerVerdict::Wait | LedgerVerdict::Exhausted { .. } if self.lender.is_some() => {
+                self.ask_for(reservation);
+                false
+            }
             LedgerVerdict::Wait => false,
+            LedgerVerdict::Exhausted { .. } if self.is_lent() => false,
             LedgerVerdict::Exhausted { limit, needed, left } => {
                 *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(BudgetMet { limit, needed, left });
                 self.cancel.cancel();
                 false
             }
+        }
+    }
+
+    /// Asks the lender for what a call needs, unless it is asked already.
+    fn ask_for(&self, reservation: &Reservation) {
+        let Some(lender) = &self.lender else { return };
+        if !lender.asking.swap(true, Ordering::SeqCst) {
+            // A rounding error must not make the call ask for ever.
+            (lender.ask)(reservation.tokens(), reservation.usd() * (1.0 + 1e-9) + 1e-9);
         }
     }
 
@@ -294,7 +431,84 @@ mod tests {
         assert_eq!((shared.spent(), shared.close()), ((0, 0.0), Err("the disk is full".to_owned())));
     }
 
+    /// What a borrower has asked for last.
+    type Wish = Arc<Mutex<Option<(u64, f64)>>>;
+
+    /// One budget and the parts of it that two other machines borrowed.
+    #[test]
+    fn what_is_lent_and_what_is_spent_here_stay_within_the_limit() {
+        let (home, cancel) = shared(Some(500), None);
+        assert_eq!(home.lend(300, 0.1), Lending::Granted);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asks = asked.clone();
+        let ask: AskLender = Box::new(move |tokens, _| asks.lock().unwrap().push(tokens));
+        let away = Arc::new(SharedBudget::borrowed(ask, CancellationToken::new()));
+        let mut there = run(&away);
+        assert_eq!(there.reserve(&want(100, 100)), LedgerVerdict::Wait);
+        assert_eq!(there.reserve(&want(100, 100)), LedgerVerdict::Wait);
+        assert_eq!(*asked.lock().unwrap(), [200], "asked once");
+        away.borrow(300, 0.1);
+        let LedgerVerdict::Granted(call) = there.reserve(&want(100, 100)) else { panic!("it fits now") };
+        there.settle(call, 100, 20);
+        let unused = away.take_unused();
+        assert_eq!((away.spent().0, unused.0), (120, 180));
+        // Here, a call that does not fit waits as long as others may give something back.
+        let mut here = run(&home);
+        assert_eq!(here.reserve(&want(100, 150)), LedgerVerdict::Wait);
+        assert_eq!(home.lend(300, 0.0), Lending::Wait);
+        home.take_back(away.spent(), unused);
+        let LedgerVerdict::Granted(call) = here.reserve(&want(100, 150)) else { panic!("it came back") };
+        assert_eq!(home.lend(100, 0.0), Lending::Granted);
+        home.take_back((100, 0.0), (0, 0.0));
+        assert_eq!(home.lend(100, 0.0), Lending::Wait, "a call is in flight here");
+        assert!(!cancel.is_cancelled());
+        here.settle(call, 100, 150);
+        assert_eq!(home.lend(100, 0.0), Lending::Met);
+        assert!(cancel.is_cancelled());
+        assert_eq!(home.spent().0, 120 + 100 + 250);
+    }
+
     proptest! {
+        /// However the parts of a budget are lent, spent and given back, no more is spent in all than the limit.
+        #[test]
+        fn no_limit_is_overrun_by_borrowers(
+            limit in 0u64..5_000,
+            steps in prop::collection::vec((0usize..3, 0u64..500, 1u64..500, any::<bool>(), 0.0f64..=1.0), 0..150),
+        ) {
+            let (home, _) = shared(Some(limit), None);
+            let wishes: [Wish; 3] = Default::default();
+            let mut away = [0, 1, 2].map(|at: usize| {
+                let wish = wishes[at].clone();
+                let ask: AskLender = Box::new(move |tokens, usd| *wish.lock().unwrap() = Some((tokens, usd)));
+                let part = Arc::new(SharedBudget::borrowed(ask, CancellationToken::new()));
+                let ledger = run(&part);
+                (part, ledger, Vec::<Reservation>::new(), 0u64)
+            });
+            for (at, tokens_in, tokens_out, finish, share) in steps {
+                let (part, ledger, open, told) = &mut away[at];
+                if finish && !open.is_empty() {
+                    let call = open.remove(0);
+                    ledger.settle(call, call.tokens_in, (call.tokens_out as f64 * share) as u64);
+                } else if let LedgerVerdict::Granted(call) = ledger.reserve(&want(tokens_in, tokens_out)) {
+                    open.push(call);
+                }
+                if let Some((tokens, usd)) = *wishes[at].lock().unwrap() && home.lend(tokens, usd) == Lending::Granted {
+                    part.borrow(tokens, usd);
+                }
+                let mut wish = wishes[at].lock().unwrap();
+                if wish.is_some() && !part.lender.as_ref().unwrap().asking.load(Ordering::SeqCst) {
+                    *wish = None;
+                }
+                let unused = part.take_unused();
+                let spent = part.spent().0;
+                home.take_back((spent - *told, 0.0), unused);
+                *told = spent;
+                let in_all: u64 = away.iter().map(|(part, ..)| part.ledger().committed().0).sum();
+                prop_assert!(in_all <= limit && home.ledger().committed().0 <= limit);
+                prop_assert!(home.ledger().committed().0 >= in_all);
+            }
+        }
+
         /// However many runs share it and whatever they do, spent and held together stay within the limits.
         #[test]
         fn no_limit_is_overrun(

@@ -2,11 +2,12 @@
 
 use crate::call::CallEnd;
 use crate::driver::{Run, stop_reason};
+use crate::form::Form;
 use crate::orchestrator::{Draft, OrchestratorError, Refused, RoundResult, WriteContext, percent, specification_in};
 use crate::state::{Member, RunState, Standing};
 use crate::store::StoreError;
 use lemon_num::hashed_seed;
-use lemon_spec::{Plan, Rejection, mend, validate_round};
+use lemon_spec::{Language, Plan, Rejection, mend, validate_round};
 use lemon_trace::{EventKind, Failure, FailureKind, ORCHESTRATOR, Spend, StopReason};
 use std::sync::Arc;
 
@@ -187,7 +188,27 @@ impl Run<'_> {
             language: &self.runner.language,
             form: state.form(),
             tokens_left: self.ledger().tokens_left(),
-            seed: hashed_seed(self.recorder.header().seed, &[ORCHESTRATOR, "write", &(state.round() + 1).to_string()]),
+            seed: writing_seed(self.recorder.header().seed, state.round() + 1),
+        }
+    }
+}
+
+/// The seed of whatever is drawn in writing a round of the run with this seed.
+fn writing_seed(run_seed: u64, round: u32) -> u64 {
+    hashed_seed(run_seed, &[ORCHESTRATOR, "write", &round.to_string()])
+}
+
+impl<'a> WriteContext<'a> {
+    /// What an orchestrator is told of the first round of a run that has spent nothing yet.
+    pub fn first(question: &'a str, language: &'a Language, tokens: Option<u64>, run_seed: u64) -> Self {
+        WriteContext {
+            question,
+            round: 1,
+            results: Vec::new(),
+            language,
+            form: Form::of(question),
+            tokens_left: tokens,
+            seed: writing_seed(run_seed, 1),
         }
     }
 }

@@ -16,13 +16,15 @@
 //! ```
 //!
 //! [`FakeHub`] is the same for downloads: it speaks as much of the protocol of the Hugging Face hub as a client needs to
-//! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly.
+//! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly. [`NatsServer`] is no fake
+//! but the real server, where it is installed.
 
 mod behaviour;
 mod clock;
 mod endpoint;
 mod hub;
 mod mcp;
+mod nats;
 mod request;
 mod seen;
 mod server;
@@ -32,6 +34,7 @@ pub use behaviour::{Behaviour, FakeReplies, FakeReply, Faults, ReplyFn};
 pub use endpoint::{FakeEndpoint, run_forever};
 pub use hub::{FakeHub, HubFile, HubRequest, Lie, Sent, Trouble};
 pub use mcp::{FakeMcp, HOSTILE_TOOLS};
+pub use nats::{DroppingProxy, NatsServer};
 pub use request::{ChatRequest, SeenMessage};
 pub use seen::SeenRequest;
 

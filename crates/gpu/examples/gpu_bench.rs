@@ -1,14 +1,17 @@
 //! Measures the GPU kernels, without the rest of the engine: random weights, fixed prompts and replies.
 //!
 //! ```text
-//! gpu_bench check
+//! gpu_bench check [serving|training]
 //! gpu_bench run SHAPE TEXTS PROMPT REPLY SHARED [CHUNK] [ROUNDS]
 //! gpu_bench profile SHAPE TEXTS CONTEXT
+//! gpu_bench train SHAPE full|lora TEXTS SHARED OWN [STEPS]
 //! ```
-//! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B) or `smol` (135M); prompts are shared by `SHARED` texts.
+//! With `NO_OVERLAP` set, no kernel starts before the one before it ends. `SHAPE` is `qwen` (2.5, 1.5B), `smol` (135M), `42m` or `tiny`; prompts are shared by `SHARED` texts.
 
 use lemon_gpu::{
-    Batch, Device, GpuError, Model, ModelSettings, ModelShape, OF_DRAW, PAGE, PositionRow, Sampling, check,
+    AdamStep, Batch, ChosenToken, Device, GpuError, Model, ModelSettings, ModelShape, Numbers, OF_DRAW, PAGE,
+    PositionRow, Sampling, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings, TrainText, Trainer, check,
+    check_training,
 };
 use std::time::Instant;
 
@@ -21,7 +24,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match args.first().map(String::as_str) {
         Some("check") => {
             println!("{}, compute capability {:?}", info.name, info.capability);
-            let rows = check(&device)?;
+            let mut rows = Vec::new();
+            if args.get(1).is_none_or(|it| it == "serving") {
+                rows.extend(check(&device)?);
+            }
+            if args.get(1).is_none_or(|it| it == "training") {
+                rows.extend(check_training(&device)?);
+            }
             for row in &rows {
                 let verdict = if row.passes() { "ok" } else { "WRONG" };
                 println!("{verdict:5} {:.2e} (limit {:.0e})  {}", row.error, row.limit, row.name);
@@ -72,7 +81,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             load.profile(&mut model)?;
             Ok(())
         }
-        _ => Err("expected check, run or profile".into()),
+        Some("train") => {
+            let learning = match args.get(2).map(String::as_str) {
+                Some("full") => TrainLearning::Everything,
+                Some("lora") => TrainLearning::Adapters { rank: 16, alpha: 32.0 },
+                other => return Err(format!("expected full or lora, found {other:?}").into()),
+            };
+            let (texts, shared, own) = (number(3, 16)?, number(4, 0)?, number(5, 800)?);
+            train(&device, shape(args.get(1))?, learning, [texts, shared, own], number(6, 5)?)?;
+            println!("{:?} {:?} {texts} x ({shared} shared + {own})", args.get(1), args.get(2));
+            Ok(())
+        }
+        _ => Err("expected check, run, profile or train".into()),
+    }
+}
+
+/// What the variable `LEMON_GPU_NUMBERS` says.
+fn numbers() -> Numbers {
+    match std::env::var("LEMON_GPU_NUMBERS").as_deref() {
+        Ok("f16") => Numbers::F16,
+        _ => Numbers::default(),
     }
 }
 
@@ -80,8 +108,92 @@ fn shape(name: Option<&String>) -> Result<ModelShape, String> {
     match name.map(String::as_str) {
         Some("qwen") => Ok(ModelShape::qwen_1_5b()),
         Some("smol") => Ok(ModelShape::smol_135m()),
+        Some("42m") => Ok(ModelShape {
+            vocabulary: 32_000,
+            hidden: 512,
+            intermediate: 1_408,
+            layers: 8,
+            heads: 8,
+            kv_heads: 8,
+            ..ModelShape::smol_135m()
+        }),
+        Some("tiny") => {
+            Ok(ModelShape { layers: 2, hidden: 64, vocabulary: 500, intermediate: 96, ..ModelShape::smol_135m() })
+        }
         other => Err(format!("expected the shape qwen or smol, found {other:?}")),
     }
+}
+
+/// Whole steps of training: passes forwards and backwards over all tokens, the norm, and the optimiser.
+fn train(
+    device: &std::sync::Arc<Device>,
+    shape: ModelShape,
+    learning: TrainLearning,
+    [texts, shared, own]: [usize; 3],
+    steps: usize,
+) -> Result<(), GpuError> {
+    let start = Instant::now();
+    let vocabulary = shape.vocabulary;
+    let token = |at: usize| (at * 7_919 % vocabulary.min(40_000)) as u32;
+    let text = |number: usize| TrainText {
+        tokens: (0..own).map(|at| token(number * 1_013 + at)).collect(),
+        choices: (0..own)
+            .map(|at| ChosenToken { after: at as u32, token: token(number * 1_013 + at + 1), mask: None })
+            .collect(),
+    };
+    // Eight texts share a beginning.
+    let groups = (0..texts).step_by(if shared > 0 { 8 } else { 1 }).map(|first| TrainGroup {
+        shared: (0..shared).map(|at| token(first + at)).collect(),
+        texts: (first..texts.min(first + if shared > 0 { 8 } else { 1 })).map(text).collect(),
+    });
+    let batch = TrainBatch { groups: groups.collect(), masks: Vec::new() };
+    let settings = TrainSettings { rows: batch.rows(), head_rows: 4_096, positions: shared + own, learning };
+    let mut trainer = Trainer::new(device, shape, settings)?;
+    trainer.randomise(7)?;
+    println!("  made in {:.1} s", start.elapsed().as_secs_f64());
+    let slope = -1.0 / (texts * own) as f32;
+    let mut slopes = |_: usize, scored: &[Scored]| vec![slope; scored.len()];
+    let mut times = Vec::new();
+    for step in 0..steps as u64 + 2 {
+        let start = Instant::now();
+        let scored = trainer.accumulate(&batch, 1.0, &mut slopes)?;
+        let norm = trainer.gradient_norm()?;
+        let passed = start.elapsed().as_secs_f64();
+        let adam = AdamStep {
+            rate: 1e-4,
+            beta1: 0.9,
+            beta2: 0.98,
+            epsilon: 1e-8,
+            weight_decay: 0.01,
+            step: step + 1,
+            scale: 1.0,
+        };
+        trainer.step(&adam)?;
+        trainer.wait()?;
+        let took = start.elapsed().as_secs_f64();
+        let loss = -scored.iter().map(|it| f64::from(it.logprob)).sum::<f64>() / scored.len() as f64;
+        println!("  step {step}: {:.1} ms, passes {:.1} ms, loss {loss:.4}, norm {norm:.4}", 1e3 * took, 1e3 * passed);
+        if step > 1 {
+            times.push(took);
+        }
+    }
+    let profile = trainer.profile(&batch, &mut slopes)?;
+    let all: f32 = profile.values().sum();
+    for (name, took) in profile {
+        println!("    {name:22} {took:8.2} ms {:4.0} %", 100.0 * took / all);
+    }
+    times.sort_by(f64::total_cmp);
+    let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
+    // Tokens as a program counts them that computes the shared beginning for each text.
+    let (rows, tokens) = (batch.rows() as f64, (texts * (shared + own)) as f64);
+    println!(
+        "  {:.1} ms a step: {:.0} rows/s, {:.0} tokens/s, {:.2} texts/s",
+        1e3 * median,
+        rows / median,
+        tokens / median,
+        texts as f64 / median
+    );
+    Ok(())
 }
 
 /// Texts of equal length.
@@ -113,6 +225,7 @@ impl Load {
             positions: self.prompt + self.reply + PAGE,
             graphs: true,
             tuning: true,
+            numbers: numbers(),
         };
         let mut model = Model::new(device, shape, settings)?;
         model.randomise(7)?;

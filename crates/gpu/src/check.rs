@@ -4,6 +4,7 @@ use crate::batch::{Batch, OF_DRAW, PAGE, PositionRow, Sampling};
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::host::{HostModel, HostSequence, competition};
+use crate::kernels::Numbers;
 use crate::model::{Drawn, Model, ModelSettings};
 use crate::shape::{ModelShape, frequencies};
 use std::sync::Arc;
@@ -27,11 +28,24 @@ impl CheckRow {
 }
 
 const VOCABULARY: usize = 501;
-/// bf16 has 8 bits: sums of many rounded products differ by about one in a hundred.
-const LIMIT: f64 = 2e-2;
+/// bf16 has 8 bits: sums of many rounded products differ by about one in a hundred. f16 has 11.
+fn limit(numbers: Numbers) -> f64 {
+    match numbers {
+        Numbers::Bf16 => 2e-2,
+        Numbers::F16 => 4e-3,
+    }
+}
+
 const GREEDY: Sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 0, index: 0, mask: None };
-const SETTINGS: ModelSettings =
-    ModelSettings { rows: 1_300, draws: 64, pages: 200, positions: 1_280, graphs: true, tuning: true };
+const SETTINGS: ModelSettings = ModelSettings {
+    rows: 1_300,
+    draws: 64,
+    pages: 200,
+    positions: 1_280,
+    graphs: true,
+    tuning: true,
+    numbers: Numbers::F16,
+};
 
 /// Checks small models of several shapes on the device.
 ///
@@ -57,17 +71,20 @@ pub fn check(device: &Arc<Device>) -> Result<Vec<CheckRow>, GpuError> {
         ("10 queries per key, width 32, own head", ModelShape { tied: false, o_bias: true, ..shape(10, 1, 32) }),
     ];
     let mut rows = Vec::new();
-    for (name, shape) in shapes {
+    for ((name, shape), numbers) in
+        shapes.iter().flat_map(|shape| [Numbers::F16, Numbers::Bf16].map(|numbers| (shape.clone(), numbers)))
+    {
+        let name = format!("{numbers:?}, {name}");
         let host = HostModel::random(shape, 11);
-        let mut model = Model::new(device, host.shape().clone(), SETTINGS)?;
+        let mut model = Model::new(device, host.shape().clone(), ModelSettings { numbers, ..SETTINGS })?;
         for (tensor, _, _) in host.shape().tensors() {
             model.write(tensor, 0, host.tensor(tensor))?;
         }
         if let Some(tensor) = model.missing() {
             return Err(GpuError::Request(format!("{tensor:?} was not written")));
         }
-        check_steps(name, &host, &mut model, &mut rows)?;
-        check_draws(name, &host, &mut model, &mut rows)?;
+        check_steps((&name, numbers), &host, &mut model, &mut rows)?;
+        check_draws(&name, &host, &mut model, &mut rows)?;
     }
     Ok(rows)
 }
@@ -106,11 +123,17 @@ impl Sequence {
 }
 
 /// Prompts in pieces beside tokens that are being written, shared pages, long texts, and graphs.
-fn check_steps(name: &str, host: &HostModel, model: &mut Model, rows: &mut Vec<CheckRow>) -> Result<(), GpuError> {
+fn check_steps(
+    (name, numbers): (&str, Numbers),
+    host: &HostModel,
+    model: &mut Model,
+    rows: &mut Vec<CheckRow>,
+) -> Result<(), GpuError> {
     // Pages in no order.
     let mut free: Vec<u32> = (0..SETTINGS.pages as u32).map(|at| at * 77 % SETTINGS.pages as u32).collect();
     let mut texts = [Sequence::new(1, 37), Sequence::new(2, 600), Sequence::new(3, 1_150), Sequence::new(4, 5)];
-    let mut push = |what: &str, error| rows.push(CheckRow { name: format!("{name}: {what}"), error, limit: LIMIT });
+    let mut push =
+        |what: &str, error| rows.push(CheckRow { name: format!("{name}: {what}"), error, limit: limit(numbers) });
     // Each step: how many tokens each text reads.
     let pieces: [(&str, [usize; 4]); 3] = [
         ("prompts", [37, 333, 700, 0]),

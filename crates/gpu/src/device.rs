@@ -256,6 +256,20 @@ impl Device {
         Ok(())
     }
 
+    /// Queues a copy from one place on the device to another.
+    pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: usize) -> Result<(), GpuError> {
+        // SAFETY: callers name parts of allocations.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream())? };
+        Ok(())
+    }
+
+    /// Queues filling a part of memory with zeros.
+    pub(crate) fn clear_bytes(&self, at: u64, bytes: usize) -> Result<(), GpuError> {
+        // SAFETY: callers name a part of an allocation.
+        unsafe { result::memset_d8_async(at, 0, bytes, self.stream.cu_stream())? };
+        Ok(())
+    }
+
     /// Waits until everything queued is done.
     pub(crate) fn wait(&self) -> Result<(), GpuError> {
         Ok(self.stream.synchronize()?)

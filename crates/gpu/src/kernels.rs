@@ -12,6 +12,8 @@ use std::ffi::{CString, c_char};
 
 /// All kernels, in one translation unit.
 const SOURCE: &str = concat!(
+    include_str!("kernels/ptx.cu"),
+    "\n",
     include_str!("kernels/common.cu"),
     "\n",
     include_str!("kernels/elementwise.cu"),
@@ -20,6 +22,17 @@ const SOURCE: &str = concat!(
     "\n",
     include_str!("kernels/draw.cu"),
 );
+
+/// The form of the factors of products, and of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbers {
+    /// Three bits more than bf16. Intermediate results of the models that were looked at stay below a fortieth of its range; what
+    /// would leave it is held back.
+    F16,
+    /// The range of f32, for any model, and for gradients.
+    #[default]
+    Bf16,
+}
 
 /// Positions that one block of `attend_decode` attends to.
 pub(crate) const SPLIT: usize = 512;
@@ -44,12 +57,13 @@ pub(crate) struct Kernels {
     pub(crate) draw: CudaFunction,
     pub(crate) round_to: CudaFunction,
     pub(crate) fill_random: CudaFunction,
+    pub(crate) merge_adapter: CudaFunction,
 }
 
 impl Kernels {
     /// Compiles the kernels for a model and loads them.
-    pub(crate) fn new(device: &Device, shape: &ModelShape) -> Result<Kernels, GpuError> {
-        let module = device.load(compile(shape, device.info().capability)?)?;
+    pub(crate) fn new(device: &Device, shape: &ModelShape, numbers: Numbers) -> Result<Kernels, GpuError> {
+        let module = device.load(compile(SOURCE, shape, device.info().capability, numbers)?)?;
         let kernel = |name| module.load_function(name);
         let kernels = Kernels {
             embed: kernel("embed")?,
@@ -62,6 +76,7 @@ impl Kernels {
             draw: kernel("draw")?,
             round_to: kernel("round_to")?,
             fill_random: kernel("fill_random")?,
+            merge_adapter: kernel("merge_adapter")?,
         };
         device.allow_shared(&kernels.attend_prompt, prompt_shared(shape))?;
         Ok(kernels)
@@ -73,10 +88,15 @@ pub(crate) fn prompt_shared(shape: &ModelShape) -> usize {
     2 * 4 * 2 * 16 * shape.head_dim * 2
 }
 
-/// Compiles the kernels to machine code for one kind of GPU.
-fn compile(shape: &ModelShape, capability: (i32, i32)) -> Result<Vec<u8>, GpuError> {
+/// Compiles kernels to machine code for one kind of GPU.
+pub(crate) fn compile(
+    source: &str,
+    shape: &ModelShape,
+    capability: (i32, i32),
+    numbers: Numbers,
+) -> Result<Vec<u8>, GpuError> {
     let refused = |error: nvrtc::NvrtcError| GpuError::Compile(error.to_string());
-    let source = CString::new(SOURCE).map_err(|error| GpuError::Compile(error.to_string()))?;
+    let source = CString::new(source).map_err(|error| GpuError::Compile(error.to_string()))?;
     let options = [
         format!("--gpu-architecture=sm_{}{}", capability.0, capability.1),
         "--std=c++17".to_owned(),
@@ -84,6 +104,7 @@ fn compile(shape: &ModelShape, capability: (i32, i32)) -> Result<Vec<u8>, GpuErr
         format!("-DGROUP={}", shape.group()),
         format!("-DKV_HEADS={}", shape.kv_heads),
         format!("-DHIDDEN={}", shape.hidden),
+        format!("-DHALF={}", u32::from(numbers == Numbers::F16)),
         format!("-DQK_NORM={}", u32::from(shape.qk_norm)),
     ];
     let program = nvrtc::create_program(&source, Some(c"lemon.cu")).map_err(refused)?;
@@ -142,8 +163,12 @@ mod tests {
         for shape in shapes {
             for capability in [(8, 0), (9, 0)].into_iter().skip(usize::from(shape.head_dim != 64)) {
                 assert_eq!(shape.check(), Ok(()));
-                let cubin = compile(&shape, capability).unwrap_or_else(|error| panic!("{error}"));
-                assert!(cubin.starts_with(b"\x7fELF"), "{} bytes", cubin.len());
+                for (source, numbers) in
+                    [(SOURCE, Numbers::F16), (SOURCE, Numbers::Bf16), (crate::train::SOURCE, Numbers::Bf16)]
+                {
+                    let cubin = compile(source, &shape, capability, numbers).unwrap_or_else(|error| panic!("{error}"));
+                    assert!(cubin.starts_with(b"\x7fELF"), "{} bytes", cubin.len());
+                }
             }
         }
     }

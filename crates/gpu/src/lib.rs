@@ -17,6 +17,7 @@ mod products;
 mod scratch;
 mod shape;
 mod timing;
+mod train;
 mod weights;
 
 pub use batch::{Batch, OF_DRAW, PAGE, PositionRow, Sampling};
@@ -24,5 +25,10 @@ pub use check::{CheckRow, check};
 pub use device::{Device, DeviceInfo};
 pub use error::GpuError;
 pub use host::HostModel;
+pub use kernels::Numbers;
 pub use model::{Drawn, Model, ModelSettings, Pending};
 pub use shape::{ModelShape, Part, Tensor};
+pub use train::{
+    AdamStep, AdapterMatrix, ChosenToken, Kept, Scored, TrainBatch, TrainGroup, TrainLearning, TrainSettings,
+    TrainText, Trainer, check_training,
+};

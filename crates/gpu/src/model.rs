@@ -1,11 +1,13 @@
 //! A model on the device: its weights, its pages of keys and values, and its steps.
 
+mod follow;
+
 use crate::batch::{Batch, Inputs, Limits, PAGE, Places, Sizes, check};
 use crate::device::{Arg, Device, Memory, Pinned};
 use crate::error::GpuError;
 use crate::graph::Graph;
 use crate::kernels::{
-    DECODE_THREADS, DRAW_THREADS, Kernels, NUMBER_THREADS, PROMPT_THREADS, ROW_THREADS, prompt_shared,
+    DECODE_THREADS, DRAW_THREADS, Kernels, NUMBER_THREADS, Numbers, PROMPT_THREADS, ROW_THREADS, prompt_shared,
 };
 use crate::products::{Form, Operands, Product, Products, bucket};
 use crate::scratch::{Scratch, rotation_table};
@@ -38,6 +40,8 @@ pub struct ModelSettings {
     pub graphs: bool,
     /// Whether algorithms of products are timed.
     pub tuning: bool,
+    /// The form of weights, of keys and values, and of the inputs of products.
+    pub numbers: Numbers,
 }
 
 /// A token that was drawn.
@@ -71,6 +75,8 @@ struct Slot {
 pub struct Model {
     // Graphs first: they must go before what they use.
     graphs: HashMap<Sizes, Graph>,
+    /// The weights without adapters, where a model in training has been followed.
+    base: Option<Memory>,
     slots: Vec<Slot>,
     turn: usize,
     inputs: Inputs,
@@ -105,7 +111,7 @@ impl Model {
         if draws == 0 || rows < draws || pages == 0 || positions == 0 || pages > 1 << 28 {
             return Err(GpuError::Request(format!("no model can be made with {settings:?}")));
         }
-        let kernels = Kernels::new(device, &shape)?;
+        let kernels = Kernels::new(device, &shape, settings.numbers)?;
         let weights = Weights::new(device, &shape)?;
         let logit_rows = draws.min((LOGIT_BYTES / (4 * shape.padded_vocabulary())).max(1));
         let scratch = Scratch::new(device, &shape, rows, logit_rows)?;
@@ -126,11 +132,12 @@ impl Model {
         };
         let mut model = Model {
             graphs: HashMap::new(),
+            base: None,
             slots: (0..SLOTS).map(slot).collect::<Result<_, GpuError>>()?,
             turn: 0,
             inputs: Inputs::default(),
             logit_rows,
-            products: Products::new(device, settings.tuning)?,
+            products: Products::new(device, settings.tuning, settings.numbers)?,
             weights,
             scratch,
             cache,
@@ -170,6 +177,11 @@ impl Model {
     /// The shape it was made for.
     pub fn shape(&self) -> &ModelShape {
         &self.shape
+    }
+
+    /// Pages of keys and values.
+    pub fn pages(&self) -> usize {
+        self.settings.pages
     }
 
     /// Bytes of its weights.

@@ -5,6 +5,7 @@
 
 use crate::device::{Device, Memory};
 use crate::error::GpuError;
+use crate::kernels::Numbers;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t};
 use std::collections::HashMap;
@@ -27,12 +28,12 @@ pub(crate) enum Product {
     Head,
 }
 
-/// What a product takes and gives: rows of `ins` numbers in bf16 become rows of `outs`.
+/// What a product takes and gives: rows of `ins` numbers of 16 bits become rows of `outs`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) ins: usize,
     pub(crate) outs: usize,
-    /// Results are f32, otherwise bf16.
+    /// Results are f32, otherwise as the factors.
     pub(crate) in_f32: bool,
     /// Results are added to what is there.
     pub(crate) adds: bool,
@@ -64,6 +65,7 @@ pub(crate) struct Products {
     /// The fastest algorithm for a product and a number of rows that is a power of two.
     tuned: HashMap<(Product, usize), sys::cublasLtMatmulAlgo_t>,
     tuning: bool,
+    numbers: Numbers,
 }
 
 // SAFETY: the handles are used by one thread at a time: every use needs the only reference.
@@ -89,7 +91,7 @@ fn timed_rows(rows: usize, most: usize) -> usize {
 }
 
 impl Products {
-    pub(crate) fn new(device: &Arc<Device>, tuning: bool) -> Result<Products, GpuError> {
+    pub(crate) fn new(device: &Arc<Device>, tuning: bool, numbers: Numbers) -> Result<Products, GpuError> {
         let workspace = device.take(WORKSPACE, "the workspace of products")?;
         let handle = result::create_handle()?;
         let operation = result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, F32)?;
@@ -105,7 +107,7 @@ impl Products {
             )?;
         }
         let (plans, tuned) = (HashMap::new(), HashMap::new());
-        Ok(Products { device: device.clone(), handle, operation, workspace, plans, tuned, tuning })
+        Ok(Products { device: device.clone(), handle, operation, workspace, plans, tuned, tuning, numbers })
     }
 
     /// Whether a product can be queued without timing anything first.
@@ -144,7 +146,7 @@ impl Products {
             let algorithm = self.fastest(form, timed, operands)?;
             self.tuned.insert((product, timed), algorithm);
         }
-        let mut plan = Plan::new(form, rows)?;
+        let mut plan = Plan::new(self.numbers, form, rows)?;
         match self.tuned.get(&(product, timed)) {
             Some(algorithm) if timed == rows || self.accepts(&plan, algorithm) => plan.algorithm = *algorithm,
             _ => plan.algorithm = self.candidates(&plan)?[0],
@@ -248,7 +250,7 @@ impl Products {
 
     /// The fastest algorithm, timed on all operands in turn, as a step runs it: no weights are in the cache.
     fn fastest(&self, form: Form, rows: usize, operands: &[Operands]) -> Result<sys::cublasLtMatmulAlgo_t, GpuError> {
-        let plan = Plan::new(form, rows)?;
+        let plan = Plan::new(self.numbers, form, rows)?;
         let candidates = self.candidates(&plan)?;
         let first = candidates[0];
         if !self.tuning || candidates.len() == 1 {
@@ -284,17 +286,20 @@ impl Products {
 }
 
 const F32: sys::cudaDataType = sys::cudaDataType_t::CUDA_R_32F;
-const BF16: sys::cudaDataType = sys::cudaDataType_t::CUDA_R_16BF;
 
 impl Plan {
-    fn new(form: Form, rows: usize) -> Result<Plan, GpuError> {
+    fn new(numbers: Numbers, form: Form, rows: usize) -> Result<Plan, GpuError> {
+        let half = match numbers {
+            Numbers::F16 => sys::cudaDataType_t::CUDA_R_16F,
+            Numbers::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+        };
         let layout = |kind, width: usize, count: usize| {
             result::create_matrix_layout(kind, width as u64, count as u64, width as i64) // Widths fit in i64.
         };
-        let y = if form.in_f32 { F32 } else { BF16 };
+        let y = if form.in_f32 { F32 } else { half };
         Ok(Plan {
-            x: layout(BF16, form.ins, rows)?,
-            weight: layout(BF16, form.ins, form.outs)?,
+            x: layout(half, form.ins, rows)?,
+            weight: layout(half, form.ins, form.outs)?,
             y: layout(y, form.outs, rows)?,
             // SAFETY: plain words; it is replaced before it is used.
             algorithm: unsafe { MaybeUninit::zeroed().assume_init() },

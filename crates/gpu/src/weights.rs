@@ -1,4 +1,4 @@
-//! The weights of a model on the device: matrices in bf16, vectors in f32.
+//! The weights of a model on the device: matrices in 16 bits, vectors in f32.
 
 use crate::device::{Arg, Device, Memory};
 use crate::error::GpuError;
@@ -89,6 +89,23 @@ impl Weights {
             memory,
             places,
         })
+    }
+
+    /// All weights.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Where a tensor begins, in bytes, how many numbers it has, and whether it is a matrix.
+    pub(crate) fn place(&self, tensor: Tensor) -> Option<(usize, usize, bool)> {
+        self.places.get(&tensor).map(|place| (place.byte, place.rows * place.width, place.is_matrix))
+    }
+
+    /// Counts a tensor as written.
+    pub(crate) fn mark_written(&mut self, tensor: Tensor) {
+        if let Some(place) = self.places.get(&tensor) {
+            self.written.insert(tensor, place.rows);
+        }
     }
 
     /// Bytes of all weights.

@@ -1,5 +1,6 @@
 //! The one error type of this crate.
 
+use lemon_cluster::ClusterError;
 use lemon_eval::MethodError;
 use lemon_eval::folder::FolderError;
 use lemon_eval::questions::QuestionError;
@@ -74,6 +75,9 @@ pub enum Error {
     /// What training needs cannot be made.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// Other machines cannot be used.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// Training failed.
     #[error(transparent)]
     Train(#[from] RecipeTrainingError),
@@ -100,6 +104,7 @@ impl Error {
             Error::Input { hint, .. } => hint.as_deref(),
             Error::Workers(error) => error.hint.as_deref(),
             Error::Folder(error) => error.hint(),
+            Error::Cluster(error) => error.hint(),
             Error::Question(error) => error.hint(),
             Error::Train(RecipeTrainingError::Train(TrainError::Keep(error))) => error.hint(),
             _ => None,

@@ -11,11 +11,13 @@
 //! | [`teaching`] | which pairs of tasks and teams does a teacher make? |
 //! | [`plan`](mod@plan) | what would this run cost? |
 //! | [`batch`] | what do many tasks come to? |
+//! | [`cluster`] | which other machines make the runs? |
 //! | [`pages`] | where are the pages of the runs? |
 
 pub mod answers;
 pub mod batch;
 pub mod best_teams;
+pub mod cluster;
 pub mod credit;
 pub mod details;
 pub mod evaluation;

@@ -105,7 +105,11 @@ pub fn measure(shape: &BenchShape, device: DeviceChoice, fused: bool, steps: usi
         training: (shape.batch * shape.length) as f64 / seconds,
         writing,
         loss,
-        parts_ms: if micro_batch == 0 { policy.step_parts(&examples, 5)? } else { [f64::NAN; 3] },
+        parts_ms: if micro_batch == 0 && !policy.has_learner() {
+            policy.step_parts(&examples, 5)?
+        } else {
+            [f64::NAN; 3]
+        },
     })
 }
 
@@ -131,6 +135,11 @@ fn policy(shape: &BenchShape, device: DeviceChoice, fused: bool) -> Result<Langu
     let learning = if shape.adapters { Learning::Adapters(Default::default()) } else { Learning::Everything };
     let mut policy =
         LanguagePolicy::fresh(config, Tokenizer::train(std::iter::empty(), 257, &["<|end|>"])?, 0, device, learning)?;
+    if !fused && policy.has_learner() {
+        let fact =
+            "the GPU kernels of this build have no composed form: measure the fused one alone, or use `--device cpu`";
+        return Err(PolicyError::Request(fact.to_owned()));
+    }
     if !fused {
         policy.model_mut().ops = Ops::Composed;
     }

@@ -3,6 +3,7 @@
 use crate::api::{Example, Policy, Sample, SampleRequest, SampleSettings, Sequence, StepReport, StepSettings};
 use crate::config::ModelConfig;
 use crate::files::{ModelFiles, Packed};
+use crate::gpu::{self, Learner};
 use crate::model::Model;
 use crate::optimiser::{Optimiser, OptimiserSettings};
 use crate::parameters::{Learning, Parameters};
@@ -12,6 +13,7 @@ use crate::{PolicyError, Tokenizer, learn, write};
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -42,6 +44,8 @@ pub struct LanguagePolicy {
     model: Model,
     tokenizer: Tokenizer,
     optimiser: Optimiser,
+    /// Where the model is on a GPU: then `model` has the parameters only.
+    learner: Option<Mutex<Learner>>,
 }
 
 impl LanguagePolicy {
@@ -92,10 +96,24 @@ impl LanguagePolicy {
             let (tokens, rows) = (tokenizer.vocabulary(), config.vocabulary);
             return Err(PolicyError::Request(format!("the tokenizer has {tokens} tokens, the model {rows}")));
         }
-        let (device, dtype) = open(device)?;
+        let gpu = gpu::open(device)?;
+        let (device, dtype) = open(if gpu.is_some() { DeviceChoice::Cpu } else { device })?;
         let parameters = Parameters::new(&config, origin, learning, dtype, &device)?;
         let model = Model::new(config, parameters, device, dtype)?;
-        Ok(LanguagePolicy { model, tokenizer, optimiser: Optimiser::new(OptimiserSettings::default()) })
+        let learner = |gpu| Learner::new(&gpu, &model.config, &model.parameters, learning).map(Mutex::new);
+        let learner = gpu.map(learner).transpose()?;
+        Ok(LanguagePolicy { model, tokenizer, optimiser: Optimiser::new(OptimiserSettings::default()), learner })
+    }
+
+    /// The model on a GPU, where it is there.
+    fn learner(&self) -> Option<MutexGuard<'_, Learner>> {
+        // What a panic left is a model whose steps are whole: the device does each or fails.
+        self.learner.as_ref().map(|learner| learner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Brings the parameters on the CPU up to date.
+    fn read_back(&self) -> Result<(), PolicyError> {
+        self.learner().map_or(Ok(()), |mut learner| learner.read_back(&self.model.parameters))
     }
 
     /// The tokenizer.
@@ -110,7 +128,7 @@ impl LanguagePolicy {
 
     /// The device: `cpu` or `cuda`.
     pub fn device(&self) -> &'static str {
-        if self.model.device.is_cuda() { "cuda" } else { "cpu" }
+        if self.learner.is_some() || self.model.device.is_cuda() { "cuda" } else { "cpu" }
     }
 
     /// Optimiser steps taken so far.
@@ -133,6 +151,7 @@ impl LanguagePolicy {
             Precision::F32 => (DType::F32, "float32"),
             Precision::Bf16 => (DType::BF16, "bfloat16"),
         };
+        self.read_back()?;
         self.tokenizer.save(folder)?;
         weights::replace(&folder.join("config.json"), self.model.config.to_json(name).as_bytes())?;
         self.model.parameters.save(folder, dtype)
@@ -144,7 +163,12 @@ impl LanguagePolicy {
     /// The folder cannot be written.
     pub fn save_state(&self, folder: &Path) -> Result<(), PolicyError> {
         std::fs::create_dir_all(folder).map_err(|source| PolicyError::File { path: folder.to_owned(), source })?;
-        self.optimiser.save(&self.model.parameters, folder)
+        self.read_back()?;
+        let moments = match self.learner() {
+            None => None,
+            Some(learner) => Some(learner.moments(&self.model.parameters)?),
+        };
+        self.optimiser.save(&self.model.parameters, moments.as_ref(), folder)
     }
 
     /// Reads what [`Self::save_state`] wrote for a model of the same shape.
@@ -153,7 +177,10 @@ impl LanguagePolicy {
     /// A file is missing, damaged, or of another model.
     pub fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError> {
         self.optimiser = Optimiser::load(&self.model.parameters, folder, &self.model.device)?;
-        Ok(())
+        match self.learner() {
+            None => Ok(()),
+            Some(mut learner) => learner.send_state(&self.model.parameters, &self.optimiser.moments),
+        }
     }
 
     /// The logits after each token of a text, to compare another implementation of the same model with.
@@ -161,9 +188,17 @@ impl LanguagePolicy {
     /// # Errors
     /// The device fails.
     pub fn logits(&self, tokens: &[u32]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        self.read_back()?;
         let (rows, _) = self.model.rows_of_texts(&[tokens]);
         let logits = self.model.logits(&self.model.hidden(&rows, None)?)?;
         Ok(logits.to_dtype(DType::F32)?.narrow(0, 0, tokens.len())?.to_vec2()?)
+    }
+
+    fn write(&self, begun: &[(&SampleRequest, &[u32])], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
+        match self.learner() {
+            None => write::write(&self.model, &self.tokenizer, begun, settings),
+            Some(mut learner) => learner.sample(&self.model.parameters, &self.tokenizer, begun, settings),
+        }
     }
 
     /// The milliseconds of the parts of a step, in the median.
@@ -173,7 +208,15 @@ impl LanguagePolicy {
 
     /// Waits until the device has done all it was asked to.
     pub(crate) fn synchronise(&self) -> Result<(), PolicyError> {
-        Ok(self.model.device.synchronize()?)
+        match self.learner() {
+            None => Ok(self.model.device.synchronize()?),
+            Some(learner) => learner.wait(),
+        }
+    }
+
+    /// Whether it is trained by kernels of our own on a GPU.
+    pub(crate) fn has_learner(&self) -> bool {
+        self.learner.is_some()
     }
 
     pub(crate) fn model_mut(&mut self) -> &mut Model {
@@ -184,7 +227,7 @@ impl LanguagePolicy {
 impl Policy for LanguagePolicy {
     fn sample(&self, requests: &[SampleRequest], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {
         let begun: Vec<(&SampleRequest, &[u32])> = requests.iter().map(|request| (request, [].as_slice())).collect();
-        write::write(&self.model, &self.tokenizer, &begun, settings)
+        self.write(&begun, settings)
     }
 
     fn resume(
@@ -194,15 +237,24 @@ impl Policy for LanguagePolicy {
     ) -> Result<Vec<Sample>, PolicyError> {
         let begun: Vec<(&SampleRequest, &[u32])> =
             begun.iter().map(|(request, tokens)| (request, tokens.as_slice())).collect();
-        write::write(&self.model, &self.tokenizer, &begun, settings)
+        self.write(&begun, settings)
     }
 
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
-        learn::score(&self.model, sequences, temperature)
+        match self.learner() {
+            None => learn::score(&self.model, sequences, temperature),
+            Some(mut learner) => learner.score(sequences, temperature),
+        }
     }
 
     fn update(&mut self, examples: &[Example], settings: &StepSettings) -> Result<StepReport, PolicyError> {
-        learn::update(&self.model, &mut self.optimiser, examples, settings)
+        match &mut self.learner {
+            None => learn::update(&self.model, &mut self.optimiser, examples, settings),
+            Some(learner) => {
+                let learner = learner.get_mut().unwrap_or_else(PoisonError::into_inner);
+                learner.update(&mut self.optimiser, examples, settings)
+            }
+        }
     }
 }
 

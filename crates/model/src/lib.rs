@@ -11,6 +11,8 @@ mod draw;
 mod error;
 mod files;
 mod gguf;
+mod gpu;
+pub mod gpu_tensors;
 pub mod grammar;
 mod language;
 mod learn;

@@ -72,7 +72,7 @@ pub(crate) struct Optimiser {
     /// Steps taken.
     pub(crate) steps: u64,
     /// By parameter: the means of gradients and of their squares.
-    moments: BTreeMap<String, (Tensor, Tensor)>,
+    pub(crate) moments: BTreeMap<String, (Tensor, Tensor)>,
     /// By matrix that Muon moves: the mean of gradients.
     momenta: BTreeMap<String, Tensor>,
 }
@@ -133,12 +133,18 @@ impl Optimiser {
         muon.step(&matrices, learning_rate, self.settings.weight_decay, scale)
     }
 
-    /// Writes the trained parameters and the state into a folder.
-    pub(crate) fn save(&self, parameters: &Parameters, folder: &Path) -> Result<(), PolicyError> {
+    /// Writes the trained parameters and the state into a folder: with `moments` of another place, if they are kept there.
+    pub(crate) fn save(
+        &self,
+        parameters: &Parameters,
+        moments: Option<&BTreeMap<String, (Tensor, Tensor)>>,
+        folder: &Path,
+    ) -> Result<(), PolicyError> {
+        let moments = moments.unwrap_or(&self.moments);
         let mut tensors = Vec::new();
         for (name, var) in parameters.learned() {
             tensors.push((name.to_owned(), var.as_tensor().clone()));
-            if let Some((m, v)) = self.moments.get(name) {
+            if let Some((m, v)) = moments.get(name) {
                 tensors.extend([(format!("m.{name}"), m.clone()), (format!("v.{name}"), v.clone())]);
             }
             tensors.extend(self.momenta.get(name).map(|momentum| (format!("momentum.{name}"), momentum.clone())));

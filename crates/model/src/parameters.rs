@@ -146,6 +146,24 @@ impl Parameters {
         }
     }
 
+    /// The numbers of a tensor.
+    pub(crate) fn values(&self, name: &str) -> std::result::Result<Vec<f32>, PolicyError> {
+        Ok(self.get(name)?.tensor().to_dtype(DType::F32)?.flatten_all()?.to_vec1::<f32>()?)
+    }
+
+    /// A tensor that is learned.
+    pub(crate) fn var(&self, name: &str) -> Option<&Var> {
+        match self.by_name.get(name)? {
+            Weight::Learned(var) => Some(var),
+            Weight::Frozen(_) => None,
+        }
+    }
+
+    /// The settings of adapters, where there are some.
+    pub(crate) fn lora(&self) -> Option<LoraSettings> {
+        self.lora
+    }
+
     /// What the adapter of a matrix is scaled by, where it has one.
     pub(crate) fn lora_scale(&self, matrix: &str) -> Option<f64> {
         let lora = self.lora?;

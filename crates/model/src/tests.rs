@@ -1,6 +1,7 @@
 //! The model against what others computed, and against itself: alone, in batches, with a cache, and learning.
 
 mod checkpoints;
+mod gpu;
 
 use crate::config::ModelConfig;
 use crate::files::ModelFiles;

@@ -23,8 +23,7 @@ pub(crate) fn write(
     requests: &[(&SampleRequest, &[u32])],
     settings: &SampleSettings,
 ) -> Result<Vec<Sample>, PolicyError> {
-    let longest = requests.iter().map(|(request, _)| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
-    let length = longest.min(model.config.positions);
+    let length = length_of(requests, settings, model.config.positions);
     let config = &model.config;
     let width = if model.device.is_cpu() {
         WIDTH
@@ -35,6 +34,27 @@ pub(crate) fn write(
     let places = width.min(requests.len());
     let mut cache =
         Cache::new(config.layers, config.kv_heads, config.head_dim, places, length, model.dtype, &model.device)?;
+    write_all(tokenizer, requests, settings, length, places, &mut |writing| step(model, writing, &mut cache, settings))
+}
+
+/// The tokens that the longest text can have, its prompt included.
+pub(crate) fn length_of(requests: &[(&SampleRequest, &[u32])], settings: &SampleSettings, positions: usize) -> usize {
+    let longest = requests.iter().map(|(request, _)| request.prompt.len()).max().unwrap_or(0) + settings.most_tokens;
+    longest.min(positions)
+}
+
+/// Goes on with the texts that are being written.
+type Step<'s, 'r> = dyn FnMut(&mut [Option<Writing<'r>>]) -> Result<(), PolicyError> + 's;
+
+/// Samples texts with a step that goes on with those that are being written, one at each place.
+pub(crate) fn write_all<'r>(
+    tokenizer: &'r Tokenizer,
+    requests: &[(&'r SampleRequest, &'r [u32])],
+    settings: &SampleSettings,
+    length: usize,
+    places: usize,
+    step: &mut Step<'_, 'r>,
+) -> Result<Vec<Sample>, PolicyError> {
     let mut waiting: VecDeque<(usize, (&SampleRequest, &[u32]))> = requests.iter().copied().enumerate().collect();
     let mut writing: Vec<Option<Writing<'_>>> = (0..places).map(|_| None).collect();
     let mut written: Vec<Option<Sample>> = requests.iter().map(|_| None).collect();
@@ -55,7 +75,7 @@ pub(crate) fn write(
         if writing.iter().all(Option::is_none) {
             break;
         }
-        step(model, &mut writing, &mut cache, settings)?;
+        step(&mut writing)?;
         for place in &mut writing {
             if place.as_ref().is_some_and(|text| text.finish.is_some())
                 && let Some(text) = place.take()
@@ -107,13 +127,7 @@ fn step(
     };
     for (at, (text, drawn)) in writing.iter_mut().flatten().zip(chosen).enumerate() {
         let logprob = drawn.logprob.or_else(|| logprobs.get(at).copied()).unwrap_or(f32::NAN);
-        text.read += text.unread.len();
-        text.unread.clear();
-        text.push(drawn.token, logprob, false);
-        if let (Some(walk), None) = (&mut text.walk, text.finish) {
-            walk.take(drawn.token)?;
-        }
-        text.advance()?;
+        text.take(drawn.token, logprob)?;
     }
     Ok(())
 }
@@ -138,7 +152,7 @@ pub(crate) fn allowed(
 }
 
 /// A text that is being written.
-struct Writing<'r> {
+pub(crate) struct Writing<'r> {
     number: usize,
     /// The first tokens, where they are known.
     given: &'r [u32],
@@ -146,6 +160,7 @@ struct Writing<'r> {
     walk: Option<Walk>,
     /// What may come next.
     mask: Option<Mask>,
+    seed: u64,
     random: Random,
     /// Tokens that the model has read.
     read: usize,
@@ -183,6 +198,7 @@ impl<'r> Writing<'r> {
             tokenizer,
             walk: request.grammar.as_ref().map(|grammar| grammar.walk()),
             mask: None,
+            seed: request.seed,
             random: Random::new(request.seed),
             read: 0,
             unread: request.prompt.clone(),
@@ -194,6 +210,46 @@ impl<'r> Writing<'r> {
             forced: Vec::new(),
             finish: None,
         })
+    }
+
+    /// Tokens that were read, and those that have to be.
+    pub(crate) fn read(&self) -> usize {
+        self.read
+    }
+
+    pub(crate) fn unread(&self) -> &[u32] {
+        &self.unread
+    }
+
+    /// Counts the first tokens that had to be read as read.
+    pub(crate) fn forget_read(&mut self, count: usize) {
+        self.read += count;
+        self.unread.drain(..count);
+    }
+
+    /// What may come next; `None`: anything.
+    pub(crate) fn mask(&self) -> Option<&Mask> {
+        self.mask.as_ref()
+    }
+
+    /// The noise seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Tokens that were written.
+    pub(crate) fn written(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Goes on with a token that was drawn after everything was read.
+    pub(crate) fn take(&mut self, token: u32, logprob: f32) -> Result<(), PolicyError> {
+        self.forget_read(self.unread.len());
+        self.push(token, logprob, false);
+        if let (Some(walk), None) = (&mut self.walk, self.finish) {
+            walk.take(token)?;
+        }
+        self.advance()
     }
 
     /// Takes what the grammar forces, up to the next choice or the end.

@@ -3,8 +3,9 @@
 use crate::case::Case;
 use crate::error::RolloutError;
 use crate::grade_cache::GradeCache;
-use crate::grader::Grader;
+use crate::grader::{Graded, Grader};
 use crate::outcome::{Outcome, Score, UnknownReason};
+use crate::remote::{RemoteRun, RemoteRuns, RemoteTrace};
 use crate::request::{Record, Replies, RolloutRequest, RunOptions};
 use crate::reward::{Grades, RewardSettings, Weights, measure, nominal_tokens};
 use crate::team::{CacheOnly, Team};
@@ -34,6 +35,8 @@ pub struct RolloutEnv {
     pub weights: Weights,
     /// Ends all rollouts early.
     pub cancel: CancellationToken,
+    /// Other machines that make the runs. `None`: this process does.
+    pub remote: Option<Arc<dyn RemoteRuns>>,
     grades: GradeCache,
 }
 
@@ -68,6 +71,7 @@ impl RolloutEnv {
             rewards: RewardSettings::default(),
             weights: Weights::default(),
             cancel: CancellationToken::new(),
+            remote: None,
             grades: GradeCache::default(),
         }
     }
@@ -145,13 +149,40 @@ impl RolloutEnv {
         let prefix = if let Record::Store(prefix) = options.record { prefix } else { "r" };
         let run_id = format!("{prefix}-{}", fresh_id());
         let (task_id, question) = (task_id.to_owned(), question.to_owned());
-        if cancel.is_cancelled() {
-            let (workers, started_at_ms) = (self.backend.name.clone(), lemon_exec::unix_ms());
-            let header = Header { version: VERSION, run_id, task_id, question, started_at_ms, seed, workers };
-            return Ok(Trace { header, events: Vec::new() });
-        }
         let job = Job { run_id, task_id, question, seed, meta };
-        Ok(runner.run(&job, cancel, None).await?)
+        if cancel.is_cancelled() {
+            return Ok(self.not_begun(job));
+        }
+        match &self.remote {
+            // What only the cache may answer is quicker here than it is sent.
+            Some(remote) if options.replies == Replies::Workers => {
+                let Some(run) = remote.run(RemoteRun { runner: &runner, job: &job, cancel }).await? else {
+                    return Ok(self.not_begun(job));
+                };
+                self.keep(run, &runner, &job.meta).await
+            }
+            _ => Ok(runner.run(&job, cancel, None).await?),
+        }
+    }
+
+    /// The record of a run that was made elsewhere.
+    async fn keep(&self, run: RemoteTrace, runner: &Runner, meta: &RunMeta) -> Result<Trace, RolloutError> {
+        let RemoteTrace { trace, events, graded } = run;
+        if let Some(graded) = graded {
+            self.grades.enter(&trace.header.run_id, graded);
+        }
+        if let Some(store) = &runner.store {
+            store.enter_run(&trace, events, meta)?.wait().await?;
+        }
+        Ok(trace)
+    }
+
+    /// A run that was cancelled before it began.
+    fn not_begun(&self, job: Job) -> Trace {
+        let Job { run_id, task_id, question, seed, .. } = job;
+        let (workers, started_at_ms) = (self.backend.name.clone(), lemon_exec::unix_ms());
+        let header = Header { version: VERSION, run_id, task_id, question, started_at_ms, seed, workers };
+        Trace { header, events: Vec::new() }
     }
 
     fn runner(&self, orchestrator: Arc<dyn Orchestrator>, options: &RunOptions<'_>) -> Runner {
@@ -197,7 +228,10 @@ impl RolloutEnv {
     /// The sandbox failed.
     pub fn score(&self, case: &Case, trace: &Trace, summary: &Summary) -> Result<Score, RolloutError> {
         let right = match &summary.answer {
-            Some(answer) => self.is_right(case, answer)?,
+            Some(answer) => match self.grades.of_run(&trace.header.run_id) {
+                Some(graded) => graded.right,
+                None => self.is_right(case, answer)?,
+            },
             None => false,
         };
         Ok(self.score_as(case, trace, summary, right))
@@ -221,6 +255,17 @@ impl RolloutEnv {
             grades,
             tokens: summary.agents.iter().map(nominal).sum(),
             cost: summary.agents.iter().map(cost).sum(),
+        }
+    }
+
+    /// The grade of a run's answer. A program of a run that was made elsewhere was graded there.
+    ///
+    /// # Errors
+    /// The sandbox failed.
+    pub fn grade(&self, case: &Case, trace: &Trace, answer: &str) -> Result<Graded, RolloutError> {
+        match self.grades.of_run(&trace.header.run_id) {
+            Some(graded) => Ok(graded),
+            None => Ok(self.grader.grade(&case.item, answer)?),
         }
     }
 

@@ -30,6 +30,9 @@ pub enum RolloutError {
     /// A counterfactual needs the plan of its base.
     #[error("a counterfactual needs a base that was run from a plan")]
     NoPlan,
+    /// The machines that make the runs cannot be used.
+    #[error("the cluster failed: {0}")]
+    Remote(String),
     /// A run panicked: a defect of this program.
     #[error("a run broke off: {0}")]
     BrokeOff(String),

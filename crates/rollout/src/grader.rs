@@ -1,17 +1,19 @@
 //! Grades replies, programs included: those run in a sandbox.
 
-use crate::places::Places;
+use crate::places::GradingPlaces;
 use lemon_sandbox::{Containment, Sandbox, SandboxError, SandboxLimits};
 use lemon_task::{Item, Key, Program, Verdict, grade};
+use serde::{Deserialize, Serialize};
 
 /// Grades replies.
 pub struct Grader {
     sandbox: Option<Sandbox>,
-    places: Places,
+    places: GradingPlaces,
 }
 
 /// A reply, graded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Graded {
     /// Whether it is right.
     pub right: bool,
@@ -26,7 +28,7 @@ pub struct Graded {
 impl Grader {
     /// A grader; without a sandbox, programs count as wrong.
     pub fn new(sandbox: Option<Sandbox>) -> Self {
-        Grader { sandbox, places: Places::new(std::thread::available_parallelism().map_or(2, usize::from)) }
+        Grader { sandbox, places: GradingPlaces::new(std::thread::available_parallelism().map_or(2, usize::from)) }
     }
 
     /// A grader for these items, with a sandbox if one of them needs it.

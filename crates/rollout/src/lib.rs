@@ -11,6 +11,7 @@
 //! | [`Outcome`] | is the result known, and if so, what is it? |
 //! | [`UnknownReason`] | which failures leave the outcome unknown |
 //! | [`Grader`] | is a reply right? |
+//! | [`RemoteRuns`] | which other machines make the runs |
 //! | [`reward`] | what a run earned, term by term; the registry of reward terms |
 //!
 //! A failed run is data, not an error. Errors are what stops the caller: the store or the sandbox failed.
@@ -24,6 +25,7 @@ mod grade_cache;
 mod grader;
 mod outcome;
 mod places;
+mod remote;
 mod request;
 pub mod reward;
 mod team;
@@ -34,6 +36,7 @@ pub use env::{Rollout, RolloutEnv};
 pub use error::RolloutError;
 pub use grader::{Graded, Grader};
 pub use outcome::{FailureMeaning, Outcome, Score, UnknownReason, meaning_of};
+pub use remote::{RemoteRun, RemoteRuns, RemoteTrace};
 pub use request::{Record, Replies, RolloutRequest, RunOptions};
 pub use team::Team;
 

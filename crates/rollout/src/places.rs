@@ -4,30 +4,30 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Places for programs, one for each processor: more at a time would take each other's time, and right ones would be stopped at
 /// their limit.
-pub struct Places {
+pub struct GradingPlaces {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 /// A place that was taken; dropping it frees it.
-pub struct Place<'a>(&'a Places);
+pub struct GradingPlace<'a>(&'a GradingPlaces);
 
-impl Places {
+impl GradingPlaces {
     pub fn new(count: usize) -> Self {
-        Places { free: Mutex::new(count.max(1)), freed: Condvar::new() }
+        GradingPlaces { free: Mutex::new(count.max(1)), freed: Condvar::new() }
     }
 
     /// Waits for a place.
-    pub fn take(&self) -> Place<'_> {
+    pub fn take(&self) -> GradingPlace<'_> {
         // A count is whole even where a thread panicked.
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
         *free -= 1;
-        Place(self)
+        GradingPlace(self)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for GradingPlace<'_> {
     fn drop(&mut self) {
         *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.freed.notify_one();
@@ -41,7 +41,8 @@ mod tests {
 
     #[test]
     fn no_more_than_the_places_are_taken_at_a_time_and_all_get_one() {
-        let (places, now, most, done) = (Places::new(3), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (places, now, most, done) =
+            (GradingPlaces::new(3), AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| {

@@ -7,7 +7,7 @@ use lemon_exec::{Backend, Settings};
 use lemon_model::{DeviceChoice, Packed};
 use lemon_num::Random;
 use lemon_policy::featurize;
-use lemon_rollout::{Case, Grader, RolloutEnv};
+use lemon_rollout::{Case, Grader, RemoteRuns, RolloutEnv};
 use lemon_sft::sft::BEST;
 use lemon_sft::teach::draw;
 use lemon_spec::Language;
@@ -57,6 +57,8 @@ pub struct StudyWorkers {
     pub language: Arc<Language>,
     /// All tasks that they can answer; `None`: any. Each seed draws its own.
     pub tasks: Option<Tasks>,
+    /// Other machines that make the runs. `None`: this process does.
+    pub remote: Option<Arc<dyn RemoteRuns>>,
 }
 
 impl StudyWorkers {
@@ -291,9 +293,11 @@ impl Study {
         language: &Arc<Language>,
         cancel: &CancellationToken,
     ) -> Option<RolloutEnv> {
-        let StudyWorkers { backend, settings, .. } = self.workers.clone()?;
+        let StudyWorkers { backend, settings, remote, .. } = self.workers.clone()?;
         let settings = Settings { max_rounds: recipe.rollouts.rounds.max(1), ..settings };
-        Some(rollout_env(backend, language.clone(), Grader::new(None), settings, cancel.clone()))
+        let mut env = rollout_env(backend, language.clone(), Grader::new(None), settings, cancel.clone());
+        env.remote = remote;
+        Some(env)
     }
 
     /// The folder of the warm start of a run. Arms with the same warm start share it.

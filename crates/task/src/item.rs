@@ -2,19 +2,20 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{SetName, grade::number::Quantity};
 
 /// What a worker may see.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Task {
     /// The record's own id, else its position in the file as text.
     pub id: String,
     /// The whole question: options, one to a line, and instructions included.
     pub question: String,
     /// The subject, where the set has subjects.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }
 
@@ -62,6 +63,13 @@ impl Item {
         Item { task: Task { id, question, subject: None }, position: 0, set: SetName::Custom, gold }
     }
 
+    /// All of it, gold answer included, for a grader on another machine. An item itself does not serialise, so that no answer
+    /// gets into a record by accident.
+    pub fn sealed(&self) -> SealedItem {
+        let Item { task, position, set, gold } = self.clone();
+        SealedItem { task, position, set, gold }
+    }
+
     /// The set it comes from.
     pub fn set(&self) -> SetName {
         self.set
@@ -82,7 +90,24 @@ impl Item {
     }
 }
 
-#[derive(Clone, PartialEq)]
+/// An item on its way to a grader on another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealedItem {
+    task: Task,
+    position: usize,
+    set: SetName,
+    gold: Gold,
+}
+
+impl From<SealedItem> for Item {
+    fn from(SealedItem { task, position, set, gold }: SealedItem) -> Self {
+        Item { task, position, set, gold }
+    }
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Gold {
     Number(Quantity),
     Choice { options: Vec<String>, answer: usize },
@@ -91,7 +116,8 @@ pub(crate) enum Gold {
 }
 
 /// A programming problem: a prompt to complete and the test that decides.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Problem {
     pub prompt: String,
     pub entry_point: String,

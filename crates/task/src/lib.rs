@@ -29,7 +29,7 @@ mod split;
 pub use code::{Program, pass_at_k};
 pub use compose::{Everyday, compose, everyday};
 pub use grade::{Grade, Verdict, gold_reply, grade};
-pub use item::{Item, Key, Task};
+pub use item::{Item, Key, SealedItem, Task};
 pub use load::{FileInfo, RecordFault, SetReport, TaskSet, check, load, load_jsonl, read_jsonl};
 pub use read::{Source, TaskError};
 pub use set::SetName;

@@ -2,7 +2,7 @@
 
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use lemon_exec::{Backend, Settings};
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, Packed, PolicyError};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, LoraSettings, Packed, PolicyError};
 use lemon_num::Random;
 use lemon_policy::LanguagePromptEncoder;
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
@@ -54,6 +54,9 @@ pub enum BuildError {
     /// The team that the warm start is to be taught cannot be.
     #[error("the team of the warm start {0}")]
     Team(String),
+    /// Adapters cannot be trained.
+    #[error("`lora` must be a rank of 1 to 256, and the policy must start from a model: got {0}")]
+    Adapters(usize),
     /// The warm start failed.
     #[error("the warm start failed: {0}")]
     Sft(#[from] SftError),
@@ -267,14 +270,21 @@ pub async fn build_policy(
         );
         Box::new(encoder.with_rounds(rollouts.rounds))
     };
+    let learning = match (recipe.lora, &recipe.start) {
+        (None, _) => Learning::Everything,
+        (Some(rank), Start::Model { .. }) if (1..=256).contains(&rank) => {
+            Learning::Adapters(LoraSettings { rank, alpha: 2.0 * rank as f64 })
+        }
+        (Some(rank), _) => return Err(BuildError::Adapters(rank)),
+    };
     let policy = match &recipe.start {
         Start::Fields(start) => {
             let table = FieldTable::new(start, &writing)?;
             let encoder: Box<dyn PromptEncoder> = Box::new(FieldPromptEncoder::new(start, writing, rollouts.rounds)?);
             return Ok(BuiltPolicy { policy: AnyPolicy::Fields(Box::new(table)), encoder });
         }
-        Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, Learning::Everything)?,
-        Start::Model { folder: None } => LanguagePolicy::load_packed(bundled, device, Learning::Everything)?,
+        Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, learning)?,
+        Start::Model { folder: None } => LanguagePolicy::load_packed(bundled, device, learning)?,
         Start::Warm(start) => warm(recipe, start, device, language, (workers, folder), watch).await?,
     };
     let encoder = encoder(&policy);

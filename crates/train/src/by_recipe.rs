@@ -17,8 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The recipes that come with this crate: name and text.
-pub const RECIPES: [(&str, &str); 2] =
-    [("quick", include_str!("../../../recipes/quick.toml")), ("full", include_str!("../../../recipes/full.toml"))];
+pub const RECIPES: [(&str, &str); 3] = [
+    ("quick", include_str!("../../../recipes/quick.toml")),
+    ("language", include_str!("../../../recipes/language.toml")),
+    ("full", include_str!("../../../recipes/full.toml")),
+];
 
 /// A recipe that cannot be had.
 #[derive(Debug, thiserror::Error)]

@@ -32,6 +32,9 @@ pub struct Recipe {
     pub reward: Prices,
     /// The policy to start from.
     pub start: Start,
+    /// Adapters of this rank are trained instead of the whole model; a warm start trains the whole model before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<usize>,
     /// How teams are drawn and run.
     pub rollouts: RolloutSettings,
     /// How rewards become advantages of tokens.
@@ -55,6 +58,7 @@ impl Default for Recipe {
             tasks: TaskSettings::default(),
             reward: Prices::default(),
             start: Start::default(),
+            lora: None,
             rollouts: RolloutSettings::default(),
             credit: CreditSettings::default(),
             update: UpdateSettings::default(),

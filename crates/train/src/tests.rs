@@ -262,6 +262,16 @@ async fn it_learns() {
     assert!(after.reward > before.reward + 0.02 && after.tokens < 0.6 * before.tokens, "{before:?} {after:?}");
 }
 
+#[tokio::test]
+async fn a_short_prefix_of_the_quick_recipe_learns() {
+    let mut recipe = Recipe::find("quick").unwrap();
+    recipe.worker_tokens = Some(150_000);
+    recipe.tasks.held_out = 20;
+    recipe.eval = EvalSettings { every: 0, first_seeds: 1, final_seeds: 1, ..EvalSettings::default() };
+    let Trained { before, after, .. } = learn(&recipe).await.trained;
+    assert!(after.success > before.success + 0.05, "{before:?} {after:?}");
+}
+
 /// Workers that go away after some calls.
 struct Leaving {
     inner: Arc<dyn Worker>,

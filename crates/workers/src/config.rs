@@ -12,7 +12,7 @@ use lemon_model::DeviceChoice;
 use lemon_spec::{Language, Limits, Style};
 use lemon_tools::ToolsConfig;
 use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ impl EndpointFlags {
 }
 
 /// One capacity: a model, and how it is asked.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
     /// The address of an OpenAI-compatible endpoint, up to `/v1`.

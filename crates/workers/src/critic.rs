@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// The base role whose recorded replies a critic learns from.
 const SOLVER: &str = "solver";
+/// The base role of a plain call: the question alone.
+const PLAIN: &str = "plain";
 /// What a token of the prompt costs, over one of the reply.
 pub const PROMPT_WEIGHT: f64 = 0.25;
 
@@ -69,8 +71,12 @@ fn recorded_task(set: String, item: &Item, calls: &[RecordedCall], recordings: &
         });
         of_level.filter_map(|call| reply(level, call)).collect()
     });
+    let is_plain = |call: &&RecordedCall| call.reads.is_empty() && call.bases.iter().all(|base| base == PLAIN);
+    let strongest = recordings.levels().iter().position(|name| Some(name.as_str()) == LEVELS.last().copied());
+    let plain = calls.iter().filter(is_plain).filter(|call| Some(call.level) == strongest);
+    let plain = plain.filter_map(|call| reply(LEVELS.len() - 1, call)).collect();
     let name = format!("{set}/{}", item.task.id);
-    RecordedTask { name, set, question: question.to_owned(), form, replies }
+    RecordedTask { name, set, question: question.to_owned(), form, replies, plain }
 }
 
 /// The capacity that serves each level of a critic: the last one that is called like the level, or ends with `-` and its

@@ -1,5 +1,6 @@
 //! The arguments of `lemon bench`.
 
+use super::cluster::Nats;
 use super::{DeviceName, Endpoints};
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -56,6 +57,11 @@ pub enum BenchCommand {
     Api(ApiArgs),
     /// Compare answers with one plain call to the same model, question by question
     Answers(Box<AnswersArgs>),
+    /// Measure what the coordinator of a cluster costs, and how busy it keeps the workers
+    Cluster(ClusterBenchArgs),
+    /// A worker of that measurement, in a process of its own
+    #[command(hide = true)]
+    ClusterWorker(ClusterWorkerArgs),
     /// Measure how fast a model of this machine is served, beside llama.cpp if asked for
     Serve(ServeArgs),
     /// The engine for one round of `serve`, in a process of its own
@@ -94,6 +100,44 @@ pub enum BenchCommand {
         #[arg(long)]
         warm: usize,
     },
+}
+
+/// `lemon bench cluster`
+#[derive(Debug, clap::Args)]
+pub struct ClusterBenchArgs {
+    #[command(flatten)]
+    pub nats: Nats,
+    /// Worker processes
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = at_least_one)]
+    pub workers: usize,
+    /// Runs at a time of each
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = at_least_one)]
+    pub slots: usize,
+    /// Runs of each measurement
+    #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = at_least_one)]
+    pub jobs: usize,
+    /// Milliseconds of a call, where calls take time
+    #[arg(long, default_value_t = 50, value_name = "MS")]
+    pub call_ms: u64,
+    /// Fake workers in this process
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = at_least_one)]
+    pub fakes: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `lemon bench cluster-worker`
+#[derive(Debug, clap::Args)]
+pub struct ClusterWorkerArgs {
+    #[command(flatten)]
+    pub nats: Nats,
+    /// Runs at a time
+    #[arg(long)]
+    pub slots: usize,
+    /// Milliseconds of a call
+    #[arg(long)]
+    pub call_ms: u64,
 }
 
 /// `lemon bench api`.

@@ -1,6 +1,6 @@
 //! The arguments of `lemon eval`, `lemon compare` and `lemon world`.
 
-use super::{Endpoints, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, OnCluster, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_spec::edit::Family;
 use lemon_world::{Preset, SamplePool};
@@ -84,6 +84,8 @@ pub struct EvalArgs {
     pub unsafe_no_sandbox: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -298,6 +300,8 @@ pub struct CreditArgs {
     pub unsafe_no_sandbox: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

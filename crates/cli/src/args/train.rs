@@ -1,13 +1,13 @@
 //! The arguments of `lemon train` and `lemon ablate`.
 
-use super::{Endpoints, ReplayArgs, Scope, WorkerKind, worker_kind};
+use super::{Endpoints, OnCluster, ReplayArgs, Scope, WorkerKind, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
 /// `lemon train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The recipe: `quick`, `full`, or a TOML file; recipes/quick.toml explains every key
+    /// The recipe: `quick` (a table, in a minute or two), `language` (a language model), `full`, or a TOML file
     #[arg(long, default_value = "quick", value_name = "NAME|FILE")]
     pub recipe: String,
     /// The folder of task sets: train on other splits, evaluate on the test splits [default: tasks of our own]
@@ -24,6 +24,9 @@ pub struct TrainArgs {
     /// Steps at most [default: the recipe's]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
+    /// Train adapters of this rank instead of the whole model; the recipe starts from a model [default: the recipe's]
+    #[arg(long, value_name = "RANK")]
+    pub lora: Option<usize>,
     /// Worker tokens at most, of rollouts and counterfactuals together: training ends with the step that reaches them;
     /// held-out evaluations come on top [default: the recipe's]
     #[arg(long, value_name = "N")]
@@ -43,6 +46,8 @@ pub struct TrainArgs {
     pub resume: bool,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Print what came of it as JSON
     #[arg(long)]
     pub json: bool,
@@ -80,6 +85,8 @@ pub struct AblateArgs {
     pub replay: ReplayArgs,
     #[command(flatten)]
     pub endpoints: Endpoints,
+    #[command(flatten)]
+    pub cluster: OnCluster,
     /// Trains with each of these values of a recipe's key, as `update.learning_rate=0.1,0.3`
     #[arg(long, value_name = "KEY=VALUES")]
     pub sweep: Option<String>,

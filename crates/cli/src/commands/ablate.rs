@@ -3,11 +3,15 @@
 use super::train::recipe;
 use crate::args::train::AblateArgs;
 use crate::args::{Cli, OnMissArg, WorkerKind};
+use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{println, runtime, tell};
 use indicatif::{ProgressBar, ProgressStyle};
+use lemon::jobs::cluster::Cluster;
 use lemon::jobs::training::recorded_cases;
+use lemon_cluster::Priority;
 use lemon_model::DeviceChoice;
+use lemon_rollout::{Grader, RolloutEnv};
 use lemon_spec::Language;
 use lemon_study::arms::{ARMS, Arm};
 use lemon_study::estimators::table;
@@ -15,7 +19,9 @@ use lemon_study::run::{Regime, Study, StudyError, StudyWorkers, run};
 use lemon_study::{MixedRows, ReportError, named, write};
 use lemon_task::SetName;
 use lemon_train::estimators::{ESTIMATORS, LabSettings, compare};
-use lemon_workers::{OnMiss, Resolved, RunLimits, Simulation, WorkerFiles, WorkerSet, bundled, recordings};
+use lemon_workers::{
+    OnMiss, Resolved, RunLimits, Simulation, WorkerFiles, WorkerRecipe, WorkerSet, bundled, recordings,
+};
 use lemon_world::Preset;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +60,12 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
             sets.push(*set);
         }
     }
-    study.workers = runtime.block_on(workers(cli, args, &sets))?;
+    let cluster = runtime.block_on(join(&args.cluster, Priority::High))?;
+    study.workers = runtime.block_on(workers(cli, args, &sets, cluster.as_ref()))?;
+    if cluster.is_some() && study.workers.as_ref().is_none_or(|workers| workers.remote.is_none()) {
+        return Err(Fault::new("these workers compute nothing that a cluster could share")
+            .hint("leave --cluster out, or use --workers endpoints or local"));
+    }
     let cancel = CancellationToken::new();
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let scratch = args.rows.with_extension("runs");
@@ -82,6 +93,7 @@ pub fn ablate(cli: &Cli, args: &AblateArgs) -> Result<u8, Fault> {
         },
     );
     bar.finish_and_clear();
+    runtime.block_on(leave(cluster))?;
     let rows = rows.map_err(|error: StudyError| {
         Fault::new(error).hint("what ended is in the file of runs; the same command goes on with the rest")
     })?;
@@ -169,7 +181,12 @@ fn estimators(args: &AblateArgs) -> Result<u8, Fault> {
 }
 
 /// The workers, if not a simulated world.
-async fn workers(cli: &Cli, args: &AblateArgs, sets: &[SetName]) -> Result<Option<StudyWorkers>, Fault> {
+async fn workers(
+    cli: &Cli,
+    args: &AblateArgs,
+    sets: &[SetName],
+    cluster: Option<&Cluster>,
+) -> Result<Option<StudyWorkers>, Fault> {
     if args.workers == WorkerKind::RECORDED {
         return recorded(cli, args, sets).await.map(Some);
     }
@@ -185,7 +202,14 @@ async fn workers(cli: &Cli, args: &AblateArgs, sets: &[SetName]) -> Result<Optio
     }
     let (backend, _) = resolved.backend(&WorkerFiles::default())?;
     let (settings, language) = (resolved.settings(&RunLimits::default())?, resolved.language.clone());
-    Ok(Some(StudyWorkers { backend, settings, language, tasks: None }))
+    let mut remote = None;
+    if let Some(cluster) = cluster {
+        let recipe = WorkerRecipe::new(&config, &resolved, None, || Ok(Simulation::default()))?;
+        let mut env = RolloutEnv::new(backend.clone(), language.clone(), settings.clone(), Grader::new(None));
+        cluster.take(&mut env, recipe, &[]).await?;
+        remote = env.remote;
+    }
+    Ok(Some(StudyWorkers { backend, settings, language, tasks: None, remote }))
 }
 
 /// Recorded replies: the tasks of every seed are drawn from those on record.
@@ -205,7 +229,7 @@ async fn recorded(cli: &Cli, args: &AblateArgs, sets: &[SetName]) -> Result<Stud
     let config = cli.config(&args.endpoints)?;
     let set = WorkerSet::new(&config, args.workers, &[], None, simulation, tell(args.quiet)).await?;
     let WorkerSet { backend, resolved, settings } = set;
-    Ok(StudyWorkers { backend, settings, language: resolved.language.clone(), tasks: Some(tasks) })
+    Ok(StudyWorkers { backend, settings, language: resolved.language.clone(), tasks: Some(tasks), remote: None })
 }
 
 fn arm(name: &str) -> Result<Arm, Fault> {

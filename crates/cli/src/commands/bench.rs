@@ -5,6 +5,7 @@
 
 mod answers;
 mod api;
+mod cluster;
 mod policy;
 mod serve;
 mod serve_worker;
@@ -70,6 +71,8 @@ pub fn bench(cli: &Cli, command: &BenchCommand) -> Result<u8, Fault> {
         }
         BenchCommand::Teams { latency_ms, teams, width, json } => compare(*latency_ms, *teams, *width, *json),
         BenchCommand::Tools { calls, json } => runtime()?.block_on(tools::bench(*calls, *json)),
+        BenchCommand::Cluster(args) => cluster::bench(args),
+        BenchCommand::ClusterWorker(args) => cluster::serve(args),
         BenchCommand::Serve(args) => serve::bench(args),
         BenchCommand::ServeWorker { model, threads, weights } => serve_worker::run(model, *threads, (*weights).into()),
         BenchCommand::FakeEndpoint { latency_ms } => {

@@ -3,11 +3,13 @@
 mod tell;
 
 use crate::args::{ChoosePolicy, Cli, CreditArgs, OnMissArg, WorkerKind};
+use crate::commands::cluster::{join, leave};
 use crate::fault::{Fault, read_file};
 use crate::{notices, println, to_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon::jobs::EvalRequest;
 use lemon::jobs::credit::{CreditJob, CreditRequest, CreditTasks};
+use lemon_cluster::Priority;
 use lemon_credit::choose::ChoiceRule;
 use lemon_exec::unix_ms;
 use lemon_profile::picture;
@@ -29,10 +31,19 @@ pub fn credit(cli: &Cli, args: &CreditArgs) -> Result<u8, Fault> {
     if !args.quiet {
         announce(args, &job);
     }
-    match &args.apply {
-        Some(path) => runtime.block_on(apply(args, &job, path, &cancel)),
-        None => runtime.block_on(measure(args, &mut job, &cancel)),
-    }
+    runtime.block_on(async {
+        let cluster = join(&args.cluster, Priority::Low).await?;
+        if let Some(cluster) = &cluster {
+            let width = args.width.unwrap_or(cluster.width().await?);
+            job.on_cluster(&config, cluster, width).await?;
+        }
+        let code = match &args.apply {
+            Some(path) => apply(args, &job, path, &cancel).await,
+            None => measure(args, &mut job, &cancel).await,
+        };
+        leave(cluster).await?;
+        code
+    })
 }
 
 fn request(args: &CreditArgs) -> Result<CreditRequest, Fault> {

@@ -4,12 +4,14 @@ mod progress;
 mod table;
 
 use crate::args::{Cli, EvalArgs, OnMissArg, WorkerKind};
+use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{notices, print, println, runtime, say};
 use lemon::Error;
 use lemon::jobs::EvalRequest;
 use lemon::jobs::details::details;
 use lemon::jobs::evaluation::EvalJob;
+use lemon_cluster::Priority;
 use lemon_eval::folder::{self, Claim, default_folder};
 use lemon_eval::{METHODS, Report, report};
 use lemon_exec::store::Store;
@@ -52,9 +54,19 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let end = cancel.child_token();
     let contained = Containment::unless(args.unsafe_no_sandbox);
     let job = EvalJob::prepare(&config, request, eval_id, contained, notices(args.quiet), &end, store);
-    let job = runtime.block_on(job).map_err(fault)?;
+    let mut job = runtime.block_on(job).map_err(fault)?;
     let _claim = Claim::new(&store_path, &job.eval_id)?;
-    runtime.block_on(run(args, &job, folder, &end))
+    runtime.block_on(async {
+        let cluster = join(&args.cluster, Priority::Low).await?;
+        let mut width = args.width;
+        if let Some(cluster) = &cluster {
+            job.on_cluster(&config, cluster).await.map_err(fault)?;
+            width = Some(width.unwrap_or(cluster.width().await?));
+        }
+        let code = run(args, &job, folder, width, &end).await;
+        leave(cluster).await?;
+        code
+    })
 }
 
 fn request(args: &EvalArgs) -> Result<EvalRequest, Fault> {
@@ -98,11 +110,17 @@ fn fault(error: Error) -> Fault {
     Fault::new("the specification is not valid").hint("correct it; `lemon validate FILE` checks it")
 }
 
-async fn run(args: &EvalArgs, job: &EvalJob, folder: PathBuf, cancel: &CancellationToken) -> Result<u8, Fault> {
+async fn run(
+    args: &EvalArgs,
+    job: &EvalJob,
+    folder: PathBuf,
+    width: Option<usize>,
+    cancel: &CancellationToken,
+) -> Result<u8, Fault> {
     if args.resume.is_none() {
         job.begin().await?;
     }
-    let (work, training) = job.work(args.width, cancel).await?;
+    let (work, training) = job.work(width, cancel).await?;
     let shared = job.evaluator.env.settings.shared.as_ref();
     if args.resume.is_some() {
         job.evaluator.enter_spent(&work)?;

@@ -2,6 +2,7 @@
 
 pub mod ablate;
 pub mod bench;
+pub mod cluster;
 pub mod compare;
 pub mod credit;
 pub mod critic;

@@ -2,10 +2,12 @@
 
 use crate::args::train::TrainArgs;
 use crate::args::{Cli, OnMissArg};
+use crate::commands::cluster::{join, leave};
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
 use crate::{notices, println, runtime, to_json};
 use lemon::jobs::training::{TrainJob, TrainRequest, check_begun};
+use lemon_cluster::Priority;
 use lemon_exec::SharedBudget;
 use lemon_exec::store::Store;
 use lemon_model::DeviceChoice;
@@ -23,6 +25,7 @@ pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
     let mut recipe = recipe(&args.recipe)?;
     recipe.seed = args.seed.unwrap_or(recipe.seed);
     recipe.steps = args.steps.unwrap_or(recipe.steps);
+    recipe.lora = args.lora.or(recipe.lora);
     recipe.worker_tokens = args.worker_tokens.or(recipe.worker_tokens);
     super::training_folder::open(&args.out)?;
     check_begun(&args.out, args.resume)?;
@@ -37,7 +40,7 @@ pub fn train_command(cli: &Cli, args: &TrainArgs) -> Result<u8, Fault> {
 pub fn recipe(name: &str) -> Result<Recipe, Fault> {
     Recipe::find(name).map_err(|error| match error {
         RecipeError::Unknown(_) => {
-            Fault::new(error).hint("`quick` and `full` come with this program; or name a TOML file")
+            Fault::new(error).hint("`quick`, `language` and `full` come with this program; or name a TOML file")
         }
         // Reading it again says what kind of file it is.
         RecipeError::File { ref path, .. } => read_file(path).err().unwrap_or_else(|| Fault::new(error)),
@@ -70,7 +73,11 @@ async fn learn(
     let Tasks { train, held_out } = &found.tasks;
     view.say(&format!("{} tasks to train on, {} held out", train.len(), held_out.len()));
     let store = || Ok(Arc::new(Store::open(&config.store_path(cli.store.as_deref()), config.store.sync)?));
-    let job = TrainJob::prepare(config, &request, found, notices, cancel, store).await?;
+    let mut job = TrainJob::prepare(config, &request, found, notices, cancel, store).await?;
+    let cluster = join(&args.cluster, Priority::High).await?;
+    if let Some(cluster) = &cluster {
+        job.on_cluster(config, cluster).await?;
+    }
     if let Some(outlook) = job.outlook() {
         view.say(&outlook);
     }
@@ -88,6 +95,7 @@ async fn learn(
     });
     let trained = trained.await;
     view.finish();
+    leave(cluster).await?;
     close(shared.as_ref())?;
     let undone = match &trained {
         Err(RecipeTrainingError::InWarmStart) => Some("the warm start is not done".to_owned()),

@@ -7,6 +7,7 @@ mod browser;
 mod budget;
 mod budgets;
 mod bundled;
+mod cluster;
 mod common;
 mod compare;
 mod configuration;

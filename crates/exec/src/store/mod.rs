@@ -337,6 +337,18 @@ impl Store {
         self.writer.send(Op::Events { run_id: run_id.to_owned(), events })
     }
 
+    /// Enters a run that was made elsewhere: all of its events, as JSON in their order, and its end.
+    ///
+    /// # Errors
+    /// No lock file can be written beside the store. The result says whether the run could be written.
+    pub fn enter_run(&self, trace: &Trace, events: Vec<String>, meta: &RunMeta) -> Result<Durable, StoreError> {
+        self.begin_run(&trace.header, meta)?;
+        let numbers = trace.events.iter().map(|event| event.id);
+        // Whatever is sent later becomes durable later.
+        drop(self.append(&trace.header.run_id, numbers.zip(events).collect()));
+        Ok(self.finish_run(&trace.header.run_id, &trace.summary()))
+    }
+
     /// Adds to a finished run what was measured afterwards: scores and credit.
     pub fn annotate(&self, trace: &mut Trace, kinds: impl IntoIterator<Item = EventKind>) -> Durable {
         let t = trace.events.iter().map(|event| event.t).fold(0.0, f64::max);

@@ -60,7 +60,7 @@ template <int COLUMNS> struct Sums {
 };
 
 // The queries as right operand: `row` is where lane / 4 finds its query, or null.
-DEVICE void load_query(u32 (&query)[TILES][2], const bf16* row) {
+DEVICE void load_query(u32 (&query)[TILES][2], const half* row) {
     u32 pair = threadIdx.x % 4;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -80,7 +80,7 @@ DEVICE void load_query(u32 (&query)[TILES][2], const bf16* row) {
 // The block (text x key head, part) attends to a part of the text. The last block of a text joins the parts.
 // `partial`: for each part and key head, GROUP x (DIM sums, largest score, total).
 KERNEL(32 * DECODE_WARPS, 3)
-attend_decode(bf16* out, const bf16* q, const uint4* keys, const uint4* values, const u32* rows, const u32* positions,
+attend_decode(half* out, const half* q, const uint4* keys, const uint4* values, const u32* rows, const u32* positions,
               const u32* tables, const u32* blocks, const u32* parts_before, float* partial, u32* tickets) {
     __shared__ float sums[DECODE_WARPS][GROUP][DIM];
     __shared__ float mosts[DECODE_WARPS][GROUP], totals[DECODE_WARPS][GROUP];
@@ -99,7 +99,7 @@ attend_decode(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
 #pragma unroll
     for (int column = 0; column < DECODE_COLUMNS; column++) {
         u32 of_group = 8 * column + of_eight;
-        const bf16* from = q + (size_t(row) * KV_HEADS * GROUP + head * GROUP + of_group) * DIM;
+        const half* from = q + (size_t(row) * KV_HEADS * GROUP + head * GROUP + of_group) * DIM;
         load_query(query[column], of_group < GROUP ? from : nullptr);
     }
     Sums<DECODE_COLUMNS> state;
@@ -164,7 +164,7 @@ attend_decode(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
     }
     __syncthreads();
     const u32 STRIDE = DIM + 2;
-    bf16* to = out + (size_t(row) * KV_HEADS + head) * GROUP * DIM;
+    half* to = out + (size_t(row) * KV_HEADS + head) * GROUP * DIM;
     float* parts_of = partial + (size_t(parts_before[text]) * KV_HEADS + size_t(head) * parts) * GROUP * STRIDE;
     for (u32 at = threadIdx.x; at < GROUP * DIM / 2; at += 32 * DECODE_WARPS) {
         u32 of_group = 2 * at / DIM, dim = 2 * at % DIM;
@@ -220,15 +220,10 @@ attend_decode(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
 // Queries of a block: a run's positions times GROUP heads, numbered position by position.
 #define PROMPT_QUERIES (PROMPT_WARPS * PROMPT_COLUMNS * 8)
 
-DEVICE void copy_async(uint4* to, const uint4* from) {
-    u32 address = u32(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
-}
-
 // The block (tile, key head) attends for some queries of a run. `tiles`: row of the run's first position, positions of the
 // run, first query of the tile.
 KERNEL(32 * PROMPT_WARPS, 2)
-attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, const uint4* tiles, const u32* positions,
+attend_prompt(half* out, const half* q, const uint4* keys, const uint4* values, const uint4* tiles, const u32* positions,
               const u32* tables, const u32* blocks) {
     extern __shared__ uint4 stages[];
     const u32 STAGE = 2 * STAGE_PAGES * PAGE_WORDS;
@@ -253,7 +248,7 @@ attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
             const uint4* from = word < PAGE_WORDS ? keys + base + word : values + base + word - PAGE_WORDS;
             copy_async(stages + stage % 2 * STAGE + at, from);
         }
-        asm volatile("cp.async.commit_group;");
+        end_copies();
     };
 
     fetch(0);
@@ -261,7 +256,7 @@ attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
 #pragma unroll
     for (int column = 0; column < PROMPT_COLUMNS; column++) {
         u32 number = query_of + 8 * column + of_eight, at = number / GROUP;
-        const bf16* from = q + (size_t(row + at) * KV_HEADS * GROUP + head * GROUP + number % GROUP) * DIM;
+        const half* from = q + (size_t(row + at) * KV_HEADS * GROUP + head * GROUP + number % GROUP) * DIM;
         load_query(query[column], at < count ? from : nullptr);
     }
     // The last positions that the queries of this lane see.
@@ -278,9 +273,9 @@ attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
     for (u32 stage = 0; stage < stage_count; stage++) {
         if (stage + 1 < stage_count) {
             fetch(stage + 1);
-            asm volatile("cp.async.wait_group 1;");
+            wait_for_copies<1>();
         } else {
-            asm volatile("cp.async.wait_group 0;");
+            wait_for_copies<0>();
         }
         __syncthreads();
         for (u32 i = 0; i < STAGE_PAGES; i++) {
@@ -321,7 +316,7 @@ attend_prompt(bf16* out, const bf16* q, const uint4* keys, const uint4* values, 
     for (int column = 0; column < PROMPT_COLUMNS; column++) {
         float a = 1.0f / state.total[column][0], b = 1.0f / state.total[column][1];
         u32 number = query_of + 8 * column + of_eight, at = number / GROUP;
-        bf16* to = out + (size_t(row + at) * KV_HEADS * GROUP + head * GROUP + number % GROUP) * DIM;
+        half* to = out + (size_t(row + at) * KV_HEADS * GROUP + head * GROUP + number % GROUP) * DIM;
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
             float* sums = state.values[tile][column];

@@ -3,6 +3,7 @@
 //   GROUP    query heads that share a key head
 //   KV_HEADS key heads
 //   HIDDEN   the width of the residual stream, a multiple of 8
+//   HALF     1: matrices are f16; 0: bf16
 //   QK_NORM  1 if query and key are normalised before they are rotated
 //
 // A page holds the keys, or the values, of sixteen positions of one key head: DIM / 16 tiles of 16 x 16 numbers. A tile lies
@@ -10,60 +11,12 @@
 // So a warp reads a tile with one load of 512 bytes in a row, and no shuffling is needed. In a tile of keys the rows are
 // positions and the columns dimensions; in a tile of values the rows are dimensions and the columns positions.
 
-typedef unsigned short bf16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-#define DEVICE_MEMBER __device__ __forceinline__
-#define DEVICE static __device__ __forceinline__
-#define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
-#define ALL_LANES 0xffffffffu
 #define INFINITE __int_as_float(0x7f800000)
 #define PAGE 16
-// A kernel may be started while the one before it still runs. Every kernel begins with this, before it touches what others
-// write: it waits for the end of the one before and lets the next one start.
-#if __CUDA_ARCH__ >= 900
-#define AFTER_PREVIOUS asm volatile("griddepcontrol.wait;\n griddepcontrol.launch_dependents;" ::: "memory")
-#else
-#define AFTER_PREVIOUS
-#endif
 #define TILES (DIM / 16)
 // 16-byte words of a page.
 #define PAGE_WORDS (2 * DIM)
 #define LOG2_E 1.4426950408889634f
-
-// Two numbers as bf16, rounded to nearest even.
-DEVICE u32 pack(float low, float high) {
-    u32 pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-DEVICE bf16 narrow(float value) { return bf16(pack(value, 0.0f) & 0xffffu); }
-DEVICE float low(u32 pair) { return __uint_as_float(pair << 16); }
-DEVICE float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
-
-// 2^value; 0 for minus infinity.
-DEVICE float exp2_of(float value) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(value));
-    return power;
-}
-
-// sum += tile (16 x 16) times (16 x 8).
-DEVICE void multiply(float (&sum)[4], const uint4& tile, u32 first, u32 second) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(tile.x), "r"(tile.y), "r"(tile.z), "r"(tile.w), "r"(first), "r"(second));
-}
-
-// Transposes an 8 x 8 matrix of bf16 whose row i is held in pairs by lanes 4 i to 4 i + 3.
-DEVICE u32 transposed(u32 pair) {
-    u32 turned;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
-    return turned;
-}
 
 // Where the number in a row and column of a tile lies, in numbers.
 DEVICE u32 in_tile(u32 row, u32 column) {
@@ -85,3 +38,6 @@ DEVICE float sum_of_block(float value, float* shared) {
     float sum = threadIdx.x % 32 < blockDim.x / 32 ? shared[threadIdx.x % 32] : 0.0f;
     return sum_of_warp(sum);
 }
+
+// The number nearest to a value that 16 bits can hold. bf16 holds all.
+DEVICE float in_range(float value) { return HALF ? fminf(fmaxf(value, -65504.0f), 65504.0f) : value; }

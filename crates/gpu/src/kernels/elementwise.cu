@@ -4,7 +4,7 @@
 #define OF_DRAW 0x80000000u
 
 // x[row] = the vector of its token.
-KERNEL(128, 8) embed(float* x, const bf16* table, const u32* tokens, const u32* drawn, u32 hidden, u32 vocabulary) {
+KERNEL(128, 8) embed(float* x, const half* table, const u32* tokens, const u32* drawn, u32 hidden, u32 vocabulary) {
     AFTER_PREVIOUS;
     u32 row = blockIdx.x, token = tokens[row];
     if (token & OF_DRAW) token = drawn[token & ~OF_DRAW];
@@ -19,7 +19,7 @@ KERNEL(128, 8) embed(float* x, const bf16* table, const u32* tokens, const u32* 
 }
 
 // y[row] = x[row or rows[row]], normalised by its root mean square, times weight.
-KERNEL(128, 4) rms_norm(bf16* y, const float* x, const float* weight, const u32* rows, float epsilon) {
+KERNEL(128, 4) rms_norm(half* y, const float* x, const float* weight, const u32* rows, float epsilon) {
     __shared__ float shared[32];
     // Numbers that a thread holds, four at a time.
     const int EACH = (HIDDEN / 4 + 127) / 128;
@@ -59,7 +59,7 @@ KERNEL(128, 8) add_bias(float* x, const float* bias, u32 hidden) {
 // Adds the bias to query, key and value of a row, normalises (QK_NORM) and rotates query and key, writes the query, scaled
 // for base-2 softmax, to q and key and value to their pages. One warp for each head in turn.
 KERNEL(128, 8)
-rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bias, const float* q_norm, const float* k_norm,
+rope_store(half* q, half* keys, half* values, const float* qkv, const float* bias, const float* q_norm, const float* k_norm,
            const float2* rotations, const u32* positions, const u32* tables, const u32* blocks, u32 heads, float epsilon) {
     AFTER_PREVIOUS;
     u32 row = blockIdx.x, lane = threadIdx.x % 32;
@@ -70,7 +70,7 @@ rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bia
         const float* from = qkv + (size_t(row) * width + head) * DIM;
         const float* plus = bias + head * DIM;
         if (head >= heads + KV_HEADS) {
-            bf16* to = values + (page + head - heads - KV_HEADS) * PAGE * DIM;
+            half* to = values + (page + head - heads - KV_HEADS) * PAGE * DIM;
             for (u32 at = lane; at < DIM; at += 32) {
                 float value = from[at] + (bias ? plus[at] : 0.0f);
                 to[at / 16 * 256 + in_tile(at % 16, place)] = narrow(value);
@@ -117,7 +117,7 @@ rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bia
                 to[at / 2] = pack(a * scale, b * scale);
                 to[(at + DIM / 2) / 2] = pack(c * scale, d * scale);
             } else {
-                bf16* to = keys + (page + head - heads) * PAGE * DIM;
+                half* to = keys + (page + head - heads) * PAGE * DIM;
                 u32 other = at + DIM / 2;
                 *reinterpret_cast<u32*>(to + at / 16 * 256 + in_tile(place, at % 16)) = pack(a, b);
                 *reinterpret_cast<u32*>(to + other / 16 * 256 + in_tile(place, other % 16)) = pack(c, d);
@@ -127,7 +127,7 @@ rope_store(bf16* q, bf16* keys, bf16* values, const float* qkv, const float* bia
 }
 
 // y = silu(gate) * up, for rows of gate and up, side by side.
-KERNEL(256, 4) swiglu(bf16* y, const bf16* gate_up, u32 rows, u32 width) {
+KERNEL(256, 4) swiglu(half* y, const half* gate_up, u32 rows, u32 width) {
     AFTER_PREVIOUS;
     u32 words = width / 8;
     u64 at = u64(blockIdx.x) * 256 + threadIdx.x;
@@ -135,25 +135,37 @@ KERNEL(256, 4) swiglu(bf16* y, const bf16* gate_up, u32 rows, u32 width) {
     u32 row = u32(at / words), word = u32(at % words);
     const uint4* from = reinterpret_cast<const uint4*>(gate_up) + size_t(row) * 2 * words + word;
     uint4 gate = from[0], up = from[words], out;
-    auto one = [](float g, float u) { return g * u / (1.0f + exp2_of(-LOG2_E * g)); };
+    auto one = [](float g, float u) { return in_range(in_range(g) * in_range(u) / (1.0f + exp2_of(-LOG2_E * in_range(g)))); };
     auto two = [&](u32 g, u32 u) { return pack(one(low(g), low(u)), one(high(g), high(u))); };
     out.x = two(gate.x, up.x), out.y = two(gate.y, up.y), out.z = two(gate.z, up.z), out.w = two(gate.w, up.w);
     reinterpret_cast<uint4*>(y)[at] = out;
 }
 
 // Rounds weights.
-KERNEL(256, 4) round_to(bf16* to, const float* from, u64 count) {
+KERNEL(256, 4) round_to(half* to, const float* from, u64 count) {
     AFTER_PREVIOUS;
-    for (u64 at = u64(blockIdx.x) * 256 + threadIdx.x; at < count; at += u64(gridDim.x) * 256) to[at] = narrow(from[at]);
+    for (u64 at = u64(blockIdx.x) * 256 + threadIdx.x; at < count; at += u64(gridDim.x) * 256) to[at] = narrow(in_range(from[at]));
 }
 
 DEVICE u32 mixed(u32 bits, u32 factor, u32 shift) { return (bits ^ (bits >> shift)) * factor; }
 
 // Random weights between -most and most, for measurements.
-KERNEL(256, 4) fill_random(bf16* to, u64 count, float most, u32 seed) {
+KERNEL(256, 4) fill_random(half* to, u64 count, float most, u32 seed) {
     AFTER_PREVIOUS;
     for (u64 at = u64(blockIdx.x) * 256 + threadIdx.x; at < count; at += u64(gridDim.x) * 256) {
         u32 bits = mixed(mixed(u32(at) * 0x9e3779b9u + seed + u32(at >> 32), 0x21f0aaadu, 16), 0x735a2d97u, 15);
         to[at] = narrow((float(bits >> 8) / 8388608.0f - 1.0f) * most);
+    }
+}
+
+// Rows of a matrix and of an adapter, added up: to = base + scale * second * first. One block for each row.
+KERNEL(256, 4)
+merge_adapter(half* to, const half* base, const float* second, const float* first, u32 width, u32 rank, float scale) {
+    AFTER_PREVIOUS;
+    size_t row = blockIdx.x;
+    for (u32 at = threadIdx.x; at < width; at += 256) {
+        float sum = 0.0f;
+        for (u32 i = 0; i < rank; i++) sum += second[row * rank + i] * first[size_t(i) * width + at];
+        to[row * width + at] = narrow(in_range(wide(base[row * width + at]) + scale * sum));
     }
 }

@@ -1,5 +1,6 @@
 //! What each decision of a team is worth on tasks with known answers, and what it costs.
 
+use super::cluster::Cluster;
 use super::request::{EvalRequest, RequestedCases};
 use super::{Notices, valid_team};
 use crate::error::Error;
@@ -17,7 +18,7 @@ use lemon_spec::Plan;
 use lemon_spec::edit::Family;
 use lemon_task::SetName;
 use lemon_trace::{EventKind, Trace};
-use lemon_workers::{Capacity, Config, SharedLimits, WorkerSet, check_prices};
+use lemon_workers::{Capacity, Config, Resolved, SharedLimits, WorkerSet, check_prices};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -78,6 +79,8 @@ pub struct CreditJob {
     /// What serves each capacity.
     pub levels: Vec<(String, Capacity)>,
     reviewer: Arc<dyn Orchestrator>,
+    request: EvalRequest,
+    resolved: Resolved,
     /// The run whose trace gets the credit.
     run: Option<(Arc<Store>, Trace)>,
     width: usize,
@@ -115,7 +118,7 @@ impl CreditJob {
         let RequestedCases { cases, .. } = requested;
         let WorkerSet { backend, resolved, settings } = set;
         let language = resolved.language.clone();
-        let levels = resolved.config.capacity;
+        let levels = resolved.config.capacity.clone();
         if together.usd.is_some() {
             check_prices(&levels)?;
         }
@@ -137,6 +140,8 @@ impl CreditJob {
             seeds: (0..repeats).map(|number| first.wrapping_add(number)).collect(),
             reviewer: Arc::new(Reviewer { text: request.review }),
             env: RolloutEnv::new(backend, language, settings, grader),
+            request: workers,
+            resolved,
             cases,
             run,
             together,
@@ -144,6 +149,16 @@ impl CreditJob {
             families: request.families,
             width: request.width.unwrap_or(if kind.asks_models() { 8 } else { 64 }),
         })
+    }
+
+    /// Gives the runs to a cluster, so many at a time unless the request says otherwise.
+    ///
+    /// # Errors
+    /// Other machines could not make the same workers, or the cluster cannot be used.
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster, width: usize) -> Result<(), Error> {
+        let recipe = self.request.recipe(config, &self.resolved, &self.cases)?;
+        self.width = self.width.max(width);
+        cluster.take(&mut self.env, recipe, &self.cases).await
     }
 
     /// Whether a run's trace gets the credit.

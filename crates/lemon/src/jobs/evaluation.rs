@@ -1,6 +1,7 @@
 //! An evaluation by request: the tasks are read, the workers made, methods that learn trained, and every run is graded.
 
 use super::Notices;
+use super::cluster::Cluster;
 use super::request::{EvalRequest, RequestedCases};
 use crate::error::Error;
 use lemon_eval::{
@@ -79,6 +80,17 @@ impl EvalJob {
         env.store = Some(store.clone());
         let evaluator = Arc::new(Evaluator::new(env, priced));
         Ok(EvalJob { eval_id, request, methods, cases: Arc::new(cases), evaluator, store, resolved, notices })
+    }
+
+    /// Gives the runs to a cluster.
+    ///
+    /// # Errors
+    /// Other machines could not make the same workers, or the cluster cannot be used.
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster) -> Result<(), Error> {
+        let recipe = self.request.recipe(config, &self.resolved, &self.cases)?;
+        // It is this job's alone until it runs.
+        let Some(evaluator) = Arc::get_mut(&mut self.evaluator) else { return Ok(()) };
+        cluster.take(&mut evaluator.env, recipe, &self.cases).await
     }
 
     /// Puts a new evaluation on record, so that it can be resumed.

@@ -6,7 +6,9 @@ use lemon_eval::{Method, TeamSource};
 use lemon_exec::store::Store;
 use lemon_rollout::Case;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
-use lemon_workers::{Config, OnMiss, Scope, SharedLimits, Simulation, WorkerKind, WorkerSet, recordings};
+use lemon_workers::{
+    Config, OnMiss, Resolved, Scope, SharedLimits, Simulation, WorkerKind, WorkerRecipe, WorkerSet, recordings,
+};
 use lemon_world::{Preset, Recordings, SamplePool};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -273,26 +275,47 @@ impl EvalRequest {
         let RequestedCases { cases, recordings } = requested;
         let kind = self.kind()?;
         let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
-        let more = if kind.asks_models() { Vec::new() } else { self.more_items(notices)? };
+        let more = self.world_items(notices)?;
         if let Some(recordings) = recordings.as_ref().filter(|_| !self.simulate_misses) {
             warn_of_misses(recordings, &questions, notices);
         }
-        let simulation = || {
-            Ok(Simulation {
-                preset: self.world,
-                items: cases.iter().map(|case| &case.item).chain(&more).collect(),
-                shared_noise: self.shared_noise,
-                strict: true,
-                recordings: recordings.clone(),
-                pool: self.samples,
-                on_miss: if self.simulate_misses { OnMiss::Simulate } else { OnMiss::Fail },
-            })
-        };
+        let simulation = || Ok(self.simulation(cases, &more, recordings.clone()));
         let set = WorkerSet::new(config, kind, &questions, self.budget_tokens, simulation, notices.tell).await?;
         Ok(match recordings {
             Some(recordings) => set.with_roles_of(recordings),
             None => set,
         })
+    }
+
+    /// What another machine needs to make the same workers for these tasks.
+    ///
+    /// # Errors
+    /// It could not make them.
+    pub(super) fn recipe(&self, config: &Config, resolved: &Resolved, cases: &[Case]) -> Result<WorkerRecipe, Error> {
+        let more = self.world_items(Notices::NONE)?;
+        Ok(WorkerRecipe::new(config, resolved, self.budget_tokens, || Ok(self.simulation(cases, &more, None)))?)
+    }
+
+    fn simulation<'a>(
+        &self,
+        cases: &'a [Case],
+        more: &'a [Item],
+        recordings: Option<Arc<Recordings>>,
+    ) -> Simulation<'a> {
+        Simulation {
+            preset: self.world,
+            items: cases.iter().map(|case| &case.item).chain(more).collect(),
+            shared_noise: self.shared_noise,
+            strict: true,
+            recordings,
+            pool: self.samples,
+            on_miss: if self.simulate_misses { OnMiss::Simulate } else { OnMiss::Fail },
+        }
+    }
+
+    /// Items that are no cases, and that the workers have to know all the same, if they are a world.
+    fn world_items(&self, notices: Notices) -> Result<Vec<Item>, Error> {
+        if self.kind()?.asks_models() { Ok(Vec::new()) } else { self.more_items(notices) }
     }
 
     /// Items that are no cases, and that a world has to know all the same.

@@ -1,6 +1,7 @@
 //! Training by a recipe with any kind of workers, within a budget over all its processes.
 
 use super::Notices;
+use super::cluster::Cluster;
 use crate::error::Error;
 use lemon_exec::store::Store;
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
@@ -14,7 +15,8 @@ use lemon_train::build::{self, Tasks};
 use lemon_train::by_recipe::{RecipeTraining, RecipeTrainingError, TrainProgress};
 use lemon_train::recipe::Recipe;
 use lemon_workers::{
-    Capacity, Config, OnMiss, SharedLimits, Simulation, WorkerKind, WorkerSet, bundled, recorded_items, recordings,
+    Capacity, Config, OnMiss, Resolved, SharedLimits, Simulation, WorkerKind, WorkerRecipe, WorkerSet, bundled,
+    recorded_items, recordings,
 };
 use lemon_world::{Recordings, SamplePool};
 use std::path::{Path, PathBuf};
@@ -58,6 +60,7 @@ pub struct TrainJob<'a> {
     request: &'a TrainRequest,
     training: RecipeTraining<'a>,
     limits: SharedLimits,
+    resolved: Resolved,
     /// The budget that the runs share, if there is one.
     pub shared: Option<Arc<SharedBudget>>,
 }
@@ -110,18 +113,20 @@ impl TrainRequest {
     async fn workers(&self, config: &Config, tasks: &TrainTasks, notices: Notices) -> Result<WorkerSet, Error> {
         let cases = || all_cases(&tasks.tasks);
         let questions: Vec<&str> = cases().map(|case| case.item.task.question.as_str()).collect();
-        let simulation = || {
-            Ok(Simulation {
-                preset: self.recipe.tasks.world,
-                items: cases().map(|case| &case.item).collect(),
-                shared_noise: self.recipe.tasks.keep_noise,
-                strict: false,
-                recordings: tasks.recordings.clone(),
-                pool: self.samples,
-                on_miss: self.on_miss,
-            })
-        };
+        let simulation = || Ok(self.simulation(&tasks.tasks, tasks.recordings.clone()));
         Ok(WorkerSet::new(config, self.workers, &questions, None, simulation, notices.tell).await?)
+    }
+
+    fn simulation<'a>(&self, tasks: &'a Tasks, recordings: Option<Arc<Recordings>>) -> Simulation<'a> {
+        Simulation {
+            preset: self.recipe.tasks.world,
+            items: all_cases(tasks).map(|case| &case.item).collect(),
+            shared_noise: self.recipe.tasks.keep_noise,
+            strict: false,
+            recordings,
+            pool: self.samples,
+            on_miss: self.on_miss,
+        }
     }
 }
 
@@ -159,7 +164,19 @@ impl<'a> TrainJob<'a> {
             device: request.device,
             folder: &request.folder,
         };
-        Ok(TrainJob { request, training, limits, shared })
+        Ok(TrainJob { request, training, limits, shared, resolved })
+    }
+
+    /// Gives the runs to a cluster.
+    ///
+    /// # Errors
+    /// Other machines could not make the same workers, or the cluster cannot be used.
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster) -> Result<(), Error> {
+        let RecipeTraining { tasks, env, .. } = &mut self.training;
+        let simulation = || Ok(self.request.simulation(tasks, None));
+        let recipe = WorkerRecipe::new(config, &self.resolved, None, simulation)?;
+        let cases: Vec<Case> = all_cases(tasks).cloned().collect();
+        cluster.take(env, recipe, &cases).await
     }
 
     /// What training is likely to spend, where it spends anything.

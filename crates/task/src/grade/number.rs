@@ -2,13 +2,15 @@
 
 use std::{fmt, ops::Range};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     place::{self, Place},
     plain::plain,
 };
 
 /// A number as a reply or a gold states it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Quantity {
     pub value: f64,
     pub percent: bool,

@@ -1,6 +1,8 @@
 //! Everything that a recipe can change about rewards and credit.
 
 use super::*;
+use crate::build::AnyPolicy;
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 
 /// A change and its name.
 type Named<T> = (&'static str, fn(&mut T));
@@ -97,4 +99,31 @@ async fn the_best_fixed_team_is_searched_and_evaluated() {
     let mean = others.iter().sum::<f64>() / others.len() as f64;
     assert!(found.evaluation.means.reward > mean, "{} of {mean}", found.evaluation.means.reward);
     assert!(search_fixed(&context, &recipe, &[], 100).await.unwrap().is_none());
+}
+
+/// With `lora`, adapters beside a frozen model are trained; other policies have none.
+#[tokio::test]
+async fn adapters_are_trained_where_a_policy_starts_from_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = Tokenizer::train(std::iter::empty(), 257, &["<|end|>"]).unwrap();
+    let config = ModelConfig::small(260, 32, 1, tokenizer.end());
+    let model = LanguagePolicy::fresh(config, tokenizer, 1, DeviceChoice::Cpu, Learning::Everything).unwrap();
+    model.save(folder.path(), Precision::F32).unwrap();
+    let start = Start::Model { folder: Some(folder.path().to_owned()) };
+    let recipe = Recipe { start, lora: Some(4), ..small() };
+    let language = Arc::new(Language::default());
+    let built = async |recipe: &Recipe| {
+        build_policy(recipe, &[], Default::default(), &language, (None, Path::new("")), |_| true).await
+    };
+    let AnyPolicy::Language(policy) = built(&recipe).await.unwrap().policy else { panic!("expected a model") };
+    let state = folder.path().join("state");
+    policy.save_state(&state).unwrap();
+    // The names of tensors stand at the beginning of the file.
+    let saved = std::fs::read(state.join("model.safetensors")).unwrap();
+    let names = String::from_utf8_lossy(&saved[..8_000.min(saved.len())]).into_owned();
+    assert!(names.contains("lora_A") && !names.contains("embed_tokens"), "{names}");
+    for wrong in [Recipe { lora: Some(0), ..recipe }, Recipe { lora: Some(4), ..small() }] {
+        let error = built(&wrong).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("`lora` must be a rank of 1 to 256"), "{error}");
+    }
 }

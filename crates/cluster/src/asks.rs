@@ -1,0 +1,127 @@
+//! What workers ask about jobs: the next round, the reply to a call, part of the budget.
+
+use crate::coordinator::Shared;
+use crate::wire::{Answer, Ask, Drafted, ExactReply};
+use lemon_exec::orchestrator::{Orchestrator, Refused};
+use lemon_exec::{OpenReply, ReplyCache};
+use lemon_rollout::RemoteRun;
+use lemon_spec::{Language, validate_round};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a worker is kept waiting for a call that another job makes. Then it asks again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What stays here of a job: what it shares with other runs.
+pub(crate) struct Kept {
+    orchestrator: Arc<dyn Orchestrator>,
+    language: Arc<Language>,
+    question: String,
+    cache: Option<Arc<ReplyCache>>,
+    calls: Mutex<Calls>,
+}
+
+/// The calls of a job.
+#[derive(Default)]
+struct Calls {
+    /// Those it was left to make.
+    open: HashMap<[u8; 32], OpenReply>,
+    /// Those it has made. Made anew by another worker, it makes them again: its result must not depend on how often it is made.
+    made: HashSet<[u8; 32]>,
+}
+
+impl Kept {
+    pub fn of(run: &RemoteRun<'_>) -> Self {
+        Kept {
+            orchestrator: run.runner.orchestrator.clone(),
+            language: run.runner.language.clone(),
+            question: run.job.question.clone(),
+            cache: run.runner.reply_cache.clone(),
+            calls: Mutex::default(),
+        }
+    }
+
+    fn calls(&self) -> std::sync::MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn recall(&self, key: [u8; 32]) -> Answer {
+        let Some(cache) = &self.cache else { return Answer::Yours };
+        {
+            let calls = self.calls();
+            if calls.open.contains_key(&key) || calls.made.contains(&key) {
+                return Answer::Yours;
+            }
+        }
+        match tokio::time::timeout(PATIENCE, cache.claim(&key)).await {
+            Ok(Ok(reply)) => Answer::Reply(reply.into()),
+            Ok(Err(open)) => {
+                self.calls().open.insert(key, open);
+                Answer::Yours
+            }
+            Err(_) => Answer::Wait,
+        }
+    }
+
+    fn remember(&self, key: [u8; 32], reply: Option<ExactReply>) -> Answer {
+        let mut calls = self.calls();
+        let open = calls.open.remove(&key);
+        if let Some(reply) = reply {
+            calls.made.insert(key);
+            if let Some(open) = open {
+                open.fill(reply.into());
+            }
+        }
+        Answer::Done
+    }
+}
+
+/// The answer to a message.
+pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
+    let ask = match serde_json::from_slice(message) {
+        Ok(ask) => ask,
+        Err(error) => return Answer::Refused(error.to_string()),
+    };
+    let kept = |job: &str| shared.kept(job);
+    match ask {
+        Ask::Draft { job, context } => {
+            let Some(kept) = kept(&job) else { return Answer::Unknown };
+            let context = context.context(&kept.question, &kept.language);
+            let draft = kept.orchestrator.draft(&context).await;
+            Answer::Drafted(Drafted::of(draft, kept.orchestrator.fallback(&context)))
+        }
+        Ask::Repair { job, context, text } => {
+            let Some(kept) = kept(&job) else { return Answer::Unknown };
+            let earlier = context.earlier();
+            let diagnostics = match validate_round(&text, &kept.language, &earlier) {
+                Ok(_) => Vec::new(),
+                Err(rejection) => rejection.diagnostics,
+            };
+            let context = context.context(&kept.question, &kept.language);
+            let refused = Refused { text: &text, diagnostics: &diagnostics };
+            let draft = kept.orchestrator.repair(&context, &refused).await;
+            Answer::Drafted(Drafted::of(draft, kept.orchestrator.fallback(&context)))
+        }
+        Ask::Recall { job, key } => match (kept(&job), key_of(&key)) {
+            (Some(kept), Some(key)) => kept.recall(key).await,
+            (None, _) => Answer::Unknown,
+            (_, None) => Answer::Refused(format!("`{key}` is no key")),
+        },
+        Ask::Remember { job, key, reply } => match (kept(&job), key_of(&key)) {
+            (Some(kept), Some(key)) => kept.remember(key, reply),
+            (None, _) => Answer::Unknown,
+            (_, None) => Answer::Refused(format!("`{key}` is no key")),
+        },
+        Ask::Lease(ask) => shared.lenders.answer(&ask),
+    }
+}
+
+/// A key as text.
+pub(crate) fn key_text(key: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*key).to_hex().to_string()
+}
+
+fn key_of(text: &str) -> Option<[u8; 32]> {
+    blake3::Hash::from_hex(text).ok().map(|hash| *hash.as_bytes())
+}

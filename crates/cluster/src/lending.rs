@@ -1,0 +1,155 @@
+//! The coordinator's side of a budget that workers share: it lends parts of it, and counts what is lent as spent until a worker
+//! says otherwise. So the limit holds whatever becomes of a worker or of a message.
+
+use crate::wire::{Amount, Answer, LeaseAccount, LeaseAsk};
+use lemon_exec::{Lending, SharedBudget};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A worker that says nothing for so long has lost what it held.
+const SILENT: Duration = Duration::from_secs(20);
+
+/// The accounts of the workers.
+pub(crate) struct Lenders {
+    budget: Option<Arc<SharedBudget>>,
+    accounts: Mutex<HashMap<String, Account>>,
+}
+
+/// The account of one worker.
+struct Account {
+    /// What it said of itself last.
+    told: LeaseAccount,
+    /// What was lent to it, in all.
+    lent: Amount,
+    /// The last wish that was granted.
+    granted: u64,
+    heard: Instant,
+}
+
+impl Lenders {
+    pub fn new(budget: Option<Arc<SharedBudget>>) -> Self {
+        Lenders { budget, accounts: Mutex::default() }
+    }
+
+    /// Whether there is a budget at all.
+    pub fn is_limited(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// The answer to a wish, or to what a worker says of its account.
+    pub fn answer(&self, ask: &LeaseAsk) -> Answer {
+        let Some(budget) = &self.budget else { return Answer::Refused("there is no budget".to_owned()) };
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let new =
+            || Account { told: LeaseAccount::default(), lent: Amount::default(), granted: 0, heard: Instant::now() };
+        let account = accounts.entry(ask.node.clone()).or_insert_with(new);
+        account.heard = Instant::now();
+        account.note(ask.account, budget);
+        let Some(wanted) = ask.wanted else { return Answer::Done };
+        // The grant of this wish was lost on its way.
+        if ask.wish <= account.granted {
+            return Answer::Granted { wish: ask.wish };
+        }
+        match budget.lend(wanted.tokens, wanted.usd) {
+            Lending::Granted => {
+                account.lent.tokens += wanted.tokens;
+                account.lent.usd += wanted.usd;
+                account.granted = ask.wish;
+                Answer::Granted { wish: ask.wish }
+            }
+            Lending::Wait => Answer::Wait,
+            Lending::Met => Answer::Met(budget.met().map(Into::into)),
+        }
+    }
+
+    /// Gives up what workers held that are gone: it may have been spent, and others need not wait for it.
+    pub fn forfeit_silent(&self) {
+        let Some(budget) = &self.budget else { return };
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.retain(|_, account| {
+            let gone = account.heard.elapsed() > SILENT;
+            if gone {
+                let LeaseAccount { spent, returned, .. } = account.told;
+                let tokens = account.lent.tokens.saturating_sub(spent.tokens + returned.tokens);
+                let usd = (account.lent.usd - spent.usd - returned.usd).max(0.0);
+                budget.take_back((tokens, usd), (0, 0.0));
+            }
+            !gone
+        });
+    }
+}
+
+impl Account {
+    /// Notes what the worker says of itself. Counts only grow: an older message says nothing new.
+    fn note(&mut self, now: LeaseAccount, budget: &SharedBudget) {
+        let before = self.told;
+        // More than was lent cannot come back.
+        let most = self.lent.tokens.saturating_sub(before.spent.tokens + before.returned.tokens);
+        let spent = now.spent.tokens.saturating_sub(before.spent.tokens).min(most);
+        let returned = now.returned.tokens.saturating_sub(before.returned.tokens).min(most - spent);
+        let most_usd = (self.lent.usd - before.spent.usd - before.returned.usd).max(0.0);
+        let spent_usd = (now.spent.usd - before.spent.usd).clamp(0.0, most_usd);
+        let returned_usd = (now.returned.usd - before.returned.usd).clamp(0.0, most_usd - spent_usd);
+        budget.take_back((spent, spent_usd), (returned, returned_usd));
+        let told = &mut self.told;
+        told.spent.tokens += spent;
+        told.spent.usd += spent_usd;
+        told.returned.tokens += returned;
+        told.returned.usd += returned_usd;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tokio_util::sync::CancellationToken;
+
+    fn ask(node: usize, wish: u64, wanted: Option<u64>, spent: u64, returned: u64) -> LeaseAsk {
+        let amount = |tokens| Amount { tokens, usd: 0.0 };
+        let account = LeaseAccount { granted: amount(0), spent: amount(spent), returned: amount(returned) };
+        LeaseAsk { node: node.to_string(), wish, wanted: wanted.map(amount), account }
+    }
+
+    proptest! {
+        /// Whatever is wished, lost, repeated or given back: what workers hold or have spent is never more than the limit.
+        #[test]
+        fn no_more_is_lent_than_there_is(
+            limit in 0u64..2_000,
+            steps in prop::collection::vec((0usize..3, 0u64..400, 0u64..400, any::<bool>(), any::<bool>()), 0..100),
+        ) {
+            let budget = Arc::new(SharedBudget::new(Some(limit), None, CancellationToken::new()));
+            let lenders = Lenders::new(Some(budget.clone()));
+            // Held, spent, returned, and the number of the last wish, of three workers.
+            let mut workers = [(0u64, 0u64, 0u64, 0u64); 3];
+            for (at, tokens, part, lost, again) in steps {
+                let (held, spent, returned, wish) = &mut workers[at];
+                *wish += 1;
+                let question = ask(at, *wish, Some(tokens), *spent, *returned);
+                let mut answer = lenders.answer(&question);
+                if again {
+                    answer = lenders.answer(&question);
+                }
+                // A lost grant is asked for again under the same number.
+                if lost {
+                    answer = lenders.answer(&question);
+                }
+                if let Answer::Granted { .. } = answer {
+                    *held += tokens;
+                }
+                let used = part.min(*held);
+                *held -= used;
+                *spent += used;
+                if again {
+                    *returned += *held;
+                    *held = 0;
+                }
+                lenders.answer(&ask(at, *wish, None, *spent, *returned));
+                let in_all: u64 = workers.iter().map(|(held, spent, ..)| held + spent).sum();
+                prop_assert!(in_all <= limit, "{in_all} of {limit}");
+                prop_assert!(budget.spent().0 >= in_all && budget.spent().0 <= limit);
+            }
+        }
+    }
+}

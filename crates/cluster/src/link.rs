@@ -1,0 +1,241 @@
+//! The connection to NATS, and what lies there: every name begins with the project, so that projects share a server.
+
+use crate::error::{ClusterError, jetstream};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy, Stream};
+use async_nats::jetstream::{self, Context, kv, object_store, stream};
+use async_nats::{Client, ConnectOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A worker that is silent for so long is gone: its job is delivered again.
+pub(crate) const ACK_WAIT: Duration = Duration::from_secs(10);
+/// How long a message of a job is remembered by its id, so that it is not queued twice.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// How long a coordinator or a worker that says nothing is taken for alive.
+pub(crate) const ALIVE: Duration = Duration::from_secs(30);
+/// How long objects and dead letters are kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Replies of the server are waited for so long, then asked for again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a NATS server lets this process in. Secrets come from the environment and are never printed.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// The addresses: `nats://HOST:PORT`, or `tls://HOST:PORT`, several separated by commas.
+    pub address: String,
+    /// The project: a part of every name on the server. Empty: `default`.
+    pub project: String,
+    /// A file of credentials (a JWT and a seed), as `nsc` writes it.
+    pub credentials: Option<PathBuf>,
+    /// The seed of an NKey.
+    pub nkey: Option<String>,
+    /// A user and a password.
+    pub user: Option<(String, String)>,
+    /// A token.
+    pub token: Option<String>,
+    /// Certificates of authorities to trust, besides those of the system.
+    pub authority: Option<PathBuf>,
+    /// The certificate and the key of this client.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl Access {
+    /// Access by what the environment says: `LEMON_NATS_CREDS` (file), `LEMON_NATS_NKEY` (seed), `LEMON_NATS_USER` and
+    /// `LEMON_NATS_PASSWORD`, `LEMON_NATS_TOKEN`, `LEMON_NATS_CA`, `LEMON_NATS_CERT` and `LEMON_NATS_KEY` (files).
+    pub fn from_environment(address: &str, project: &str) -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let path = |name: &str| text(name).map(PathBuf::from);
+        Access {
+            address: address.to_owned(),
+            project: project.to_owned(),
+            credentials: path("LEMON_NATS_CREDS"),
+            nkey: text("LEMON_NATS_NKEY"),
+            user: text("LEMON_NATS_USER").zip(text("LEMON_NATS_PASSWORD")),
+            token: text("LEMON_NATS_TOKEN"),
+            authority: path("LEMON_NATS_CA"),
+            certificate: path("LEMON_NATS_CERT").zip(path("LEMON_NATS_KEY")),
+        }
+    }
+
+    /// The addresses without what may be secret in them.
+    pub fn shown(&self) -> String {
+        let shown = |address: &str| match address.rsplit_once('@') {
+            Some((before, host)) => format!("{}{host}", before.split_once("://").map_or("", |_| "…@")),
+            None => address.to_owned(),
+        };
+        self.address.split(',').map(shown).collect::<Vec<_>>().join(",")
+    }
+
+    async fn options(&self) -> Result<ConnectOptions, ClusterError> {
+        let failed = |reason: String| ClusterError::Connect { address: self.shown(), reason };
+        let mut options = ConnectOptions::new()
+            .name("lemon")
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .subscription_capacity(256 * 1024)
+            .client_capacity(16 * 1024)
+            .reconnect_delay_callback(|attempts| Duration::from_millis((50 * attempts as u64).min(2_000)));
+        if let Some(file) = &self.credentials {
+            let shown = |error: std::io::Error| failed(format!("{}: {error}", file.display()));
+            options = options.credentials_file(file).await.map_err(shown)?;
+        }
+        if let Some(seed) = &self.nkey {
+            options = options.nkey(seed.clone());
+        }
+        if let Some((user, password)) = &self.user {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        if let Some(token) = &self.token {
+            options = options.token(token.clone());
+        }
+        if let Some(file) = &self.authority {
+            options = options.add_root_certificates(file.clone()).require_tls(true);
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            options = options.add_client_certificate(certificate.clone(), key.clone()).require_tls(true);
+        }
+        Ok(options)
+    }
+}
+
+/// A connection to a project on a NATS server. Clones share it.
+#[derive(Clone)]
+pub struct Link {
+    pub(crate) client: Client,
+    pub(crate) jetstream: Context,
+    project: String,
+}
+
+impl Link {
+    /// Connects, and makes what the project needs on the server where it is missing.
+    ///
+    /// # Errors
+    /// The server cannot be reached, refuses the credentials, or has no JetStream.
+    pub async fn connect(access: &Access) -> Result<Link, ClusterError> {
+        let project = if access.project.is_empty() { "default" } else { &access.project };
+        if !project.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter)) {
+            return Err(ClusterError::Project(project.to_owned()));
+        }
+        let failed = |error: async_nats::ConnectError| ClusterError::Connect {
+            address: access.shown(),
+            reason: error.to_string(),
+        };
+        let addresses: Vec<&str> = access.address.split(',').map(str::trim).collect();
+        let servers = addresses.iter().map(|address| address.parse::<async_nats::ServerAddr>());
+        let servers = servers
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| ClusterError::Connect { address: access.shown(), reason: error.to_string() })?;
+        let client = access.options().await?.connect(servers).await.map_err(failed)?;
+        let jetstream = jetstream::ContextBuilder::new()
+            .timeout(REQUEST_TIMEOUT)
+            .ack_timeout(REQUEST_TIMEOUT)
+            .max_ack_inflight(16 * 1024)
+            .build(client.clone());
+        let link = Link { client, jetstream, project: project.to_owned() };
+        link.prepare().await?;
+        Ok(link)
+    }
+
+    /// Makes the streams and buckets of the project where they are missing.
+    pub(crate) async fn prepare(&self) -> Result<(), ClusterError> {
+        self.jobs().await?;
+        for priority in PRIORITIES {
+            self.consumer(priority).await?;
+        }
+        self.letters().await?;
+        self.bucket("alive", ALIVE).await?;
+        self.objects().await?;
+        Ok(())
+    }
+
+    /// The name of something of this project: `lemon.PROJECT.REST`.
+    pub(crate) fn subject(&self, rest: &str) -> String {
+        format!("lemon.{}.{rest}", self.project)
+    }
+
+    fn name(&self, rest: &str) -> String {
+        format!("LEMON_{}_{rest}", self.project)
+    }
+
+    /// The stream of jobs: each is there until a worker is done with it.
+    pub(crate) async fn jobs(&self) -> Result<Stream, ClusterError> {
+        let config = stream::Config {
+            name: self.name("jobs"),
+            subjects: vec![self.subject("jobs.>")],
+            retention: RetentionPolicy::WorkQueue,
+            duplicate_window: DUPLICATE_WINDOW,
+            discard: DiscardPolicy::New,
+            ..stream::Config::default()
+        };
+        self.jetstream.get_or_create_stream(config).await.map_err(jetstream)
+    }
+
+    /// The consumer that all workers share for jobs of this priority.
+    pub(crate) async fn consumer(&self, priority: &str) -> Result<Consumer<pull::Config>, ClusterError> {
+        let config = pull::Config {
+            durable_name: Some(priority.to_owned()),
+            filter_subject: self.subject(&format!("jobs.{priority}.*")),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: ACK_WAIT,
+            max_ack_pending: 1_000_000,
+            ..pull::Config::default()
+        };
+        let jobs = self.jobs().await?;
+        jobs.get_or_create_consumer(priority, config).await.map_err(jetstream)
+    }
+
+    /// The stream of dead letters: jobs that no worker could make, with the reason.
+    pub(crate) async fn letters(&self) -> Result<Stream, ClusterError> {
+        let config = stream::Config {
+            name: self.name("dead"),
+            subjects: vec![self.subject("dead.*")],
+            max_age: KEPT,
+            max_messages: 10_000,
+            ..stream::Config::default()
+        };
+        self.jetstream.get_or_create_stream(config).await.map_err(jetstream)
+    }
+
+    /// A bucket whose entries vanish unless they are written again.
+    pub(crate) async fn bucket(&self, name: &str, max_age: Duration) -> Result<kv::Store, ClusterError> {
+        let bucket = self.name(name);
+        if let Ok(bucket) = self.jetstream.get_key_value(&bucket).await {
+            return Ok(bucket);
+        }
+        // The client's own way asks the server about the account, and does not understand what servers before 2.10 reply.
+        let config = stream::Config {
+            name: format!("KV_{bucket}"),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_age,
+            max_messages_per_subject: 1,
+            duplicate_window: DUPLICATE_WINDOW.min(max_age),
+            discard: DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            deny_delete: true,
+            ..stream::Config::default()
+        };
+        self.jetstream.get_or_create_stream(config).await.map_err(jetstream)?;
+        self.jetstream.get_key_value(&bucket).await.map_err(jetstream)
+    }
+
+    /// The bucket of coordinators and workers that are alive.
+    pub(crate) async fn alive(&self) -> Result<kv::Store, ClusterError> {
+        self.bucket("alive", ALIVE).await
+    }
+
+    /// The object store.
+    pub(crate) async fn objects(&self) -> Result<object_store::ObjectStore, ClusterError> {
+        let bucket = self.name("objects");
+        match self.jetstream.get_object_store(&bucket).await {
+            Ok(store) => Ok(store),
+            Err(_) => {
+                let config = object_store::Config { bucket, max_age: KEPT, ..object_store::Config::default() };
+                self.jetstream.create_object_store(config).await.map_err(jetstream)
+            }
+        }
+    }
+}
+
+/// The priorities, highest first: parts of the subjects of jobs, and names of consumers.
+pub(crate) const PRIORITIES: [&str; 2] = ["high", "low"];

@@ -1,0 +1,198 @@
+//! How a worker talks to coordinators, and finds out that one is gone.
+
+use crate::borrowing::borrow;
+use crate::error::ClusterError;
+use crate::link::Link;
+use crate::wire::{Answer, Ask};
+use async_nats::HeaderMap;
+use async_nats::client::RequestErrorKind;
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::kv::Operation;
+use bytes::Bytes;
+use lemon_exec::SharedBudget;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A coordinator whose sign of life is missing for so long is gone: the server may have been away.
+const GRACE: Duration = Duration::from_secs(15);
+/// How often it is looked whether a coordinator is alive.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// The coordinators that this worker has jobs of.
+pub(crate) struct Sessions {
+    link: Link,
+    known: Mutex<HashMap<String, Arc<Session>>>,
+    consumers: Mutex<HashMap<&'static str, Consumer<pull::Config>>>,
+}
+
+struct Session {
+    cancel: Mutex<CancellationToken>,
+    budget: Mutex<Option<Arc<SharedBudget>>>,
+    looked: Mutex<Looked>,
+}
+
+/// What the last look at a coordinator's sign of life showed.
+#[derive(Default)]
+struct Looked {
+    at: Option<Instant>,
+    missing_since: Option<Instant>,
+    gone: bool,
+}
+
+impl Sessions {
+    pub fn new(link: &Link) -> Self {
+        Sessions { link: link.clone(), known: Mutex::default(), consumers: Mutex::default() }
+    }
+
+    pub fn consumer(&self, priority: &str) -> Option<Consumer<pull::Config>> {
+        lock(&self.consumers).get(priority).cloned()
+    }
+
+    pub fn keep_consumer(&self, priority: &'static str, consumer: Consumer<pull::Config>) {
+        lock(&self.consumers).insert(priority, consumer);
+    }
+
+    fn session(&self, name: &str) -> Arc<Session> {
+        let new = || Arc::new(Session { cancel: Mutex::default(), budget: Mutex::default(), looked: Mutex::default() });
+        lock(&self.known).entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    /// Ends the runs of a coordinator.
+    pub fn cancel(&self, name: &str) {
+        let session = self.session(name);
+        // Jobs that come later are wanted again.
+        std::mem::take(&mut *lock(&session.cancel)).cancel();
+        *lock(&session.budget) = None;
+    }
+
+    /// Ends the runs of a coordinator when it says so.
+    pub fn token(&self, name: &str) -> CancellationToken {
+        lock(&self.session(name).cancel).clone()
+    }
+
+    /// The part of a coordinator's budget that this process holds.
+    pub fn budget(self: &Arc<Self>, name: &str, node: &str) -> Arc<SharedBudget> {
+        let session = self.session(name);
+        let mut budget = lock(&session.budget);
+        // Its wishes are numbered from 1: a name of its own.
+        let holder = || format!("{node}-{}", lemon_exec::fresh_id());
+        let new = || borrow(self.clone(), name.to_owned(), holder(), self.token(name));
+        budget.get_or_insert_with(new).clone()
+    }
+
+    /// Whether a coordinator is gone for good.
+    pub async fn is_gone(&self, name: &str) -> bool {
+        let session = self.session(name);
+        {
+            let looked = lock(&session.looked);
+            if looked.gone || looked.at.is_some_and(|at| at.elapsed() < LOOK) {
+                return looked.gone;
+            }
+        }
+        let Ok(alive) = self.link.alive().await else { return false };
+        let entry = alive.entry(format!("session.{name}")).await;
+        let mut looked = lock(&session.looked);
+        looked.at = Some(Instant::now());
+        match entry {
+            Ok(Some(entry)) if entry.operation == Operation::Put => looked.missing_since = None,
+            // It said so.
+            Ok(Some(_)) => looked.gone = true,
+            Ok(None) => {
+                let since = *looked.missing_since.get_or_insert_with(Instant::now);
+                looked.gone = since.elapsed() >= GRACE;
+            }
+            // The server is away, which says nothing of the coordinator.
+            Err(_) => {}
+        }
+        looked.gone
+    }
+
+    /// Sends something to a coordinator until it answers.
+    ///
+    /// # Errors
+    /// The coordinator is gone.
+    pub async fn send(&self, name: &str, to: &str, headers: HeaderMap, message: Bytes) -> Result<Bytes, ClusterError> {
+        let subject = self.link.subject(&format!("session.{name}.{to}"));
+        loop {
+            let sent = self.link.client.request_with_headers(subject.clone(), headers.clone(), message.clone()).await;
+            match sent {
+                Ok(answer) => return Ok(answer.payload),
+                Err(error) => {
+                    if self.is_gone(name).await {
+                        return Err(ClusterError::NoCoordinator);
+                    }
+                    if error.kind() != RequestErrorKind::TimedOut {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Asks a coordinator, however often it takes.
+///
+/// # Errors
+/// It is gone, or does not understand the question.
+pub(crate) async fn ask_session(sessions: &Sessions, session: &str, ask: &Ask) -> Result<Answer, ClusterError> {
+    let message = serde_json::to_vec(ask).unwrap_or_default();
+    let answer = sessions.send(session, "ask", HeaderMap::new(), message.into()).await?;
+    serde_json::from_slice(&answer).map_err(|error| ClusterError::JetStream(format!("an answer: {error}")))
+}
+
+/// Asks the coordinator about one job.
+pub(crate) struct Caller {
+    pub job: String,
+    session: String,
+    sessions: Arc<Sessions>,
+    abandoned: AtomicBool,
+    cancel: CancellationToken,
+}
+
+impl Caller {
+    pub fn new(sessions: &Arc<Sessions>, session: &str, job: &str) -> Arc<Self> {
+        Arc::new(Caller {
+            job: job.to_owned(),
+            session: session.to_owned(),
+            sessions: sessions.clone(),
+            abandoned: AtomicBool::new(false),
+            cancel: sessions.token(session).child_token(),
+        })
+    }
+
+    pub async fn ask(&self, ask: &Ask) -> Result<Answer, ClusterError> {
+        ask_session(&self.sessions, &self.session, ask).await
+    }
+
+    /// Tells the coordinator something that is not waited for.
+    pub fn tell(&self, ask: Ask) {
+        let (sessions, session) = (self.sessions.clone(), self.session.clone());
+        tokio::spawn(async move {
+            // A coordinator that is gone need not know.
+            let _ = ask_session(&sessions, &session, &ask).await;
+        });
+    }
+
+    /// Ends the run: its result is not wanted any more.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        self.cancel.cancel();
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::SeqCst)
+    }
+
+    /// Ends the run early.
+    pub fn cancel(&self) -> &CancellationToken {
+        &self.cancel
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

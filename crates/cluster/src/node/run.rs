@@ -1,0 +1,202 @@
+//! One job, from the message to its acknowledgement.
+
+use super::Node;
+use super::calls::Caller;
+use crate::exact;
+use crate::link::ACK_WAIT;
+use crate::remote::{RemoteOrchestrator, RemoteReplies};
+use crate::wire::{DoneHead, Job, Letter, VERSION, VERSION_HEADER};
+use async_nats::HeaderMap;
+use async_nats::jetstream::{AckKind, Message};
+use bytes::Bytes;
+use lemon_exec::store::RunMeta;
+use lemon_exec::{ReplyCache, Runner, unix_ms};
+use lemon_rollout::Graded;
+use lemon_trace::Trace;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Why a job has no result.
+enum Failure {
+    /// This worker could not make it; another may.
+    Failed(String),
+    /// Its result is not wanted any more.
+    Unwanted,
+}
+
+impl Node {
+    /// Makes a job and acknowledges it, or leaves it to another worker.
+    pub(super) async fn handle(self: &Arc<Self>, message: Message) {
+        let tries = message.info().map_or(1, |info| info.delivered);
+        let job = match self.read(&message).await {
+            Ok(job) => Arc::new(job),
+            Err(refusal) => return self.failed(&message, None, tries, refusal).await,
+        };
+        if self.sessions.is_gone(&job.session).await {
+            self.acknowledge(&message, AckKind::Term).await;
+            return;
+        }
+        if tries > i64::from(self.options.tries) {
+            let error = "workers that began it were not heard of again".to_owned();
+            return self.give_up(&message, Some(&job), tries, error).await;
+        }
+        let making = {
+            let (node, job) = (self.clone(), job.clone());
+            tokio::spawn(async move { node.make(&job).await })
+        };
+        tokio::pin!(making);
+        let made = loop {
+            tokio::select! {
+                made = &mut making => break made,
+                () = tokio::time::sleep(ACK_WAIT / 3) => self.acknowledge(&message, AckKind::Progress).await,
+            }
+        };
+        let made = made.unwrap_or_else(|error| Err(Failure::Failed(format!("this worker has a defect: {error}"))));
+        let sent = match made {
+            Ok(body) => self.deliver(&message, &job, body).await,
+            Err(failure) => Err(failure),
+        };
+        match sent {
+            Ok(()) => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+                self.acknowledge(&message, AckKind::Ack).await;
+            }
+            Err(Failure::Unwanted) => self.acknowledge(&message, AckKind::Term).await,
+            Err(Failure::Failed(error)) => self.failed(&message, Some(&job), tries, error).await,
+        }
+    }
+
+    /// The job of a message, if it is of this version and understood.
+    async fn read(&self, message: &Message) -> Result<Job, String> {
+        let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name)).map(|it| it.as_str());
+        let version = header(VERSION_HEADER).unwrap_or("unknown");
+        if version != VERSION {
+            return Err(format!("the job is of version {version}, this worker of {VERSION}"));
+        }
+        let body = match header("Lemon-Object") {
+            Some(name) => self.blobs.get(name).await.map_err(|error| error.to_string())?.into(),
+            None => message.payload.clone(),
+        };
+        serde_json::from_slice(&body).map_err(|error| format!("the job is not understood: {error}"))
+    }
+
+    /// Makes the run of a job: the body of its result.
+    async fn make(&self, job: &Job) -> Result<Vec<u8>, Failure> {
+        let env = self.env(&job.env).await.map_err(Failure::Failed)?;
+        let caller = Caller::new(&self.sessions, &job.session, &job.id);
+        let mut settings = job.settings.within(job.budget);
+        settings.shared = job.shared.then(|| self.sessions.budget(&job.session, &self.id));
+        let cached = || Arc::new(ReplyCache::in_front_of(Arc::new(RemoteReplies(caller.clone()))));
+        let runner = Runner {
+            backend: env.env.backend.clone(),
+            orchestrator: Arc::new(RemoteOrchestrator::new(caller.clone(), job.first.clone())),
+            language: env.env.language.clone(),
+            store: None,
+            reply_cache: job.cached.then(cached),
+            settings,
+            on_delta: None,
+        };
+        let meta = RunMeta { withhold: job.withhold.clone(), form: job.form, ..RunMeta::default() };
+        let run = lemon_exec::Job {
+            run_id: job.run_id.clone(),
+            task_id: job.task_id.clone(),
+            question: job.question.clone(),
+            seed: job.seed,
+            meta,
+        };
+        let trace = runner.run(&run, caller.cancel(), None).await;
+        if caller.is_abandoned() {
+            return Err(Failure::Unwanted);
+        }
+        let trace = trace.map_err(|error| Failure::Failed(error.to_string()))?;
+        let graded = match (env.cases.get(&job.task_id).cloned(), trace.summary().answer) {
+            (Some(case), Some(answer)) => {
+                // Programs take a moment.
+                let graded = tokio::task::spawn_blocking(move || env.env.grader.grade(&case.item, &answer)).await;
+                let graded = graded.map_err(|error| Failure::Failed(error.to_string()))?;
+                Some(graded.map_err(|error| Failure::Failed(error.to_string()))?)
+            }
+            _ => None,
+        };
+        Ok(body(&job.id, trace, graded))
+    }
+
+    /// Sends a result until the coordinator has it.
+    async fn deliver(&self, message: &Message, job: &Job, body: Vec<u8>) -> Result<(), Failure> {
+        let mut headers = HeaderMap::new();
+        headers.insert("Lemon-Job", job.id.as_str());
+        let mut body = Bytes::from(body);
+        if body.len() > self.link.client.max_payload().saturating_sub(4096) {
+            let name = self.blobs.put(&body).await.map_err(|error| Failure::Failed(error.to_string()))?;
+            headers.insert("Lemon-Object", name.as_str());
+            body = Bytes::new();
+        }
+        let send = self.sessions.send(&job.session, "done", headers, body);
+        tokio::pin!(send);
+        loop {
+            tokio::select! {
+                sent = &mut send => return sent.map(drop).map_err(|_| Failure::Unwanted),
+                () = tokio::time::sleep(ACK_WAIT / 3) => self.acknowledge(message, AckKind::Progress).await,
+            }
+        }
+    }
+
+    /// Leaves a job to another worker, or gives it up.
+    async fn failed(&self, message: &Message, job: Option<&Job>, tries: i64, error: String) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        if tries >= i64::from(self.options.tries) {
+            return self.give_up(message, job, tries, error).await;
+        }
+        let wait = Duration::from_millis(100 << tries.clamp(0, 6));
+        self.acknowledge(message, AckKind::Nak(Some(wait))).await;
+    }
+
+    /// Puts a job into the list of dead letters.
+    async fn give_up(&self, message: &Message, job: Option<&Job>, tries: i64, error: String) {
+        // The subject of a job names its coordinator, whatever the job itself says.
+        let session = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
+        let id = message.headers.as_ref().and_then(|headers| headers.get(async_nats::header::NATS_MESSAGE_ID));
+        let letter = Letter {
+            job: id.map(|id| id.as_str().to_owned()).unwrap_or_default(),
+            session: session.clone(),
+            task_id: job.map(|job| job.task_id.clone()).unwrap_or_default(),
+            run_id: job.map(|job| job.run_id.clone()).unwrap_or_default(),
+            tries,
+            error,
+            node: self.options.name.clone(),
+            at_ms: unix_ms(),
+        };
+        let body = Bytes::from(serde_json::to_vec(&letter).unwrap_or_default());
+        let kept = self.link.jetstream.publish(self.link.subject(&format!("dead.{session}")), body.clone()).await;
+        if let Ok(kept) = kept
+            && kept.await.is_ok()
+            && (self.sessions.send(&session, "dead", HeaderMap::new(), body).await.is_ok()
+                || self.sessions.is_gone(&session).await)
+        {
+            self.dead.fetch_add(1, Ordering::Relaxed);
+            self.acknowledge(message, AckKind::Term).await;
+        }
+        // Else it comes again, and is given up then.
+    }
+
+    async fn acknowledge(&self, message: &Message, kind: AckKind) {
+        // An acknowledgement that is lost brings the job again: it is made again, and its result is dropped.
+        let _ = message.ack_with(kind).await;
+    }
+}
+
+/// A result: a line that says what it is, and a line for each event.
+fn body(job: &str, trace: Trace, graded: Option<Graded>) -> Vec<u8> {
+    let Trace { header, mut events } = trace;
+    // Our own plain types always serialise; were one not to, the coordinator would refuse the result.
+    let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap_or_default()).collect();
+    let bits = exact::bits(&mut events, &lines);
+    let head = DoneHead { job: job.to_owned(), header, events: lines.len(), graded, bits };
+    let mut body = serde_json::to_vec(&head).unwrap_or_default();
+    for line in lines {
+        body.push(b'\n');
+        body.extend_from_slice(line.as_bytes());
+    }
+    body
+}

@@ -1,0 +1,131 @@
+//! What is too large for a message, by the hash of its content: written once, read once by each worker.
+
+use crate::error::ClusterError;
+use crate::link::Link;
+use async_nats::jetstream::object_store::ObjectMetadata;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Objects larger than this are refused: they would not fit into the memory of a worker.
+const MOST_BYTES: usize = 8 << 30;
+
+/// Puts objects on the server and gets them from there.
+pub struct Blobs {
+    link: Link,
+    /// Those that are known to be there.
+    known: Mutex<HashSet<String>>,
+}
+
+impl Blobs {
+    /// Objects of this project.
+    pub fn new(link: &Link) -> Self {
+        Blobs { link: link.clone(), known: Mutex::default() }
+    }
+
+    /// Puts an object there, unless it is there already, and says the name it goes by: the hash of its content.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    pub async fn put(&self, content: &[u8]) -> Result<String, ClusterError> {
+        let name = blake3::hash(content).to_hex().to_string();
+        if self.known().contains(&name) {
+            return Ok(name);
+        }
+        let store = self.link.objects().await?;
+        let there = store.info(&name).await.is_ok_and(|info| info.size == content.len() && !info.deleted);
+        if !there {
+            let failed = |error: &dyn std::fmt::Display| failed(&name, error);
+            let metadata = ObjectMetadata { name: name.clone(), ..ObjectMetadata::default() };
+            store.put(metadata, &mut &content[..]).await.map_err(|error| failed(&error))?;
+        }
+        self.known().insert(name.clone());
+        Ok(name)
+    }
+
+    /// As [`Blobs::put`], for a file that may not fit into memory.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the server does not take it.
+    pub async fn put_file(&self, path: &Path) -> Result<String, ClusterError> {
+        let unread = |error: std::io::Error| failed(&path.display().to_string(), &error);
+        let (file, hashed) = (path.to_owned(), path.to_owned());
+        let hash = tokio::task::spawn_blocking(move || {
+            let mut hasher = blake3::Hasher::new();
+            std::io::copy(&mut std::fs::File::open(hashed)?, &mut hasher)?;
+            Ok(hasher.finalize().to_hex().to_string())
+        });
+        let name = hash.await.map_err(|error| failed(&path.display().to_string(), &error))?.map_err(unread)?;
+        let store = self.link.objects().await?;
+        let there = store.info(&name).await.is_ok_and(|info| !info.deleted);
+        if !there {
+            let mut file = tokio::fs::File::open(file).await.map_err(unread)?;
+            let metadata = ObjectMetadata { name: name.clone(), ..ObjectMetadata::default() };
+            store.put(metadata, &mut file).await.map_err(|error| failed(&name, &error))?;
+        }
+        Ok(name)
+    }
+
+    /// Writes the object of this name to a file, which appears whole.
+    ///
+    /// # Errors
+    /// It is not there, is something else, or the file cannot be written.
+    pub async fn get_file(&self, name: &str, path: &Path) -> Result<(), ClusterError> {
+        let store = self.link.objects().await?;
+        let mut object = store.get(name).await.map_err(|error| failed(name, &error))?;
+        let unwritten = |error: std::io::Error| failed(name, &format!("{}: {error}", path.display()));
+        let part = path.with_extension(format!("part-{}", lemon_exec::fresh_id()));
+        let mut file = tokio::fs::File::create(&part).await.map_err(unwritten)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut piece = vec![0; 128 * 1024];
+        loop {
+            let read = object.read(&mut piece).await.map_err(|error| failed(name, &error))?;
+            let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
+            hasher.update(piece);
+            file.write_all(piece).await.map_err(unwritten)?;
+        }
+        file.sync_all().await.map_err(unwritten)?;
+        if hasher.finalize().to_hex().as_str() != name {
+            // What is wrong is not kept; that it cannot be removed changes nothing.
+            let _ = tokio::fs::remove_file(&part).await;
+            return Err(failed(name, &"its content is not what its name says"));
+        }
+        tokio::fs::rename(&part, path).await.map_err(unwritten)
+    }
+
+    /// The object of this name. Its content is checked against it.
+    ///
+    /// # Errors
+    /// It is not there, cannot be read, or is something else.
+    pub async fn get(&self, name: &str) -> Result<Vec<u8>, ClusterError> {
+        let store = self.link.objects().await?;
+        let mut object = store.get(name).await.map_err(|error| failed(name, &error))?;
+        if object.info.size > MOST_BYTES {
+            return Err(failed(name, &format!("it has {} bytes", object.info.size)));
+        }
+        let mut content = Vec::with_capacity(object.info.size);
+        object.read_to_end(&mut content).await.map_err(|error| failed(name, &error))?;
+        match blake3::hash(&content).to_hex().as_str() == name {
+            true => Ok(content),
+            false => Err(failed(name, &"its content is not what its name says")),
+        }
+    }
+
+    /// Removes an object that is of no use to another process.
+    pub(crate) async fn remove(&self, name: &str) {
+        if let Ok(store) = self.link.objects().await {
+            // It vanishes by its age anyway.
+            let _ = store.delete(name).await;
+        }
+        self.known().remove(name);
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(name: &str, error: &dyn std::fmt::Display) -> ClusterError {
+    ClusterError::Object { name: name.to_owned(), reason: error.to_string() }
+}

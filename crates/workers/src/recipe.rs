@@ -1,0 +1,129 @@
+//! What another machine needs to make the same workers, as plain data. It holds no secret: keys stay in environment variables.
+
+use crate::Tell;
+use crate::config::{Capacity, Config};
+use crate::error::WorkersError;
+use crate::kind::{Scope, WorkerKind};
+use crate::resolve::Resolved;
+use crate::simulation::{OnMiss, Simulation, WorkerSet};
+use lemon_exec::worker::mask_url;
+use lemon_spec::Limits;
+use lemon_task::{Item, SealedItem};
+use lemon_world::{Preset, SamplePool};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The workers of a machine, for another.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerRecipe {
+    kind: String,
+    capacities: Vec<(String, Capacity)>,
+    limits: Limits,
+    budget_tokens: Option<u64>,
+    /// The simulated world, where the workers are one.
+    world: Option<WorldRecipe>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorldRecipe {
+    preset: Preset,
+    items: Vec<SealedItem>,
+    shared_noise: bool,
+    strict: bool,
+}
+
+impl WorkerRecipe {
+    /// The recipe of these workers. `simulation` is asked for only where no models are called.
+    ///
+    /// # Errors
+    /// Another machine could not make the same workers.
+    pub fn new<'a>(
+        config: &Config,
+        resolved: &Resolved,
+        budget_tokens: Option<u64>,
+        simulation: impl FnOnce() -> Result<Simulation<'a>, WorkersError>,
+    ) -> Result<Self, WorkersError> {
+        let (kind, capacities) = (resolved.kind, resolved.capacities());
+        let refused = |fact: &str, hint: &str| Err(WorkersError::new(format!("{fact} on a cluster")).hint(hint));
+        if kind == WorkerKind::RECORDED {
+            return refused("recorded replies are not served", "they cost nothing: leave --cluster out");
+        }
+        if config.roles.folder.is_some() {
+            return refused("a folder of roles is not used", "leave [roles] out of lemon.toml");
+        }
+        if !config.tools.is_empty() {
+            return refused("tools are not offered", "leave [tools] out of lemon.toml");
+        }
+        if kind == WorkerKind::ENDPOINTS && !resolved.is_configured {
+            return refused(
+                "a server that was found on this machine is not asked",
+                "write an address that all machines reach into lemon.toml",
+            );
+        }
+        for (name, capacity) in capacities {
+            if mask_url(&capacity.base_url) != capacity.base_url {
+                let fact = format!("the address of capacity `{name}` holds a secret, which is not sent");
+                return refused(&fact, "name an environment variable with api_key_env; every worker needs it");
+            }
+        }
+        let world = match kind.asks_models() {
+            true => None,
+            false => {
+                let Simulation { preset, items, shared_noise, strict, .. } = simulation()?;
+                let items = items.into_iter().map(Item::sealed).collect();
+                Some(WorldRecipe { preset, items, shared_noise, strict })
+            }
+        };
+        let (kind, capacities) = (kind.name().to_owned(), capacities.to_vec());
+        Ok(WorkerRecipe { kind, capacities, limits: config.limits.clone(), budget_tokens, world })
+    }
+
+    /// Models that are files of the machine that the recipe comes from: for each capacity, the path.
+    pub fn model_paths(&self) -> Vec<(String, PathBuf)> {
+        let file = |(name, capacity): &(String, Capacity)| {
+            let path = Path::new(capacity.local.as_deref()?);
+            path.exists().then(|| (name.clone(), path.to_owned()))
+        };
+        self.capacities.iter().filter_map(file).collect()
+    }
+
+    /// The same with the model of a capacity at another path.
+    #[must_use]
+    pub fn with_model(mut self, capacity: &str, path: &Path) -> Self {
+        for (_, found) in self.capacities.iter_mut().filter(|(name, _)| name == capacity) {
+            found.local = Some(path.to_string_lossy().into_owned());
+        }
+        self
+    }
+
+    /// Makes the workers.
+    ///
+    /// # Errors
+    /// They cannot be made on this machine.
+    pub async fn build(self, tell: Tell) -> Result<WorkerSet, WorkersError> {
+        let WorkerRecipe { kind, capacities, limits, budget_tokens, world } = self;
+        let kind = WorkerKind::named(Scope::Tasks, &kind)?;
+        let mut config = Config::default().with_capacities(capacities);
+        config.limits = limits;
+        let (preset, shared_noise, strict, items) = match world {
+            Some(WorldRecipe { preset, items, shared_noise, strict }) => {
+                (preset, shared_noise, strict, items.into_iter().map(Item::from).collect())
+            }
+            None => (Preset::default(), false, false, Vec::new()),
+        };
+        let simulation = || {
+            Ok(Simulation {
+                preset,
+                items: items.iter().collect(),
+                shared_noise,
+                strict,
+                recordings: None,
+                pool: SamplePool::default(),
+                on_miss: OnMiss::Fail,
+            })
+        };
+        WorkerSet::new(&config, kind, &[], budget_tokens, simulation, tell).await
+    }
+}
