@@ -1,7 +1,7 @@
 //! An evaluation by request: the tasks are read, the workers made, methods that learn trained, and every run is graded.
 
 use super::Notices;
-use super::cluster::Cluster;
+use super::cluster::WorkerCluster;
 use super::request::{EvalRequest, RequestedCases};
 use crate::error::Error;
 use lemon_eval::{
@@ -86,7 +86,7 @@ impl EvalJob {
     ///
     /// # Errors
     /// Other machines could not make the same workers, or the cluster cannot be used.
-    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster) -> Result<(), Error> {
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &WorkerCluster) -> Result<(), Error> {
         let recipe = self.request.recipe(config, &self.resolved, &self.cases)?;
         // It is this job's alone until it runs.
         let Some(evaluator) = Arc::get_mut(&mut self.evaluator) else { return Ok(()) };
