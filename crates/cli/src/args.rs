@@ -15,7 +15,10 @@ pub mod train;
 
 pub use bench::{AnswersArgs, ApiArgs, BenchCommand, Rival, ServeArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
-pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};
+pub use eval::{
+    BaselineCommand, BaselineTrainArgs, ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs,
+    RivalArgs, WorldCommand, WorldName,
+};
 pub use inspect::{EditsArgs, SchemaArgs, TraceCommand, ValidateArgs};
 pub use lemon_workers::{Scope, WorkerKind};
 pub use run::RunArgs;
@@ -97,6 +100,9 @@ pub enum Command {
     Grade(GradeArgs),
     /// Run methods side by side on a task set: accuracy with intervals, tokens, paired tests, a page to look at
     Eval(Box<EvalArgs>),
+    /// Published methods that learn to design teams: train them
+    #[command(subcommand)]
+    Baseline(BaselineCommand),
     /// Say what two evaluations found differently, on the items they share
     Compare(CompareArgs),
     /// What is each decision of a team worth? Change it, run what the change can reach, and see

@@ -84,6 +84,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Data(command) => commands::data::data(command),
         Command::Grade(args) => commands::grade::grade(args),
         Command::Eval(args) => commands::eval::eval(cli, args),
+        Command::Baseline(command) => commands::baseline::baseline(cli, command),
         Command::Compare(args) => commands::compare::compare(cli, args),
         Command::Credit(args) => commands::credit::credit(cli, args),
         Command::Critic(command) => commands::critic::critic(command),
