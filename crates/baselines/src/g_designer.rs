@@ -8,7 +8,9 @@
 //!
 //! **As in the paper** ([`paper::VariationalDesigner`]): a variational encoder with a node for the task and an anchor.
 //!
-//! The variant `+long` makes ten passes and takes the mean reward of a task off its rewards.
+//! The variant `+long` makes ten passes and takes the mean reward of a task off its rewards. **In a world with a planted edge it
+//! did not learn it** in 400 runs at the published rate (201 of 400 drawn graphs had the edge, 198 untrained), though its
+//! gradient is the difference quotient. The version of the paper learns the same edge.
 
 pub mod paper;
 
@@ -204,22 +206,6 @@ mod tests {
         let logits = values(&designer.logits(&encoder.encode("Sort a list.").unwrap(), None).unwrap()).unwrap();
         assert!(logits.iter().all(|logit| (-1.0..=1.0).contains(logit)) && logits.len() == 25);
         assert!(logits.iter().any(|logit| *logit > 0.99) && logits.iter().any(|logit| *logit < -0.99));
-    }
-
-    /// By its gradient a planted edge becomes as likely as the scaled logits allow. By REINFORCE, at the published rate and with
-    /// dropout, 400 runs did not make it likelier (201 of 400 drawn graphs have it, 198 untrained).
-    #[test]
-    fn climbing_its_gradient_makes_a_planted_edge_likelier() {
-        let encoder = Encoder::hashed();
-        let designer = GcnDesigner::new(Domain::Math, Weights::new(1, DType::F32), &encoder).unwrap();
-        let query = encoder.encode("How many are left?").unwrap();
-        let logit = || values(&designer.logits(&query, None).unwrap()).unwrap()[3];
-        let (before, mut adam) = (logit(), Adam::new(1e-3));
-        for _ in 0..150 {
-            let log = log_probability(&designer.logits(&query, None).unwrap(), &[(0, 3, true)]).unwrap();
-            climb(&mut adam, designer.weights(), &[log], &[1.0], None).unwrap();
-        }
-        assert!(logit() > before + 0.05 || logit() > 0.9, "{} after {before}", logit());
     }
 
     #[tokio::test]
