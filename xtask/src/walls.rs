@@ -48,6 +48,11 @@ pub const WALLS: &[Wall] = &[
         tests_use: &["lemon-world"],
     },
     Wall {
+        package: "lemon-baselines",
+        uses: &["lemon-spec", "lemon-exec", "lemon-task", "lemon-rollout", "lemon-eval"],
+        tests_use: &["lemon-world"],
+    },
+    Wall {
         package: "lemon-profile",
         uses: &["lemon-spec", "lemon-trace", "lemon-view", "lemon-exec", "lemon-rollout", "lemon-eval", "lemon-credit"],
         tests_use: &["lemon-task", "lemon-world"],
@@ -147,6 +152,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-world",
             "lemon-rollout",
             "lemon-eval",
+            "lemon-baselines",
             "lemon-credit",
             "lemon-profile",
             "lemon-problems",

@@ -17,7 +17,10 @@ pub mod train;
 pub use bench::{AnswersArgs, ApiArgs, BenchCommand, ClusterBenchArgs, ClusterWorkerArgs, Rival, ServeArgs};
 pub use cluster::{ClusterCommand, OnCluster, WorkerArgs};
 pub use data::{DataCommand, FetchArgs, GradeArgs};
-pub use eval::{ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs, WorldCommand, WorldName};
+pub use eval::{
+    BaselineCommand, BaselineTrainArgs, ChoosePolicy, CompareArgs, CreditArgs, EvalArgs, OnMissArg, ReplayArgs,
+    RivalArgs, WorldCommand, WorldName,
+};
 pub use inspect::{EditsArgs, SchemaArgs, TraceCommand, ValidateArgs};
 pub use lemon_workers::{Scope, WorkerKind};
 pub use run::RunArgs;
@@ -104,6 +107,9 @@ pub enum Command {
     /// The cluster: who works, what waits, what failed
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Published methods that learn to design teams: train them
+    #[command(subcommand)]
+    Baseline(BaselineCommand),
     /// Say what two evaluations found differently, on the items they share
     Compare(CompareArgs),
     /// What is each decision of a team worth? Change it, run what the change can reach, and see

@@ -87,6 +87,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
         Command::Eval(args) => commands::eval::eval(cli, args),
         Command::Worker(args) => commands::cluster::worker(args),
         Command::Cluster(command) => commands::cluster::cluster(command),
+        Command::Baseline(command) => commands::baseline::baseline(cli, command),
         Command::Compare(args) => commands::compare::compare(cli, args),
         Command::Credit(args) => commands::credit::credit(cli, args),
         Command::Critic(command) => commands::critic::critic(command),

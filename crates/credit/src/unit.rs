@@ -22,7 +22,7 @@ pub enum Unit {
     Turn,
     /// What one agent tells another.
     Message,
-    /// The first call that an agent makes of a tool.
+    /// One call of a tool.
     ToolCall,
     /// One token of the specification.
     Token,
@@ -62,10 +62,10 @@ pub fn unit_of(edit: &Edit) -> Unit {
     }
 }
 
-/// The unit's name among those of its kind: that of a call of a tool is `agent tool`. All messages of an agent are `a → *`: what it shares, it shares with all.
+/// The unit's name among those of its kind: that of the first call of a tool is `agent tool #1`. All messages of an agent are `a → *`: what it shares, it shares with all.
 pub fn target_of(edit: &Edit) -> String {
     if let Change::WithholdResult { agent, tool } = &edit.change {
-        return tool_call(agent, tool);
+        return tool_call(agent, tool, 1);
     }
     match (edit.change.edited_message(), edit.change.edited_agent()) {
         _ if matches!(edit.change, Change::PrefixTruncation { .. }) => TEAM.to_owned(),
@@ -86,10 +86,15 @@ pub fn units_of_trace(trace: &Trace) -> Vec<(Unit, String)> {
             units.push((Unit::Turn, agent.id.clone()));
         }
     }
+    let mut calls: Vec<(&str, &str)> = Vec::new();
     for event in &trace.events {
         match &event.kind {
             EventKind::Message { from, to, .. } => units.push((Unit::Message, message(from, to))),
-            EventKind::ToolCall { tool, .. } => units.push((Unit::ToolCall, tool_call(&event.agent, tool))),
+            EventKind::ToolCall { tool, .. } => {
+                let earlier = calls.iter().filter(|call| **call == (&*event.agent, &**tool)).count();
+                calls.push((&event.agent, tool));
+                units.push((Unit::ToolCall, tool_call(&event.agent, tool, earlier + 1)));
+            }
             EventKind::Decision { round, .. } => units.push((Unit::Token, format!("round {round}"))),
             _ => {}
         }
@@ -105,7 +110,7 @@ pub fn units_of_plan(plan: &Plan) -> Vec<(Unit, String)> {
         units.extend(of_agent(&agent.id));
         units.push((Unit::Turn, agent.id.clone()));
         units.extend(agent.after.iter().map(|parent| (Unit::Message, message(parent, &agent.id))));
-        units.extend(agent.tools.iter().map(|tool| (Unit::ToolCall, tool_call(&agent.id, tool))));
+        units.extend(agent.tools.iter().map(|tool| (Unit::ToolCall, tool_call(&agent.id, tool, 1))));
     }
     sorted(units)
 }
@@ -197,9 +202,9 @@ fn of_agent(id: &str) -> [(Unit, String); 2] {
     [(Unit::Role, id.to_owned()), (Unit::Agent, id.to_owned())]
 }
 
-/// The first call that an agent makes of a tool.
-fn tool_call(agent: &str, tool: &str) -> String {
-    format!("{agent} {tool}")
+/// A call of a tool: how many the agent has made of it by then.
+fn tool_call(agent: &str, tool: &str, number: usize) -> String {
+    format!("{agent} {tool} #{number}")
 }
 
 fn message(from: &str, to: &str) -> String {

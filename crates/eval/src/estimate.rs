@@ -78,13 +78,16 @@ impl Evaluator {
         let Some(case) = work.cases.get(case) else { return Ok(()) };
         let seed = work.seeds.first().copied().unwrap_or(0);
         let question = &case.item.task.question;
-        let text = match &method.writer {
-            None => {
+        let text = match method.orchestrator(case, &self.env.language, work.capacity.as_deref(), seed) {
+            _ if method.has_rule() => {
                 let draw = seed_of(&[&method.method.name(), question, &seed.to_string()]);
-                let ask = Ask::new(&case.item, &self.env.language, work.capacity.as_deref(), draw);
+                let capacity = method.method.capacity().or(work.capacity.as_deref());
+                let ask = Ask::new(&case.item, &self.env.language, capacity, draw);
                 method.method.spec(&ask)
             }
-            Some(writer) => {
+            // There is no team to estimate; the run will say so.
+            Err(_) => None,
+            Ok(writer) => {
                 let tokens_left = self.env.settings.budget.tokens;
                 let context = WriteContext {
                     question,
@@ -116,7 +119,7 @@ impl Evaluator {
             sum.add(&Forecast { calls: Vec::new() });
             return Ok(());
         };
-        sum.more |= plan.next() == Next::Review && method.writer.is_some();
+        sum.more |= plan.next() == Next::Review && !method.has_rule();
         sum.add(&Forecast::new(&plan, question, &self.env.backend.levels, judge.clone()));
         Ok(())
     }

@@ -29,8 +29,21 @@ pub struct Evaluator {
 pub struct MethodRun {
     /// The method.
     pub method: Method,
-    /// Who writes its teams; `None`: its rule.
-    pub writer: Option<Arc<dyn Orchestrator>>,
+    writer: TeamWriter,
+}
+
+/// Who writes the teams of a method.
+#[derive(Clone)]
+enum TeamWriter {
+    Rule,
+    One(Arc<dyn Orchestrator>),
+    Each(Arc<dyn CaseWriters>),
+}
+
+/// Writes teams by case and seed: a method that was trained once for each seed.
+pub trait CaseWriters: Send + Sync {
+    /// Who writes the team for this case with this seed. `None`: nothing was trained for it.
+    fn writer(&self, case: &Case, seed: u64) -> Option<Arc<dyn Orchestrator>>;
 }
 
 /// What to run.
@@ -50,6 +63,26 @@ pub struct Work {
 }
 
 impl MethodRun {
+    /// A method whose rule writes its teams.
+    pub fn by_rule(method: Method) -> Self {
+        MethodRun { method, writer: TeamWriter::Rule }
+    }
+
+    /// A method whose teams this orchestrator writes.
+    pub fn written_by(method: Method, writer: Arc<dyn Orchestrator>) -> Self {
+        MethodRun { method, writer: TeamWriter::One(writer) }
+    }
+
+    /// A method whose teams depend on case and seed.
+    pub fn trained(method: Method, writers: Arc<dyn CaseWriters>) -> Self {
+        MethodRun { method, writer: TeamWriter::Each(writers) }
+    }
+
+    /// Whether its rule writes its teams.
+    pub(crate) fn has_rule(&self) -> bool {
+        matches!(self.writer, TeamWriter::Rule)
+    }
+
     /// Who writes the team for a case. A rule that draws, draws for each task and seed anew.
     ///
     /// # Errors
@@ -61,9 +94,14 @@ impl MethodRun {
         capacity: Option<&str>,
         seed: u64,
     ) -> Result<Arc<dyn Orchestrator>, RolloutError> {
-        if let Some(writer) = &self.writer {
-            return Ok(writer.clone());
+        match &self.writer {
+            TeamWriter::Rule => {}
+            TeamWriter::One(writer) => return Ok(writer.clone()),
+            TeamWriter::Each(writers) => {
+                return writers.writer(case, seed).ok_or_else(|| RolloutError::NoTeam(self.method.name()));
+            }
         }
+        let capacity = self.method.capacity().or(capacity);
         let draw = seed_of(&[&self.method.name(), &case.item.task.question, &seed.to_string()]);
         let ask = Ask::new(&case.item, language, capacity, draw);
         self.method.orchestrator(&ask).ok_or_else(|| RolloutError::NoTeam(self.method.name()))

@@ -1,6 +1,5 @@
 //! Methods side by side: the same tasks, the same workers, the same executor, with intervals and pictures.
 
-mod baseline;
 mod clusters;
 mod compare;
 mod estimate;
@@ -14,12 +13,11 @@ mod search;
 mod summary;
 mod trial;
 
-pub use baseline::learn;
 pub use clusters::mark_clusters;
 pub use compare::{EvalComparison, FlippedItem, Flips, MethodComparison, compare};
 pub use estimate::SpendEstimate;
-pub use evaluate::{Evaluator, MethodRun, Work};
-pub use method::{Ask, Kind, METHODS, Method, MethodError, TeamSource};
+pub use evaluate::{CaseWriters, Evaluator, MethodRun, Work};
+pub use method::{Ask, CHOSEN, Kind, METHODS, Method, MethodError, Rival, TeamSource, Variant};
 pub use row::{AgentRow, Evaluation, Name, Row, SetUp, TokenRow, Training};
 pub use search::{Best, FoundTeam, Gap, SearchSettings, mutant, search, seed_teams};
 pub use summary::{BandReport, MethodReport, PairReport, Partial, Report, SetResults, TokenMeans};

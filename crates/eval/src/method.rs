@@ -5,14 +5,22 @@ use lemon_exec::orchestrator::{Draft, Fixed, Orchestrator, OrchestratorError, Wr
 use lemon_spec::{Effort, Language, Next, PLAIN, Style};
 use lemon_task::Key;
 use std::fmt::Write;
-use std::str::FromStr;
 use std::sync::Arc;
 
-/// A method by its name, with its number where it takes one: `cot`, `sc-cot:10`.
+mod parse;
+mod rules;
+
+pub use parse::MethodError;
+use rules::*;
+
+/// A method by its name, with its number where it takes one, its variants and its capacity: `cot`, `sc-cot:10`,
+/// `g-designer+long@small`.
 #[derive(Debug, Clone)]
 pub struct Method {
     kind: &'static Kind,
     number: usize,
+    variants: Vec<Variant>,
+    capacity: Option<String>,
 }
 
 /// What is known of a method.
@@ -27,7 +35,34 @@ pub struct Kind {
     writes: Writes,
     /// The style that a capacity has to have for it.
     pub needs: Option<Style>,
+    /// The variants it has.
+    pub variants: &'static [Variant],
 }
+
+/// A variant of a method that learns. Each is ours and not its authors'.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// `+cost`: it learns from the reward, which tokens and structure lower, instead of from right answers.
+    Cost,
+    /// `+long`: ten times the passes over its tasks, and a baseline for each task.
+    Long,
+}
+
+impl Variant {
+    /// All of them.
+    pub const ALL: [Variant; 2] = [Variant::Cost, Variant::Long];
+
+    /// What follows the `+`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Variant::Cost => "cost",
+            Variant::Long => "long",
+        }
+    }
+}
+
+/// The capacity that is chosen by the reward on the training tasks.
+pub const CHOSEN: &str = "chosen";
 
 #[derive(Debug)]
 enum Writes {
@@ -50,17 +85,45 @@ pub enum TeamSource {
     Critic,
     /// A file.
     File,
-    /// Edge probabilities, learned by REINFORCE and pruned.
+    /// A published method that learns to design teams first.
+    Trained(Rival),
+}
+
+/// A published method that learns to design teams. `lemon-baselines` has its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rival {
+    /// Edge probabilities, learned by REINFORCE.
+    GptSwarm,
+    /// The same, and pruned.
     AgentPrune,
-    /// Edge weights, learned the same way, and agents eliminated by them.
+    /// The same, and agents eliminated by them.
     AgentDropout,
+    /// A graph network writes the edges for each question, as in the public code.
+    GDesigner,
+    /// The same as in the paper.
+    GDesignerPaper,
+    /// A recurrent network writes roles and edges for each question.
+    ArgDesigner,
+    /// One generator for all sets.
+    OfaMas,
+    /// Mode, roles and capacities for each question.
+    MasRouter,
+    /// A search over workflows that a model expands.
+    AFlow,
+    /// The same with random changes.
+    AFlowRandom,
 }
 
 /// All methods.
 #[rustfmt::skip]
 pub const METHODS: &[Kind] = {
     use Writes::{Elsewhere, Rounds, Team};
-    const KIND: Kind = Kind { name: "", about: "", number: None, writes: Team(cot), needs: None };
+    use Variant::{Cost, Long};
+    const KIND: Kind = Kind { name: "", about: "", number: None, writes: Team(cot), needs: None, variants: &[] };
+    const fn rival(name: &'static str, rival: Rival, variants: &'static [Variant], about: &'static str) -> Kind {
+        Kind { name, about, writes: Elsewhere(TeamSource::Trained(rival)), variants, ..KIND }
+    }
+    const EDGES: Option<(&str, usize, usize)> = Some(("agents", 5, 12));
     const PROGRAM: Kind = Kind { needs: Some(Style::Program), ..KIND };
     &[
         Kind { name: "vanilla", about: "one agent, asked plainly", writes: Team(vanilla), ..KIND },
@@ -83,8 +146,16 @@ pub const METHODS: &[Kind] = {
         Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", writes: Elsewhere(TeamSource::Policy), ..KIND },
         Kind { name: "decision-critic", about: "a fitted critic chooses how each task is asked, reads the replies and asks again", writes: Elsewhere(TeamSource::Critic), ..KIND },
         Kind { name: "file", about: "the team of --spec", writes: Elsewhere(TeamSource::File), ..KIND },
-        Kind { name: "agentprune", about: "edge probabilities learned by REINFORCE, then pruned (GPTSwarm, AgentPrune)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentPrune), ..KIND },
-        Kind { name: "agentdropout", about: "edge weights learned, then agents and edges eliminated (AgentDropout)", number: Some(("agents", 5, 12)), writes: Elsewhere(TeamSource::AgentDropout), ..KIND },
+        Kind { number: EDGES, ..rival("gptswarm", Rival::GptSwarm, &[Cost, Long], "edges of a crew learned by REINFORCE, then fixed (GPTSwarm)") },
+        Kind { number: EDGES, ..rival("agentprune", Rival::AgentPrune, &[Cost, Long], "edges learned and pruned, drawn for each task (AgentPrune)") },
+        Kind { number: EDGES, ..rival("agentdropout", Rival::AgentDropout, &[Cost, Long], "two rounds, agents and edges eliminated by learned weights (AgentDropout)") },
+        rival("g-designer", Rival::GDesigner, &[Cost, Long], "edges of a crew written for each question, as in the public code (G-Designer)"),
+        rival("g-designer-paper", Rival::GDesignerPaper, &[Cost, Long], "the same with the variational encoder and the anchor of the paper"),
+        rival("arg-designer", Rival::ArgDesigner, &[Cost], "roles and edges written agent by agent for each question (ARG-Designer)"),
+        rival("ofa-mas", Rival::OfaMas, &[Cost], "one generator of roles and edges for all sets (OFA-MAS)"),
+        rival("masrouter", Rival::MasRouter, &[Cost, Long], "mode, roles and a capacity for each agent, by question and price (MasRouter)"),
+        rival("aflow", Rival::AFlow, &[Cost], "a tree search over workflows that a model changes (AFlow)"),
+        rival("aflow-random", Rival::AFlowRandom, &[Cost], "the same search with random changes"),
     ]
 };
 
@@ -125,11 +196,43 @@ impl<'a> Ask<'a> {
 }
 
 impl Method {
-    /// The name with the number, as it was given: `debate:3`, but `debate` for the default number.
+    /// The name with the number, the variants and the capacity, as they were given: `debate:3@small`, but `debate` for the
+    /// default number.
     pub fn name(&self) -> String {
-        match self.kind.number {
+        let mut name = match self.kind.number {
             Some((_, default, _)) if default != self.number => format!("{}:{}", self.kind.name, self.number),
             _ => self.kind.name.to_owned(),
+        };
+        for variant in &self.variants {
+            name = format!("{name}+{}", variant.as_str());
+        }
+        match &self.capacity {
+            Some(capacity) => format!("{name}@{capacity}"),
+            None => name,
+        }
+    }
+
+    /// Whether it is this variant.
+    pub fn is(&self, variant: Variant) -> bool {
+        self.variants.contains(&variant)
+    }
+
+    /// The capacity that its agents get, over the one that all methods get: a name, or [`CHOSEN`].
+    pub fn capacity(&self) -> Option<&str> {
+        self.capacity.as_deref()
+    }
+
+    /// The same method at this capacity. `None`: it chooses capacities itself.
+    pub fn at(&self, capacity: &str) -> Option<Method> {
+        self.takes_capacity().then(|| Method { capacity: Some(capacity.to_owned()), ..self.clone() })
+    }
+
+    /// Whether its agents can be given a capacity.
+    pub fn takes_capacity(&self) -> bool {
+        match self.source() {
+            None => true,
+            Some(TeamSource::Trained(rival)) => rival != Rival::MasRouter,
+            Some(_) => false,
         }
     }
 
@@ -210,59 +313,6 @@ impl Orchestrator for IfTheyDisagree {
     }
 }
 
-/// A name that no method has, or a number it does not take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MethodError {
-    /// There is none of that name.
-    #[error("no method is called `{0}`")]
-    Unknown(String),
-    /// No capacity replies in its style.
-    #[error(
-        "`{name}` needs a capacity with `style = \"{style}\"`; an entry with `efforts = [\"{style}\", …]` makes one"
-    )]
-    NoStyle {
-        /// The method.
-        name: String,
-        /// The style.
-        style: Style,
-    },
-    /// It takes no number.
-    #[error("`{0}` takes no number")]
-    NoNumber(String),
-    /// Its number is out of range.
-    #[error("`{name}` takes 1 to {most} {what}, not `{given}`")]
-    Number {
-        /// The method.
-        name: String,
-        /// What it counts.
-        what: &'static str,
-        /// How many at most.
-        most: usize,
-        /// What was given.
-        given: String,
-    },
-}
-
-impl FromStr for Method {
-    type Err = MethodError;
-
-    fn from_str(text: &str) -> Result<Self, MethodError> {
-        let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-        let kind =
-            METHODS.iter().find(|kind| kind.name == name).ok_or_else(|| MethodError::Unknown(name.to_owned()))?;
-        let number = match (kind.number, number) {
-            (None, None) => 1,
-            (None, Some(_)) => return Err(MethodError::NoNumber(name.to_owned())),
-            (Some((_, default, _)), None) => default,
-            (Some((what, _, most)), Some(given)) => {
-                let number = given.parse().ok().filter(|number| (1..=most).contains(number));
-                number.ok_or_else(|| MethodError::Number { name: name.into(), what, most, given: given.into() })?
-            }
-        };
-        Ok(Method { kind, number })
-    }
-}
-
 /// A team being written.
 struct Team<'a> {
     ask: Ask<'a>,
@@ -327,122 +377,6 @@ impl Team<'_> {
         let next = if self.next == Next::Review { "next: review\n" } else { "" };
         format!("agents:\n{agents}{}{next}", self.answer)
     }
-}
-
-fn vanilla(team: &mut Team) {
-    let base = if team.ask.code { "programmer" } else { "solver" };
-    team.add(base, Some("Answer the task."), &[]);
-}
-
-fn plain(team: &mut Team) {
-    team.add(PLAIN, None, &[]);
-}
-
-fn brief(team: &mut Team) {
-    match team.ask.with_style(Style::Brief) {
-        Some(capacity) => team.add_at(capacity, PLAIN, None, &[]),
-        None => team.add(PLAIN, Some("Give the answer alone, without explanation."), &[]),
-    };
-}
-
-fn program(team: &mut Team) {
-    team.programmer();
-}
-
-fn mixed(team: &mut Team) {
-    let programs: Vec<_> = (0..team.number).map(|_| team.programmer()).collect();
-    let solvers: Vec<_> = (0..=team.number).map(|_| team.solver(&[])).collect();
-    team.vote(&[programs, solvers].concat());
-}
-
-fn agree(team: &mut Team) {
-    let both = [team.programmer(), team.solver(&[])];
-    team.vote(&both);
-    // Programs are not alike in any word: there is nothing to agree on.
-    team.next = if team.ask.code { Next::Stop } else { Next::Review };
-}
-
-fn disagree(team: &mut Team) {
-    let programs: Vec<_> = (0..2).map(|_| team.programmer()).collect();
-    let solvers: Vec<_> = (0..3).map(|_| team.solver(&[])).collect();
-    let all = [team.before.clone(), programs, solvers].concat();
-    team.vote(&all);
-}
-
-fn critic(team: &mut Team) {
-    let first = team.solver(&[]);
-    let second = team.add("critic", None, &[first]);
-    team.answer(&[second], "last");
-}
-
-fn judge(team: &mut Team) {
-    let all: Vec<_> = (0..team.number).map(|_| team.solver(&[])).collect();
-    team.answer(&all, "judge");
-}
-
-fn cot(team: &mut Team) {
-    team.solver(&[]);
-}
-
-fn sc_cot(team: &mut Team) {
-    let all: Vec<_> = (0..team.number).map(|_| team.solver(&[])).collect();
-    team.vote(&all);
-}
-
-fn chain(team: &mut Team) {
-    let mut last = Vec::new();
-    for _ in 0..team.number {
-        last = vec![team.solver(&last)];
-    }
-}
-
-fn star(team: &mut Team) {
-    let around: Vec<_> = (1..team.number).map(|_| team.solver(&[])).collect();
-    let centre = team.solver(&around);
-    team.answer(&[centre], "last");
-}
-
-fn tree(team: &mut Team) {
-    let mut layer: Vec<_> = (0..team.number).map(|_| team.solver(&[])).collect();
-    while layer.len() > 1 {
-        layer =
-            layer.chunks(2).map(<[String]>::to_vec).collect::<Vec<_>>().iter().map(|pair| team.solver(pair)).collect();
-    }
-    team.answer(&layer, "last");
-}
-
-fn complete(team: &mut Team) {
-    let mut before = Vec::new();
-    for _ in 0..team.number {
-        before.push(team.solver(&before));
-    }
-    let last = before.split_off(before.len().saturating_sub(1));
-    team.answer(&last, "last");
-}
-
-fn random(team: &mut Team) {
-    let mut draws = lemon_num::Random::new(team.ask.seed);
-    let mut before: Vec<String> = Vec::new();
-    let mut unread: Vec<String> = Vec::new();
-    for _ in 0..team.number {
-        let read: Vec<String> = before.iter().filter(|_| draws.next_u64().is_multiple_of(2)).cloned().collect();
-        unread.retain(|id| !read.contains(id));
-        let id = team.solver(&read);
-        before.push(id.clone());
-        unread.push(id);
-    }
-    match unread.len() {
-        1 => team.answer(&unread, "last"),
-        _ => team.vote(&unread),
-    }
-}
-
-fn debate(team: &mut Team) {
-    let mut round: Vec<String> = (0..3).map(|_| team.solver(&[])).collect();
-    for _ in 1..team.number {
-        round = (0..3).map(|_| team.solver(&round)).collect::<Vec<_>>();
-    }
-    team.vote(&round);
 }
 
 #[cfg(test)]
@@ -567,16 +501,5 @@ mod tests {
         let plan = plan("sc-cot:4", None, 0);
         let levels: Vec<_> = plan.agents().iter().map(|agent| agent.capacity.as_str()).collect();
         assert_eq!(levels, ["small", "medium", "large", "small"]);
-    }
-
-    #[test]
-    fn wrong_names_and_numbers_are_named() {
-        let error = |text: &str| text.parse::<Method>().unwrap_err().to_string();
-        assert_eq!(error("coot"), "no method is called `coot`");
-        assert_eq!(error("cot:3"), "`cot` takes no number");
-        assert_eq!(error("debate:99"), "`debate` takes 1 to 8 rounds, not `99`");
-        assert_eq!(error("sc-cot:x"), "`sc-cot` takes 1 to 64 agents, not `x`");
-        assert_eq!("debate:2".parse::<Method>().unwrap().name(), "debate");
-        assert_eq!("debate:3".parse::<Method>().unwrap().name(), "debate:3");
     }
 }

@@ -55,7 +55,7 @@ pub struct SetUp {
 }
 
 /// What a method learned before it was scored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Training {
     /// The method.
     pub method: String,
@@ -63,8 +63,26 @@ pub struct Training {
     pub runs: u64,
     /// Tokens those cost. They are not part of any row.
     pub tokens: u64,
-    /// The specification it arrived at.
+    /// The specification it arrived at; of a method that designs a team for each task, the one for the first task.
     pub spec: String,
+    /// The seed it learned with.
+    #[serde(default)]
+    pub seed: u64,
+    /// Items it learned from.
+    #[serde(default)]
+    pub items: usize,
+    /// Tokens of a model that proposes teams, besides.
+    #[serde(default)]
+    pub optimiser_tokens: u64,
+    /// Seconds.
+    #[serde(default)]
+    pub seconds: f64,
+    /// The capacity that was chosen on the training items, where one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
+    /// What made the vectors of texts, where the method reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<String>,
 }
 
 /// One run, graded.

@@ -120,13 +120,13 @@ impl SharedBudget {
         self.changed.notify_waiters();
     }
 
-    /// Takes what is borrowed and neither spent nor reserved, to be given back. Nothing while more is asked for.
+    /// Takes what is borrowed and neither spent nor reserved, to be given back: while calls wait too, or two borrowers that
+    /// each hold too little would wait for each other.
     pub fn take_unused(&self) -> (u64, f64) {
-        let mut ledger = self.ledger();
-        let Some(lender) = &self.lender else { return (0, 0.0) };
-        if lender.asking.load(Ordering::SeqCst) {
+        if self.lender.is_none() {
             return (0, 0.0);
         }
+        let mut ledger = self.ledger();
         let Budget { tokens, usd, .. } = ledger.budget();
         let (held, held_usd) = ledger.committed();
         let unused = (tokens.unwrap_or(0).saturating_sub(held), (usd.unwrap_or(0.0) - held_usd).max(0.0));

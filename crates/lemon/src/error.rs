@@ -1,5 +1,6 @@
 //! The one error type of this crate.
 
+use lemon_baselines::BaselineError;
 use lemon_cluster::ClusterError;
 use lemon_eval::MethodError;
 use lemon_eval::folder::FolderError;
@@ -69,6 +70,9 @@ pub enum Error {
     /// A method cannot be used.
     #[error(transparent)]
     Method(#[from] MethodError),
+    /// A method could not learn, or what it learned cannot be used.
+    #[error(transparent)]
+    Baseline(#[from] BaselineError),
     /// Programs cannot be run here.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),

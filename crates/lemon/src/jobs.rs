@@ -24,6 +24,7 @@ pub mod evaluation;
 pub mod pages;
 pub mod plan;
 mod request;
+mod rivals;
 pub mod teaching;
 pub mod training;
 

@@ -4,7 +4,7 @@ use crate::builder::{Lemon, Noise, simulated};
 use crate::error::Error;
 use lemon_credit::choose::ChoiceRule;
 use lemon_eval::{Evaluation, Evaluator, Method, MethodRun, SetUp, TeamSource, Work};
-use lemon_exec::orchestrator::Fixed;
+use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::{fresh_id, unix_ms};
 use lemon_profile::{Counterfactuals, Profile, ProfileWork, SpendingLimits};
 use lemon_rollout::{Case, Grader, Rollout, RolloutEnv, RolloutError, RolloutRequest};
@@ -89,20 +89,20 @@ impl Lemon {
     /// them.
     ///
     /// # Errors
-    /// There is no such method, its orchestrator cannot be made, or it learns first, which [`lemon_eval::learn`] does.
+    /// There is no such method, its orchestrator cannot be made, or it learns first, which `lemon_baselines::Trainer` does.
     pub fn method(&self, name: &str) -> Result<MethodRun, Error> {
         let method: Method = name.parse()?;
         method.check(&self.workers.resolved.language.efforts)?;
-        let writer = match method.source() {
-            None => None,
-            Some(TeamSource::Prompted) => Some(self.workers.resolved.prompted()?),
-            Some(TeamSource::Policy) => Some(Arc::new(self.workers.resolved.writer(&PolicySource::default())?) as _),
-            Some(TeamSource::Critic) => Some(self.workers.resolved.critic(None, None)?),
-            Some(TeamSource::File | TeamSource::AgentPrune | TeamSource::AgentDropout) => {
+        let writer: Arc<dyn Orchestrator> = match method.source() {
+            None => return Ok(MethodRun::by_rule(method)),
+            Some(TeamSource::Prompted) => self.workers.resolved.prompted()?,
+            Some(TeamSource::Policy) => Arc::new(self.workers.resolved.writer(&PolicySource::default())?),
+            Some(TeamSource::Critic) => self.workers.resolved.critic(None, None)?,
+            Some(TeamSource::File | TeamSource::Trained(_)) => {
                 return Err(RolloutError::NoTeam(method.name()).into());
             }
         };
-        Ok(MethodRun { method, writer })
+        Ok(MethodRun::written_by(method, writer))
     }
 
     /// A team as the method `file`: the same team for every case.
@@ -111,7 +111,7 @@ impl Lemon {
     /// The registry of methods has no `file`.
     pub fn team_method(&self, team: &Plan) -> Result<MethodRun, Error> {
         let writer = Arc::new(Fixed { text: team.source().to_owned(), reviewer: None });
-        Ok(MethodRun { method: "file".parse()?, writer: Some(writer) })
+        Ok(MethodRun::written_by("file".parse()?, writer))
     }
 
     /// Runs every method on every case. [`lemon_eval::Report::new`] compares them, with intervals and paired tests.

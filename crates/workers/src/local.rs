@@ -213,7 +213,7 @@ fn usable(reply: Completion, request: &Request, level: &LocalModel) -> Result<Re
         _ => likelihood,
     });
     let truncated = reply.finish == FinishReason::Length;
-    let (text, tool_calls) = tools::calls(&reply.text, request);
+    let (text, tool_calls) = tools::calls(&reply.text, level.engine.tokenizer(), request);
     if text.trim().is_empty() && tool_calls.is_empty() {
         let (kind, message) = match truncated {
             true => (

@@ -51,8 +51,8 @@ fn request(text: &str, max_tokens: u64) -> Request {
 /// A model whose template writes a call after an `@`, which weights at random write soon.
 fn calling(template: &str) -> LocalModel {
     let tokenizer = tokenizer().with_template(template).unwrap();
-    let config = ModelConfig { positions: 600, ..config() };
-    let settings = EngineSettings { cache_tokens: 4_096, ..settings() };
+    let config = ModelConfig { positions: 3_000, ..config() };
+    let settings = EngineSettings { cache_tokens: 8_192, ..settings() };
     LocalModel::new("tiny".to_owned(), Engine::fresh(config, tokenizer, 1, settings).unwrap(), PromptForm::Chat)
 }
 

@@ -49,6 +49,15 @@ pub struct EvalArgs {
     /// The price of the method `decision-critic`: the reward that 1,000 tokens are worth [default: the configured one, or 0.1]
     #[arg(long, value_name = "X", value_parser = super::not_negative)]
     pub price: Option<f64>,
+    #[command(flatten)]
+    pub rivals: RivalArgs,
+    /// The folder of methods that `lemon baseline train` wrote; what is missing there is trained now
+    #[arg(long, value_name = "DIR")]
+    pub baselines: Option<PathBuf>,
+    /// Run each method at these capacities, each as a method of its own: names, or `chosen` for the one of the highest reward
+    /// on the training items
+    #[arg(long, value_name = "LEVEL,…", value_delimiter = ',', conflicts_with = "capacity")]
+    pub tiers: Vec<String>,
     /// Only the first items of each set
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -77,7 +86,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Resume an evaluation
-    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "levels", "samples", "spec", "policy", "critic", "price", "limit", "seeds", "run_tokens"])]
+    #[arg(long, value_name = "EVAL", conflicts_with_all = ["sets", "split", "methods", "capacity", "world", "on_miss", "levels", "samples", "spec", "policy", "critic", "price", "encoder", "training_tokens", "baselines", "tiers", "limit", "seeds", "run_tokens"])]
     pub resume: Option<String>,
     /// Run code without a sandbox, on your own responsibility
     #[arg(long)]
@@ -87,6 +96,69 @@ pub struct EvalArgs {
     #[command(flatten)]
     pub cluster: OnCluster,
     /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// How methods that learn are trained.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RivalArgs {
+    /// The folder of the model all-MiniLM-L6-v2, for methods that read questions as vectors [default: hashed words]
+    #[arg(long, env = "LEMON_ENCODER", value_name = "DIR")]
+    pub encoder: Option<PathBuf>,
+    /// Worker tokens that each training spends, for methods that learn [default: each makes its own number of runs]
+    #[arg(long, value_name = "N")]
+    pub training_tokens: Option<u64>,
+}
+
+/// `lemon baseline`
+#[derive(Debug, Subcommand)]
+pub enum BaselineCommand {
+    /// Train published methods on the 40 training items of each set, and keep what they learned
+    Train(Box<BaselineTrainArgs>),
+}
+
+/// `lemon baseline train`
+#[derive(Debug, Args)]
+pub struct BaselineTrainArgs {
+    /// The methods, with variants and capacities: agentprune, g-designer+long@small, …
+    #[arg(value_name = "NAME", required = true)]
+    pub methods: Vec<String>,
+    /// The task sets
+    #[arg(long = "set", value_name = "NAME", value_delimiter = ',', required = true)]
+    pub sets: Vec<String>,
+    /// The folder of task sets [default: the sample that ships with this program]
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Where they are kept: DIR/METHOD/seed-N
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub rivals: RivalArgs,
+    /// The capacity of every agent; without it they take turns, weakest first
+    #[arg(long, value_name = "LEVEL")]
+    pub capacity: Option<String>,
+    /// The kind of workers
+    #[arg(long, env = "LEMON_WORKERS", value_name = "KIND", default_value = "sim", value_parser = worker_kind(Scope::Tasks))]
+    pub workers: WorkerKind,
+    /// The simulated world
+    #[arg(long, value_name = "NAME", default_value = "calibrated")]
+    pub world: WorldName,
+    /// The seeds: each trains a model of its own
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1,2,3")]
+    pub seeds: Vec<u64>,
+    /// Tokens that all runs together may spend; needed with endpoints
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// Run code without a sandbox, on your own responsibility
+    #[arg(long)]
+    pub unsafe_no_sandbox: bool,
+    #[command(flatten)]
+    pub endpoints: Endpoints,
+    /// Print the accounts as JSON
     #[arg(long)]
     pub json: bool,
     /// Say nothing on standard error but errors

@@ -7,7 +7,7 @@ use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{println, runtime, tell};
 use indicatif::{ProgressBar, ProgressStyle};
-use lemon::jobs::cluster::Cluster;
+use lemon::jobs::cluster::WorkerCluster;
 use lemon::jobs::training::recorded_cases;
 use lemon_cluster::Priority;
 use lemon_model::DeviceChoice;
@@ -185,7 +185,7 @@ async fn workers(
     cli: &Cli,
     args: &AblateArgs,
     sets: &[SetName],
-    cluster: Option<&Cluster>,
+    cluster: Option<&WorkerCluster>,
 ) -> Result<Option<StudyWorkers>, Fault> {
     if args.workers == WorkerKind::RECORDED {
         return recorded(cli, args, sets).await.map(Some);

@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::{println, runtime, say, tell, to_json};
 use axum::Router;
 use axum::routing::get;
-use lemon::jobs::cluster::{Cluster, EnvBuilder};
+use lemon::jobs::cluster::{EnvBuilder, WorkerCluster};
 use lemon_cluster::{Access, Link, Node, NodeOptions, NodeReport, Priority, Status};
 use lemon_sandbox::Containment;
 use std::fmt::Write;
@@ -62,15 +62,15 @@ pub fn cluster(command: &ClusterCommand) -> Result<u8, Fault> {
 }
 
 /// The cluster that a command gives its runs to, if it names one.
-pub async fn join(on: &OnCluster, priority: Priority) -> Result<Option<Cluster>, Fault> {
+pub async fn join(on: &OnCluster, priority: Priority) -> Result<Option<WorkerCluster>, Fault> {
     match &on.cluster {
-        Some(address) => Ok(Some(Cluster::connect(address, &on.project, priority).await?)),
+        Some(address) => Ok(Some(WorkerCluster::connect(address, &on.project, priority).await?)),
         None => Ok(None),
     }
 }
 
 /// Leaves a cluster, and says what no worker could make.
-pub async fn leave(cluster: Option<Cluster>) -> Result<(), Fault> {
+pub async fn leave(cluster: Option<WorkerCluster>) -> Result<(), Fault> {
     let Some(cluster) = cluster else { return Ok(()) };
     for dead in cluster.close().await? {
         say::talk(&format!("warning: given up: {dead}"));

@@ -3,7 +3,7 @@
 mod progress;
 mod table;
 
-use crate::args::{Cli, EvalArgs, OnMissArg, WorkerKind};
+use crate::args::{Cli, EvalArgs, OnMissArg, RivalArgs, WorkerKind};
 use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{notices, print, println, runtime, say};
@@ -20,7 +20,7 @@ use lemon_sandbox::Containment;
 use lemon_spec::diagnostic;
 use lemon_workers::SharedLimits;
 use progress::EvalProgress;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
             request.together = limits(args).or(request.together);
             (request, name.clone(), Some(store))
         }
-        None => (request(args)?, format!("e-{}", fresh_id()), None),
+        None => (request(args, &store_path)?, format!("e-{}", fresh_id()), None),
     };
     let folder = args.out.clone().unwrap_or_else(|| default_folder(&store_path, &eval_id));
     let store = || {
@@ -69,7 +69,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     })
 }
 
-fn request(args: &EvalArgs) -> Result<EvalRequest, Fault> {
+fn request(args: &EvalArgs, store_path: &Path) -> Result<EvalRequest, Fault> {
     let request = EvalRequest {
         sets: args.sets.clone(),
         split: args.split.clone(),
@@ -93,8 +93,18 @@ fn request(args: &EvalArgs) -> Result<EvalRequest, Fault> {
         started_at_ms: unix_ms(),
         shared_noise: false,
         clusters: args.clusters,
+        tiers: args.tiers.clone(),
+        baselines: args.baselines.clone(),
+        training_tokens: args.rivals.training_tokens,
+        encoder: args.rivals.encoder.clone(),
+        vectors: vectors(&args.rivals, store_path),
     };
     Ok(request.checked()?)
+}
+
+/// The file of vectors, beside the store.
+pub fn vectors(args: &RivalArgs, store_path: &Path) -> Option<PathBuf> {
+    args.encoder.as_ref().map(|_| store_path.with_file_name("vectors.bin"))
 }
 
 fn limits(args: &EvalArgs) -> SharedLimits {
@@ -167,7 +177,8 @@ async fn run(
 fn list_methods() -> Result<u8, Fault> {
     for kind in METHODS {
         let number = kind.number.map(|(what, default, _)| format!(" [:N {what}, {default} by default]"));
-        println(&format!("{:<13} {}{}", kind.name, kind.about, number.unwrap_or_default()))?;
+        let variants: String = kind.variants.iter().map(|variant| format!(" [+{}]", variant.as_str())).collect();
+        println(&format!("{:<16} {}{}{variants}", kind.name, kind.about, number.unwrap_or_default()))?;
     }
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! One command, one file, one function.
 
 pub mod ablate;
+pub mod baseline;
 pub mod bench;
 pub mod cluster;
 pub mod compare;

@@ -171,7 +171,27 @@ fn counterfactuals_are_the_same_on_a_cluster() {
     let alone = folder.lemon(&args).ok().json();
     let _workers = Workers::start(&folder, server.address(), 3);
     let together = on_cluster(&folder, &server.address(), &args, || {}).ok().json();
-    assert_eq!(without_names(together), without_names(alone));
+    // Which of two runs pays for a call that both make depends on timing; what was found does not.
+    let found = |report: &Value| -> Vec<Value> {
+        let mut effects = list(&report["effects"]).to_vec();
+        for effect in &mut effects {
+            ["spent", "reused"].iter().for_each(|name| drop(effect.as_object_mut().unwrap().remove(*name)));
+        }
+        effects
+    };
+    assert!(!found(&alone).is_empty());
+    assert_eq!((found(&together), &together["reuse"]), (found(&alone), &alone["reuse"]));
+}
+
+#[test]
+fn a_training_is_the_same_on_a_cluster() {
+    let Some(server) = NatsServer::start() else { return };
+    let folder = Folder::new().file("table.toml", crate::train::TABLE);
+    let train = |out: &'static str| ["train", "--recipe", "table.toml", "-q", "--out", out];
+    folder.lemon(&train("alone")).ok();
+    let _workers = Workers::start(&folder, server.address(), 3);
+    on_cluster(&folder, &server.address(), &train("together"), || {}).ok();
+    assert_eq!(folder.read("together/metrics.jsonl"), folder.read("alone/metrics.jsonl"));
 }
 
 #[test]
@@ -207,54 +227,6 @@ fn a_job_that_no_worker_can_make_is_given_up_and_told() {
     assert_eq!(status["dead"], Value::from(1));
     assert!(!status.to_string().contains("secret"));
     assert_eq!(endpoint.calls(), 0);
-}
-
-#[test]
-fn a_budget_holds_over_all_workers_by_the_endpoint_s_own_count() {
-    let Some(server) = NatsServer::start() else { return };
-    let reply = "one two three four five six seven eight nine\nAnswer: 1";
-    for round in 0..fault_rounds(1) {
-        let endpoint = FakeEndpoint::start(Behaviour::text(reply)).unwrap();
-        let folder = Folder::with_endpoint(&endpoint, "[run]\nreuse = false\n");
-        let mut draws = Draws::new(round);
-        let limit = 12_000 + 500 * draws.below(20);
-        let budget = limit.to_string();
-        let mut workers = Workers::start(&folder, server.address(), 3);
-        let args = [
-            "eval",
-            "--set",
-            "gsm8k",
-            "--methods",
-            "sc-cot:5",
-            "--workers",
-            "endpoints",
-            "--seeds",
-            "1,2,3",
-            "-q",
-            "--budget-tokens",
-            &budget,
-            "--width",
-            "12",
-        ];
-        let mut killed = 0;
-        let ran = on_cluster(&folder, &server.address(), &args, || {
-            if killed < 2 && draws.below(20) == 0 {
-                workers.replace(draws.below(3) as usize);
-                killed += 1;
-            }
-        });
-        // Either it is met, and says so, or everything fits.
-        assert!(ran.code == Some(0) || ran.stderr.contains("budget"), "{}", ran.stderr);
-        let words = |text: &Value| text.as_str().unwrap().split_whitespace().count() as u64;
-        let asked: u64 = endpoint
-            .requests()
-            .iter()
-            .map(|request| list(&request.body["messages"]).iter().map(|it| words(&it["content"])).sum::<u64>())
-            .sum();
-        let spent = asked + endpoint.calls() * reply.split_whitespace().count() as u64;
-        assert!(spent <= limit, "{spent} of {limit}");
-        assert!(spent > limit / 4, "{spent} of {limit}: hardly any was used");
-    }
 }
 
 #[test]

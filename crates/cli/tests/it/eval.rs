@@ -224,6 +224,23 @@ fn a_method_that_learns() {
     assert!(learned["tokens"].as_f64().unwrap() < 10_000.0);
 }
 
+/// What was trained before is scored without being trained again, and a capacity can be chosen on the training items.
+#[test]
+fn a_method_that_learned_before() {
+    let folder = Folder::new();
+    let train = ["baseline", "train", "agentprune:3", "--set", "gsm8k", "--seeds", "1,2", "--out", "trained", "--json"];
+    let made = folder.lemon(&train).ok().json();
+    let accounts: Vec<_> = list(&made).iter().map(|made| made["account"]["tokens"].as_u64().unwrap()).collect();
+    assert!(accounts.len() == 2 && accounts.iter().all(|tokens| *tokens > 10_000), "{made}");
+    let args = ["eval", "--set", "gsm8k", "--limit", "2", "--methods", "agentprune:3", "--json"];
+    let ran = folder.lemon(&[&args[..], &["--seeds", "1,2", "--baselines", "trained"]].concat()).ok();
+    assert!(!ran.stderr.contains("learns"), "{}", ran.stderr);
+    assert_eq!(ran.json()["methods"][0]["training_tokens"].as_u64().unwrap(), accounts.iter().sum::<u64>());
+    let ran = folder.lemon(&[&args[..], &["--tiers", "small,chosen"]].concat()).ok();
+    let names: Vec<_> = list(&ran.json()["methods"]).iter().map(|method| method["method"].clone()).collect();
+    assert_eq!(names, ["agentprune:3@small", "agentprune:3@chosen"]);
+}
+
 #[test]
 fn no_row_spends_more_than_its_budget() {
     let folder = Folder::new();

@@ -281,8 +281,17 @@ fn the_official_conformance_scenarios_that_apply_pass() {
     let endpoint = endpoint();
     let folder = Folder::with_endpoint(&endpoint, "");
     let server = HttpServer::start(&folder);
-    // The other scenarios test features that the server does not claim: prompts, resources, sampling, and tools of fixed names.
-    for scenario in ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"] {
+    // The other scenarios test what the server does not claim: prompts, resources, logging, sampling, elicitation, and tools of
+    // fixed names.
+    for scenario in [
+        "server-initialize",
+        "ping",
+        "tools-list",
+        "completion-complete",
+        "dns-rebinding-protection",
+        "server-sse-multiple-streams",
+        "server-sse-polling",
+    ] {
         let mut command = Command::new(npm.join("node_modules/.bin/conformance"));
         command.args(["server", "--url", &server.url, "--scenario", scenario]).current_dir(folder.path("."));
         let said = published(&mut command);

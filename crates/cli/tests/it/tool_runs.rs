@@ -115,7 +115,7 @@ fn a_person_decides_in_the_application() {
         let run = begun.json()["run_id"].as_str().unwrap().to_owned();
         let page = || served.get(&format!("/runs/{run}")).body;
         wait_until("the run waits", || page().contains("data-call=\"solve/c1.1\""));
-        assert!(page().contains("17 &#60;/pre&#62;&#60;b&#62;") && !page().contains("17 </pre><b>"));
+        assert!(page().contains("17 &lt;/pre&gt;&lt;b&gt;") && !page().contains("17 </pre><b>"));
         let decide = |call: &str| {
             let said = json!({ "decisions": { call: approve } });
             wait_until("the run is free", || served.counter("lemon_runs_under_way") == 0.0);

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -151,6 +152,8 @@ pub(crate) struct Caller {
     sessions: Arc<Sessions>,
     abandoned: AtomicBool,
     cancel: CancellationToken,
+    /// What is being told.
+    telling: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Caller {
@@ -161,6 +164,7 @@ impl Caller {
             sessions: sessions.clone(),
             abandoned: AtomicBool::new(false),
             cancel: sessions.token(session).child_token(),
+            telling: Mutex::default(),
         })
     }
 
@@ -171,10 +175,20 @@ impl Caller {
     /// Tells the coordinator something that is not waited for.
     pub fn tell(&self, ask: Ask) {
         let (sessions, session) = (self.sessions.clone(), self.session.clone());
-        tokio::spawn(async move {
+        let telling = tokio::spawn(async move {
             // A coordinator that is gone need not know.
             let _ = ask_session(&sessions, &session, &ask).await;
         });
+        lock(&self.telling).push(telling);
+    }
+
+    /// Waits until the coordinator knows all that it was told: with the result of the job, it forgets what the job held.
+    pub async fn settled(&self) {
+        let telling = std::mem::take(&mut *lock(&self.telling));
+        for told in telling {
+            // One that broke off has told nothing; others make its call again.
+            let _ = told.await;
+        }
     }
 
     /// Ends the run: its result is not wanted any more.

@@ -106,6 +106,7 @@ impl Node {
             meta,
         };
         let trace = runner.run(&run, caller.cancel(), None).await;
+        caller.settled().await;
         if caller.is_abandoned() {
             return Err(Failure::Unwanted);
         }

@@ -91,7 +91,7 @@ fn tool_calls_are_units_each() {
         .filter(|(unit, _)| *unit == Unit::ToolCall)
         .map(|(_, target)| target)
         .collect();
-    assert_eq!(calls, ["solve python #7", "solve python #8"]);
+    assert_eq!(calls, ["solve python #1", "solve python #2"]);
 }
 
 #[test]

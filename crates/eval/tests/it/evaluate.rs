@@ -28,7 +28,7 @@ fn cases(sets: &[SetName], limit: usize) -> Vec<Case> {
 }
 
 fn rules(names: &[&str]) -> Vec<MethodRun> {
-    names.iter().map(|name| MethodRun { method: name.parse::<Method>().unwrap(), writer: None }).collect()
+    names.iter().map(|name| MethodRun::by_rule(name.parse::<Method>().unwrap())).collect()
 }
 
 impl Study {
@@ -133,7 +133,7 @@ async fn runs_that_end_early_are_rows_too() {
 
     // A team that is none: nothing is spent, and the answer is wrong.
     let writer = Fixed { text: "agents: [{id: x, base: genius}]".to_owned(), reviewer: None };
-    let file = MethodRun { method: "file".parse().unwrap(), writer: Some(Arc::new(writer)) };
+    let file = MethodRun::written_by("file".parse().unwrap(), Arc::new(writer));
     let study = Study::new(cases(&[SetName::Gsm8k], 3), vec![file], &[1], Budget::default(), 8);
     let rows = study.rows(ALL).await;
     assert_eq!(rows.len(), 3);

@@ -75,7 +75,7 @@ fn team(name: &str, level: &str, case: &Case, language: &Language, seed: u64) ->
         let reader = format!("  - {{id: last, base: {base}, capacity: {level}, after: [{read}]}}\n");
         return Arc::new(Fixed { text: format!("agents:\n{agents}{reader}"), reviewer: None });
     }
-    let run = MethodRun { method: name.parse::<Method>().unwrap(), writer: None };
+    let run = MethodRun::by_rule(name.parse::<Method>().unwrap());
     run.orchestrator(case, language, Some(level), seed).unwrap()
 }
 

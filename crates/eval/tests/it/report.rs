@@ -185,7 +185,8 @@ const ATTACKS: [&str; 9] = [
 /// Puts a text everywhere a stranger's text can be.
 fn with(text: &str) -> (Report, Evaluation) {
     let mut evaluation = sample::evaluation(&SMALL);
-    evaluation.training = vec![lemon_eval::Training { method: text.into(), runs: 1, tokens: 2, spec: text.into() }];
+    evaluation.training =
+        vec![lemon_eval::Training { method: text.into(), runs: 1, tokens: 2, spec: text.into(), ..Default::default() }];
     let SetUp { eval_id, sets, methods, capacity, workers, .. } = &mut evaluation.set_up;
     (*eval_id, *workers, *capacity) = (text.into(), text.into(), Some(text.into()));
     (sets[0], methods[0]) = (text.into(), text.into());

@@ -127,7 +127,7 @@ fn means_ranks_and_ends() {
             row.legacy_right = row.item < 5;
             row.stop_reason = (row.item > 0).then_some(StopReason::Answered);
         }
-        let learned = |tokens| Training { method: "team".to_owned(), runs: 1, tokens, spec: String::new() };
+        let learned = |tokens| Training { method: "team".to_owned(), runs: 1, tokens, ..Training::default() };
         evaluation.training = vec![learned(700), learned(70)];
         evaluation
     };

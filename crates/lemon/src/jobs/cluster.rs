@@ -19,7 +19,7 @@ const RUNS_PER_SLOT: usize = 2;
 const LEAST_WIDTH: usize = 64;
 
 /// A cluster that a command gives its runs to.
-pub struct Cluster {
+pub struct WorkerCluster {
     /// A thread of its own: workers are answered while a policy computes.
     thread: OwnThread,
     link: Link,
@@ -57,7 +57,7 @@ struct SentModel {
     files: Vec<(String, String)>,
 }
 
-impl Cluster {
+impl WorkerCluster {
     /// Connects to a cluster.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Cluster {
         let access = Access::from_environment(address, project);
         let thread = OwnThread(Some(runtime));
         let link = thread.run(async move { Link::connect(&access).await }).await??;
-        Ok(Cluster { thread, link, priority, coordinators: std::sync::Mutex::default() })
+        Ok(WorkerCluster { thread, link, priority, coordinators: std::sync::Mutex::default() })
     }
 
     /// Runs at a time that keep the workers busy that are there now.

@@ -1,6 +1,6 @@
 //! What each decision of a team is worth on tasks with known answers, and what it costs.
 
-use super::cluster::Cluster;
+use super::cluster::WorkerCluster;
 use super::request::{EvalRequest, RequestedCases};
 use super::{Notices, valid_team};
 use crate::error::Error;
@@ -155,7 +155,7 @@ impl CreditJob {
     ///
     /// # Errors
     /// Other machines could not make the same workers, or the cluster cannot be used.
-    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster, width: usize) -> Result<(), Error> {
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &WorkerCluster, width: usize) -> Result<(), Error> {
         let recipe = self.request.recipe(config, &self.resolved, &self.cases)?;
         self.width = self.width.max(width);
         cluster.take(&mut self.env, recipe, &self.cases).await

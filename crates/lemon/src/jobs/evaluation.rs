@@ -1,11 +1,13 @@
 //! An evaluation by request: the tasks are read, the workers made, methods that learn trained, and every run is graded.
 
 use super::Notices;
-use super::cluster::Cluster;
+use super::cluster::WorkerCluster;
 use super::request::{EvalRequest, RequestedCases};
+use super::rivals::{Rivals, expander, learns};
 use crate::error::Error;
+use lemon_baselines::aflow::Expander;
 use lemon_eval::{
-    Evaluation, Evaluator, Method, MethodRun, Row, SetUp, TeamSource, Training, Work, learn, mark_clusters,
+    CHOSEN, Evaluation, Evaluator, Method, MethodRun, Row, SetUp, TeamSource, Training, Work, mark_clusters,
 };
 use lemon_exec::Orchestrator;
 use lemon_exec::orchestrator::Fixed;
@@ -33,7 +35,9 @@ pub struct EvalJob {
     pub store: Arc<Store>,
     /// The workers' configuration.
     pub resolved: Resolved,
-    notices: Notices,
+    /// The model that proposes workflows, where a method asks one.
+    pub(super) expander: Option<Arc<dyn Expander>>,
+    pub(super) notices: Notices,
 }
 
 impl EvalJob {
@@ -51,7 +55,8 @@ impl EvalJob {
         end: &CancellationToken,
         store: impl FnOnce() -> Result<Arc<Store>, Error>,
     ) -> Result<Self, Error> {
-        let methods = request.methods()?;
+        let mut methods = request.methods()?;
+        let expander = expander(config, &methods, notices).await?;
         let requested = request.cases(notices)?;
         let set = request.workers(config, &requested, notices).await?;
         let RequestedCases { cases, .. } = requested;
@@ -64,6 +69,18 @@ impl EvalJob {
         {
             let expected = language.capacities.join(", ");
             return Err(Error::input(format!("unknown capacity `{capacity}`; expected one of {expected}")));
+        }
+        for capacity in methods.iter().filter_map(Method::capacity).filter(|name| *name != CHOSEN) {
+            if !language.capacities.iter().any(|known| known == capacity) {
+                let expected = language.capacities.join(", ");
+                return Err(Error::input(format!(
+                    "unknown capacity `{capacity}`; expected {CHOSEN} or one of {expected}"
+                )));
+            }
+        }
+        if request.names_all() {
+            // Those that these workers can run.
+            methods.retain(|method| method.check(&language.efforts).is_ok());
         }
         methods.iter().try_for_each(|method| method.check(&language.efforts)).map_err(Error::input)?;
         if methods.iter().any(|method| method.source() == Some(TeamSource::File)) {
@@ -79,14 +96,14 @@ impl EvalJob {
         let mut env = RolloutEnv::new(backend, language.clone(), settings, grader);
         env.store = Some(store.clone());
         let evaluator = Arc::new(Evaluator::new(env, priced));
-        Ok(EvalJob { eval_id, request, methods, cases: Arc::new(cases), evaluator, store, resolved, notices })
+        Ok(EvalJob { eval_id, request, methods, cases: Arc::new(cases), evaluator, store, resolved, expander, notices })
     }
 
     /// Gives the runs to a cluster.
     ///
     /// # Errors
     /// Other machines could not make the same workers, or the cluster cannot be used.
-    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster) -> Result<(), Error> {
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &WorkerCluster) -> Result<(), Error> {
         let recipe = self.request.recipe(config, &self.resolved, &self.cases)?;
         // It is this job's alone until it runs.
         let Some(evaluator) = Arc::get_mut(&mut self.evaluator) else { return Ok(()) };
@@ -167,7 +184,17 @@ impl EvalJob {
     /// The methods with the orchestrators of their teams; those that learn, learn now.
     async fn method_runs(&self, cancel: &CancellationToken) -> Result<(Vec<MethodRun>, Vec<Training>), Error> {
         let (mut methods, mut training) = (Vec::new(), Vec::new());
+        let mut rivals = match self.methods.iter().any(learns) {
+            true => Some(Rivals::new(self, self.notices, cancel).await?),
+            false => None,
+        };
         for method in &self.methods {
+            if let Some(rivals) = rivals.as_mut().filter(|_| learns(method)) {
+                let (run, learned) = rivals.run(method).await?;
+                methods.push(run);
+                training.extend(learned);
+                continue;
+            }
             let writer = match method.source() {
                 None => None,
                 Some(TeamSource::File) => Some(fixed(self.request.team()?.to_owned())),
@@ -176,18 +203,12 @@ impl EvalJob {
                 Some(TeamSource::Critic) => {
                     Some(self.resolved.critic(self.request.critic.as_deref(), self.request.price)?)
                 }
-                Some(TeamSource::AgentPrune | TeamSource::AgentDropout) => {
-                    let cases = self.request.training_cases(self.notices)?;
-                    (self.notices.tell)(&format!("{} learns on {} items", method.name(), cases.len()));
-                    let capacity = self.request.capacity.as_deref();
-                    let seed = self.request.seeds.first().copied().unwrap_or(0);
-                    let learned = learn(&self.evaluator.env, method, capacity, &cases, seed, cancel).await?;
-                    let spec = learned.spec.clone();
-                    training.push(learned);
-                    Some(fixed(spec))
-                }
+                Some(TeamSource::Trained(_)) => return Err(Error::input(format!("`{}` learns first", method.name()))),
             };
-            methods.push(MethodRun { method: method.clone(), writer });
+            methods.push(match writer {
+                None => MethodRun::by_rule(method.clone()),
+                Some(writer) => MethodRun::written_by(method.clone(), writer),
+            });
         }
         Ok((methods, training))
     }

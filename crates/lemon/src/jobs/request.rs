@@ -1,8 +1,9 @@
 //! What an evaluation was asked for: by a command, or by the record of one that is resumed.
 
 use super::Notices;
+use super::rivals::learns;
 use crate::error::Error;
-use lemon_eval::{Method, TeamSource};
+use lemon_eval::{METHODS, Method, TeamSource};
 use lemon_exec::store::Store;
 use lemon_rollout::Case;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
@@ -13,6 +14,9 @@ use lemon_world::{Preset, Recordings, SamplePool};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The name that stands for all methods.
+const ALL: &str = "all";
 
 /// Broken records of a set that are named one by one.
 const MOST_WARNINGS: usize = 10;
@@ -73,6 +77,21 @@ pub struct EvalRequest {
     /// Questions that look alike count as one draw.
     #[serde(default)]
     pub clusters: bool,
+    /// The capacities that methods without one are run at, each as a method of its own; empty: as they are.
+    #[serde(default)]
+    pub tiers: Vec<String>,
+    /// The folder of methods that were trained before.
+    #[serde(default)]
+    pub baselines: Option<PathBuf>,
+    /// Worker tokens that each training spends; `None`: each method makes its own number of runs.
+    #[serde(default)]
+    pub training_tokens: Option<u64>,
+    /// The folder of the encoder all-MiniLM-L6-v2; `None`: hashed words.
+    #[serde(default)]
+    pub encoder: Option<PathBuf>,
+    /// The file that keeps its vectors.
+    #[serde(default)]
+    pub vectors: Option<PathBuf>,
 }
 
 /// The tasks of a request, and the recorded calls about them where the workers serve those.
@@ -126,26 +145,30 @@ impl EvalRequest {
     /// One is unknown, given twice, or cannot be had with these workers.
     pub fn methods(&self) -> Result<Vec<Method>, Error> {
         let mut methods: Vec<Method> = Vec::new();
-        for name in &self.methods {
-            let hint = "`lemon eval --methods help` lists the methods and what each takes";
+        let hint = "`lemon eval --methods help` lists the methods and what each takes";
+        for name in self.method_names() {
             let method: Method = name.parse().map_err(|error| Error::input(error).with_hint(hint))?;
-            if methods.iter().any(|other| other.name() == method.name()) {
-                return Err(Error::input(format!("method `{name}` is given twice")).with_hint("name it once"));
+            for method in self.at_tiers(method) {
+                if methods.iter().any(|other| other.name() == method.name()) {
+                    return Err(Error::input(format!("method `{name}` is given twice")).with_hint("name it once"));
+                }
+                methods.push(method);
             }
-            methods.push(method);
         }
         let uses = |source: TeamSource| methods.iter().any(|method| method.source() == Some(source));
         if uses(TeamSource::Prompted) && self.kind()? != WorkerKind::ENDPOINTS {
             return Err(Error::input("the method `prompted` needs a model that writes teams")
                 .with_hint("use --workers endpoints"));
         }
-        if (uses(TeamSource::AgentPrune) || uses(TeamSource::AgentDropout)) && self.kind()? != WorkerKind::SIM {
-            return Err(Error::input(
-                "agentprune and agentdropout train on hundreds of runs, in the simulated world only",
-            )
-            .with_hint(
-                "use --workers sim; `--methods file --spec FILE` runs the teams they found with other workers",
-            ));
+        let trained = methods.iter().find(|method| matches!(method.source(), Some(TeamSource::Trained(_))));
+        if let Some(method) = trained.filter(|_| self.baselines.is_none()) {
+            let simulates = self.kind()? == WorkerKind::SIM || self.simulate_misses;
+            let is_bounded = self.together.is_limited() && self.kind()?.costs_money();
+            if !simulates && !is_bounded {
+                return Err(Error::input(format!("`{}` learns on hundreds of runs first", method.name())).with_hint(
+                    "use --workers sim; or --budget-tokens with endpoints; or --baselines DIR with what `lemon baseline train` wrote",
+                ));
+            }
         }
         if uses(TeamSource::File) && self.spec.is_none() {
             return Err(Error::input("the method `file` needs a team").with_hint("name it with --spec FILE"));
@@ -154,6 +177,28 @@ impl EvalRequest {
             return Err(Error::input("no method runs the team of --spec").with_hint("add `file` to --methods"));
         }
         Ok(methods)
+    }
+
+    /// Whether all methods are asked for.
+    pub fn names_all(&self) -> bool {
+        self.methods.iter().any(|name| name == ALL)
+    }
+
+    /// The names, with `all` as those methods that need nothing else: no model that writes teams, no file, no style.
+    fn method_names(&self) -> Vec<String> {
+        let needs_more = |name: &str| ["prompted", "decision-critic", "file", "aflow"].contains(&name);
+        let all = || METHODS.iter().map(|kind| kind.name).filter(|name| !needs_more(name)).map(str::to_owned);
+        let expanded = |name: &String| if name == ALL { all().collect() } else { vec![name.clone()] };
+        self.methods.iter().flat_map(expanded).collect()
+    }
+
+    /// The method at each of the capacities asked for, where it takes one and names none itself.
+    fn at_tiers(&self, method: Method) -> Vec<Method> {
+        let at: Vec<Method> = match method.capacity() {
+            None => self.tiers.iter().filter_map(|capacity| method.at(capacity)).collect(),
+            Some(_) => Vec::new(),
+        };
+        if at.is_empty() { vec![method] } else { at }
     }
 
     /// The team of the method `file`.
@@ -320,8 +365,6 @@ impl EvalRequest {
 
     /// Items that are no cases, and that a world has to know all the same.
     fn more_items(&self, notices: Notices) -> Result<Vec<Item>, Error> {
-        let learns =
-            |method: &Method| matches!(method.source(), Some(TeamSource::AgentPrune | TeamSource::AgentDropout));
         let mut items = Vec::new();
         if self.methods()?.iter().any(learns) {
             items.extend(self.training_cases(notices)?.into_iter().map(|case| case.item));

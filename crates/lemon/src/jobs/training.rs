@@ -1,7 +1,7 @@
 //! Training by a recipe with any kind of workers, within a budget over all its processes.
 
 use super::Notices;
-use super::cluster::Cluster;
+use super::cluster::WorkerCluster;
 use crate::error::Error;
 use lemon_exec::store::Store;
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
@@ -171,7 +171,7 @@ impl<'a> TrainJob<'a> {
     ///
     /// # Errors
     /// Other machines could not make the same workers, or the cluster cannot be used.
-    pub async fn on_cluster(&mut self, config: &Config, cluster: &Cluster) -> Result<(), Error> {
+    pub async fn on_cluster(&mut self, config: &Config, cluster: &WorkerCluster) -> Result<(), Error> {
         let RecipeTraining { tasks, env, .. } = &mut self.training;
         let simulation = || Ok(self.request.simulation(tasks, None));
         let recipe = WorkerRecipe::new(config, &self.resolved, None, simulation)?;

@@ -141,15 +141,17 @@ impl CallForm {
                 if Grammar::new(&alone, tokenizer).is_ok() { schema } else { as_grammar(&Value::Null) }
             })
             .collect();
-        let named = |tool: &ChatTool, space: &str| {
-            format!("{{\"name\":{space}{},{space}\"{}\":{space}", json!(tool.name), self.arguments)
+        let named = |tool: &ChatTool, line: &str, space: &str| {
+            let (name, arguments) = (json!(tool.name), &self.arguments);
+            let (begin, next) = if line.is_empty() { ("", space) } else { (line, line) };
+            format!("{{{begin}\"name\":{space}{name},{next}\"{arguments}\":{space}")
         };
         let mut constraints = Vec::new();
         if !self.mark.is_empty() && !tools.is_empty() {
             let (mut names, mut rules) = (Vec::new(), String::new());
             for (at, (tool, schema)) in tools.iter().zip(&schemas).enumerate() {
                 names.push(format!("call_{at}"));
-                let opening = named(tool, " ");
+                let opening = named(tool, "", " ");
                 // Writing to a string does not fail.
                 writeln!(rules, "call_{at}: {} arguments_{at} \"}}\"\narguments_{at}: %json {schema}", json!(opening))
                     .unwrap_or_default();
@@ -160,8 +162,9 @@ impl CallForm {
         }
         for (tool, schema) in tools.iter().zip(&schemas) {
             let grammar = Grammar::new(&format!("start: arguments \"}}\"\narguments: %json {schema}"), tokenizer)?;
-            for space in [" ", ""] {
-                constraints.push(Constraint { after: named(tool, space), grammar: grammar.clone() });
+            // On one line, without spaces, and as models for code like to write it.
+            for (line, space) in [("", " "), ("", ""), ("\n  ", " "), ("\n    ", " ")] {
+                constraints.push(Constraint { after: named(tool, line, space), grammar: grammar.clone() });
             }
         }
         Ok(constraints)

@@ -205,8 +205,8 @@ fn a_call_is_valid_json_for_its_schema() {
     let names: std::collections::BTreeSet<String> =
         (0..60).map(|seed| valid(draw(&marked.grammar, seed).trim_start())).collect();
     assert_eq!(names.len(), 4, "{names:?}");
-    // Each by itself, with spaces and without.
-    assert_eq!(single.len(), 8);
+    // Each by itself, with spaces and without, on one line and on several.
+    assert_eq!(single.len(), 16);
     for constraint in single {
         for seed in 0..20 {
             valid(&format!("{}{}", constraint.after, draw(&constraint.grammar, seed)));
@@ -214,7 +214,13 @@ fn a_call_is_valid_json_for_its_schema() {
     }
     let bare = with(BARE).call_form().unwrap().constraints(&tools[..1], &tokenizer).unwrap();
     let after: Vec<&str> = bare.iter().map(|it| it.after.as_str()).collect();
-    assert_eq!(after, ["{\"name\": \"add\", \"parameters\": ", "{\"name\":\"add\",\"parameters\":"]);
+    let expected = [
+        r#"{"name": "add", "parameters": "#,
+        r#"{"name":"add","parameters":"#,
+        "{\n  \"name\": \"add\",\n  \"parameters\": ",
+        "{\n    \"name\": \"add\",\n    \"parameters\": ",
+    ];
+    assert_eq!(after, expected);
 }
 
 #[test]

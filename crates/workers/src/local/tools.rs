@@ -15,10 +15,9 @@ const MOST_KEPT: usize = 64;
 
 /// The grammars of calls, by capacity and tools: they take a while to make, and agents ask with the same tools again and again.
 #[derive(Default)]
-pub(super) struct CallGrammars(Mutex<ByTools>);
+pub(super) struct CallGrammars(Mutex<KnownGrammars>);
 
-/// A capacity, and the names and schemas of tools.
-type ByTools = HashMap<(usize, String), Arc<[Constraint]>>;
+type KnownGrammars = HashMap<(usize, String), Arc<[Constraint]>>;
 
 /// The tokens of a conversation with tools; `None` where it is written out in plain text: the template has no tools, or objects
 /// to this conversation, as Llama's does to two calls at once.
@@ -34,11 +33,14 @@ pub(super) fn written_out(request: &Request) -> Vec<ChatMessage> {
     in_plain_text(request).messages
 }
 
-/// The calls in a reply, and its text without them.
-pub(super) fn calls(text: &str, request: &Request) -> (String, Vec<RequestedCall>) {
-    match request.tools.as_deref() {
-        Some(tools) => calls_in(text, tools),
-        None => (text.to_owned(), Vec::new()),
+/// The calls in a reply, and its text without them and without the mark that the template writes before them.
+pub(super) fn calls(text: &str, tokenizer: &Tokenizer, request: &Request) -> (String, Vec<RequestedCall>) {
+    let Some(tools) = request.tools.as_deref() else { return (text.to_owned(), Vec::new()) };
+    let (text, calls) = calls_in(text, tools);
+    let mark = tokenizer.call_form().filter(|_| !calls.is_empty()).map_or("", |form| &form.mark);
+    match text.strip_suffix(mark).filter(|_| !mark.is_empty()) {
+        Some(said) => (said.trim_end().to_owned(), calls),
+        None => (text, calls),
     }
 }
 
@@ -77,7 +79,7 @@ impl CallGrammars {
         constraints
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByTools> {
+    fn lock(&self) -> MutexGuard<'_, KnownGrammars> {
         // A panic elsewhere leaves whole entries.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -69,6 +69,7 @@ pub fn evaluation(shape: &Shape) -> Evaluation {
             runs: 400,
             tokens: 1_234_567,
             spec: "agents:\n  - id: a\n".into(),
+            ..Training::default()
         }]
     } else {
         Vec::new()

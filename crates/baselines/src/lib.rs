@@ -1,0 +1,27 @@
+//! Rivals that learn to design teams, as their authors meant them, on the same workers and tasks.
+
+pub mod aflow;
+pub mod arg_designer;
+mod cards;
+mod designer;
+pub mod edges;
+mod encoder;
+mod error;
+pub mod g_designer;
+mod graph;
+mod linear;
+pub mod masrouter;
+mod nn;
+pub mod ofa_mas;
+#[cfg(test)]
+mod planted;
+mod train;
+mod trials;
+
+pub use cards::{CARDS, Domain, RoleCard};
+pub use designer::{Designer, Trained, TrainedTeams};
+pub use encoder::{Encoder, MiniLm};
+pub use error::BaselineError;
+pub use graph::{Decision, Frame, GraphMember, RoleGraph, Shape};
+pub use train::Trainer;
+pub use trials::{Account, EnvScorer, Objective, RunScore, Scorer, TaskText, TrialJob, Trials};
