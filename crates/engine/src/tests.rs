@@ -141,7 +141,7 @@ fn request(kind: u64) -> CompletionRequest {
         top_p: [1.0, 0.9][(kind / 3 % 2) as usize],
         seed: kind / 5,
         stop: vec![['a', 'e', 'q'][(kind % 3) as usize].to_string()],
-        constraints: if kind % 2 == 0 { CONSTRAINTS.clone() } else { Arc::default() },
+        constraints: if kind.is_multiple_of(2) { CONSTRAINTS.clone() } else { Arc::default() },
         caller: kind % 4,
     }
 }
