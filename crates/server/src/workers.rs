@@ -225,11 +225,21 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "{}").unwrap();
         };
-        ["quick/metrics.jsonl", "quick/model/config.json", "runs/long/metrics.jsonl", "runs/long/model/config.json"]
-            .map(file);
-        // No training, not ended, hidden, too deep.
-        ["other/model/config.json", "young/metrics.jsonl", ".old/metrics.jsonl", ".old/model/config.json"].map(file);
-        ["a/b/c/d/metrics.jsonl", "a/b/c/d/model/config.json"].map(file);
+        // From `other` on: no training, not ended, hidden, too deep.
+        for path in [
+            "quick/metrics.jsonl",
+            "quick/model/config.json",
+            "runs/long/metrics.jsonl",
+            "runs/long/model/config.json",
+            "other/model/config.json",
+            "young/metrics.jsonl",
+            ".old/metrics.jsonl",
+            ".old/model/config.json",
+            "a/b/c/d/metrics.jsonl",
+            "a/b/c/d/model/config.json",
+        ] {
+            file(path);
+        }
         let mut found = Vec::new();
         find_trained(root.path(), 0, &mut 0, &mut found);
         found.sort();
