@@ -64,7 +64,7 @@ struct Node {
 
 /// What a search came to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct FoundWorkflow {
     /// The best workflow.
     pub spec: Spec,
     /// Its mean score on the training tasks.
@@ -84,7 +84,7 @@ pub async fn search(
     language: &Language,
     expansion: &Expansion<'_>,
     seed: u64,
-) -> Result<Found, BaselineError> {
+) -> Result<FoundWorkflow, BaselineError> {
     let domain = trials.tasks.first().map(|task| task.domain);
     let domain = domain.ok_or_else(|| BaselineError::Unfit("there is no task to learn from".to_owned()))?;
     let mut search = Search { trials, language, expansion, domain, random: Random::named(seed, "aflow"), calls: 0 };
@@ -113,7 +113,7 @@ pub async fn search(
     // Of equals the earlier one.
     let best = tree.iter().rev().max_by(|a, b| a.score.total_cmp(&b.score));
     let (spec, score) = best.map_or_else(|| (search.root(), 0.0), |node| (node.spec.clone(), node.score));
-    Ok(Found { spec, score, rounds: tree.len() - 1, refused })
+    Ok(FoundWorkflow { spec, score, rounds: tree.len() - 1, refused })
 }
 
 fn mean_of_best(tree: &[Node]) -> f64 {
@@ -210,7 +210,7 @@ impl Search<'_, '_> {
 }
 
 /// A workflow whose agents have the capacities of the frame: the search chooses none. Reviews by an orchestrator are no part of it.
-fn fixed(mut spec: Spec, language: &Language, frame: &crate::graph::Frame) -> Spec {
+fn fixed(mut spec: Spec, language: &Language, frame: &crate::graph::SpecFrame) -> Spec {
     for (at, agent) in spec.agents.iter_mut().enumerate() {
         agent.capacity = frame.capacity(at);
         agent.tools.retain(|tool| language.tools.contains(tool));

@@ -1,4 +1,4 @@
-//! ARG-Designer: writes crew and edges one agent at a time, for each question.
+//! ARG-Designer: writes roster and edges one agent at a time, for each question.
 //!
 //! Role by role and edge by edge, until the role END: see [`net::ArgNet`]. It learns by teacher forcing from graphs that solved
 //! their task, in two stages, as in the public code. Of the 40 tasks, 16 run dense graphs of all sizes; 24 run graphs drawn from
@@ -18,9 +18,9 @@ pub mod net;
 use crate::cards::Domain;
 use crate::encoder::Encoder;
 use crate::error::BaselineError;
-use crate::graph::{RoleGraph, Shape};
-use crate::nn::{Adam, Weights};
-use crate::trials::{Objective, RunScore, Trials};
+use crate::graph::{GraphShape, RoleGraph};
+use crate::nn::{Adam, NetWeights};
+use crate::trials::{RivalObjective, RunScore, Trials};
 use candle_core::DType;
 use lemon_num::Random;
 use net::{ArgNet, READS, TaughtGraph};
@@ -42,7 +42,7 @@ struct Constants {
 
 impl Constants {
     fn of(domain: Domain) -> Self {
-        let most_agents = domain.crew().len();
+        let most_agents = domain.roster().len();
         let (batch, rates, epochs) = match domain {
             Domain::Math => (32, [1e-4, 5e-5], [100, 200]),
             Domain::Choice => (16, [5e-5, 5e-5], [100, 100]),
@@ -101,7 +101,7 @@ async fn learn_for(
     let domain = domain.ok_or_else(|| BaselineError::Unfit("there is no task to learn from".to_owned()))?;
     let mut constants = Constants::of(domain);
     constants.epochs = epochs.unwrap_or(constants.epochs);
-    let net = ArgNet::new(domain, Weights::new(seed, DType::F32), encoder)?;
+    let net = ArgNet::new(domain, NetWeights::new(seed, DType::F32), encoder)?;
     let mut designer = ArgDesigner { net, sizes: (2, constants.most_agents) };
     let mut random = Random::named(seed, "arg-designer");
     let mut order: Vec<usize> = (0..trials.tasks.len()).collect();
@@ -112,22 +112,22 @@ async fn learn_for(
     // With a budget, each stage has the share that it has without one.
     let budget = trials.limit;
     trials.limit = budget.map(|tokens| tokens / 4);
-    let dense: Vec<(Shape, usize)> = (3..=most)
-        .flat_map(|agents| [Some((Shape::Full, agents)), (agents > 3).then_some((Shape::Full, agents))])
+    let dense: Vec<(GraphShape, usize)> = (3..=most)
+        .flat_map(|agents| [Some((GraphShape::Full, agents)), (agents > 3).then_some((GraphShape::Full, agents))])
         .flatten()
         .collect();
     let mut first = Vec::new();
     let mut pass = 0;
     while trials.goes_on(pass, 1) {
         let planned = planned(&dense, base, domain, &mut random);
-        first.extend(kept(trials, planned, pass as u64, Objective::Native).await?);
+        first.extend(kept(trials, planned, pass as u64, RivalObjective::Native).await?);
         pass += 1;
     }
     let mut school = School { designer: &mut designer, encoder, random, batch: constants.batch };
     school.fit(trials, &first, constants.rates[0], constants.epochs[0])?;
 
     trials.limit = budget;
-    let simple: Vec<(Shape, usize)> = [(Shape::Chain, 2), (Shape::Star, 3), (Shape::Layered, 4)]
+    let simple: Vec<(GraphShape, usize)> = [(GraphShape::Chain, 2), (GraphShape::Star, 3), (GraphShape::Layered, 4)]
         .into_iter()
         .flat_map(|(shape, least)| (least..=most).map(move |agents| (shape, agents)))
         .collect();
@@ -149,15 +149,15 @@ async fn learn_for(
 
 /// Each configuration on each task, with roles drawn once for each configuration.
 pub fn planned(
-    configurations: &[(Shape, usize)],
+    configurations: &[(GraphShape, usize)],
     tasks: &[usize],
     domain: Domain,
     random: &mut Random,
 ) -> Vec<(usize, RoleGraph)> {
-    let crew: Vec<usize> = domain.crew().collect();
+    let roster: Vec<usize> = domain.roster().collect();
     let mut planned = Vec::new();
     for (shape, agents) in configurations {
-        let cards: Vec<usize> = (0..*agents).filter_map(|_| random.pick(&crew).copied()).collect();
+        let cards: Vec<usize> = (0..*agents).filter_map(|_| random.pick(&roster).copied()).collect();
         let graph = RoleGraph::new(&cards, shape.after(*agents, random));
         planned.extend(tasks.iter().map(|task| (*task, graph.clone())));
     }
@@ -169,13 +169,13 @@ pub async fn kept(
     trials: &mut Trials<'_>,
     planned: Vec<(usize, RoleGraph)>,
     occasion: u64,
-    objective: Objective,
+    objective: RivalObjective,
 ) -> Result<Vec<(usize, RoleGraph)>, BaselineError> {
     let scores = trials.run_graphs(&planned, occasion).await?;
     let is_right = |score: &RunScore| score.right == Some(true);
     let right = planned.into_iter().zip(scores).filter_map(|(graph, score)| Some((graph, score.filter(is_right)?)));
     let mut right: Vec<((usize, RoleGraph), RunScore)> = right.collect();
-    if objective == Objective::Cost {
+    if objective == RivalObjective::Cost {
         right.sort_by(|(a, a_score), (b, b_score)| a.0.cmp(&b.0).then(a_score.cost.total_cmp(&b_score.cost)));
         right.dedup_by_key(|((task, _), _)| *task);
     }

@@ -24,7 +24,7 @@ impl RoleCard {
     }
 }
 
-/// What kind of task a crew is for.
+/// What kind of task a roster is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
@@ -112,8 +112,8 @@ impl Domain {
         }
     }
 
-    /// The cards of its crew: positions in [`CARDS`].
-    pub fn crew(self) -> std::ops::Range<usize> {
+    /// The cards of its roster: positions in [`CARDS`].
+    pub fn roster(self) -> std::ops::Range<usize> {
         match self {
             Domain::Math => 0..4,
             Domain::Choice => 4..8,
@@ -132,10 +132,10 @@ impl Domain {
         }
     }
 
-    /// Whose words its crew reads at first, as sender and reader among the crew: the hand-written graph of G-Designer's
+    /// Whose words its roster reads at first, as sender and reader among the roster: the hand-written graph of G-Designer's
     /// public code, whose pairs for word problems and programs are 9 and 10.
     pub fn anchor(self) -> Vec<(usize, usize)> {
-        let count = self.crew().len();
+        let count = self.roster().len();
         let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
         pairs
             .filter(|(from, to)| match self {
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn every_card_is_of_one_crew_and_has_a_base_role() {
-        let crews: Vec<usize> = Domain::ALL.iter().flat_map(|domain| domain.crew()).collect();
-        assert_eq!(crews, (0..CARDS.len()).collect::<Vec<_>>());
+        let rosters: Vec<usize> = Domain::ALL.iter().flat_map(|domain| domain.roster()).collect();
+        assert_eq!(rosters, (0..CARDS.len()).collect::<Vec<_>>());
         let roles = RoleLibrary::builtin();
         assert!(CARDS.iter().all(|card| roles.get(card.base).is_some()));
         assert_eq!(CARDS.iter().map(RoleCard::description).collect::<HashSet<_>>().len(), CARDS.len());

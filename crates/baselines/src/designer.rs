@@ -8,12 +8,12 @@ use crate::encoder::Encoder;
 use crate::error::BaselineError;
 use crate::g_designer::GcnDesigner;
 use crate::g_designer::paper::VariationalDesigner;
-use crate::graph::Frame;
+use crate::graph::SpecFrame;
 use crate::masrouter::MasRouter;
-use crate::nn::Weights;
+use crate::nn::NetWeights;
 use crate::ofa_mas::OfaDesigner;
 use crate::ofa_mas::net::OfaNet;
-use crate::trials::Account;
+use crate::trials::TrainingAccount;
 use async_trait::async_trait;
 use lemon_eval::{CaseWriters, Training};
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext};
@@ -44,7 +44,7 @@ pub enum Designer {
 }
 
 /// What a method learned.
-pub struct Trained {
+pub struct TrainedRival {
     /// Its name.
     pub method: String,
     /// The seed it learned with.
@@ -52,9 +52,9 @@ pub struct Trained {
     /// What made the vectors of texts, where it reads them.
     pub encoder: Option<String>,
     /// What learning has cost.
-    pub account: Account,
+    pub account: TrainingAccount,
     /// What its specifications are made with.
-    pub frame: Frame,
+    pub frame: SpecFrame,
     /// By set; a method that learns one model for all sets has an empty name for it.
     pub designers: BTreeMap<String, (Domain, Designer)>,
 }
@@ -71,7 +71,7 @@ impl Designer {
     /// The encoder or a tensor operation failed.
     pub fn design(
         &self,
-        frame: &Frame,
+        frame: &SpecFrame,
         question: &str,
         domain: Domain,
         encoder: &Encoder,
@@ -90,7 +90,7 @@ impl Designer {
         Ok(frame.spec(&graph, domain))
     }
 
-    fn weights(&self) -> Option<&Weights> {
+    fn weights(&self) -> Option<&NetWeights> {
         match self {
             Designer::Gcn(designer) => Some(designer.weights()),
             Designer::Variational(designer) => Some(designer.weights()),
@@ -121,14 +121,14 @@ struct KeptFile {
     seed: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     encoder: Option<String>,
-    account: Account,
-    frame: Frame,
+    account: TrainingAccount,
+    frame: SpecFrame,
     designers: BTreeMap<String, (Domain, Kept)>,
 }
 
 const FILE: &str = "baseline.json";
 
-impl Trained {
+impl TrainedRival {
     /// A team for a case, drawn with this seed.
     ///
     /// # Errors
@@ -220,9 +220,9 @@ impl Trained {
         }
         let mut designers = BTreeMap::new();
         for (set, (domain, kept)) in file.designers {
-            let weights = || -> Result<Weights, BaselineError> {
+            let weights = || -> Result<NetWeights, BaselineError> {
                 let tensors = candle_core::safetensors::load(folder.join(tensors(&set)), &candle_core::Device::Cpu)?;
-                Ok(Weights::loaded(tensors))
+                Ok(NetWeights::loaded(tensors))
             };
             let designer = match kept {
                 Kept::Edges { edges } => Designer::Edges(edges),
@@ -238,7 +238,7 @@ impl Trained {
             designers.insert(set, (domain, designer));
         }
         let KeptFile { method, seed, encoder, account, frame, .. } = file;
-        Ok(Trained { method, seed, encoder, account, frame, designers })
+        Ok(TrainedRival { method, seed, encoder, account, frame, designers })
     }
 }
 
@@ -250,7 +250,7 @@ fn tensors(set: &str) -> String {
 /// A method as it was learned with each seed. A run gets the teams of its own seed; they are drawn anew for it.
 pub struct TrainedTeams {
     /// By seed.
-    pub by_seed: BTreeMap<u64, Arc<Trained>>,
+    pub by_seed: BTreeMap<u64, Arc<TrainedRival>>,
     /// What makes vectors of texts.
     pub encoder: Arc<Encoder>,
 }
@@ -265,7 +265,7 @@ impl CaseWriters for TrainedTeams {
 
 /// Draws the team of one task.
 struct DrawnTeam {
-    trained: Arc<Trained>,
+    trained: Arc<TrainedRival>,
     encoder: Arc<Encoder>,
     set: String,
     domain: Domain,

@@ -1,4 +1,4 @@
-//! G-Designer: edges between a fixed crew, written anew for each question.
+//! G-Designer: edges between a fixed roster, written anew for each question.
 //!
 //! **As in the public code** ([`GcnDesigner`]): a graph convolutional network of two layers on the text of role and question
 //! (768 → 16 → 384, dropout ½ while it learns, log-softmax at the end) over a hand-written adjacency; an untrained network
@@ -17,8 +17,8 @@ pub mod paper;
 use crate::cards::{CARDS, Domain};
 use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
-use crate::graph::{Drawn, RoleGraph, draw, ordered};
-use crate::nn::{Adam, GcnLayer, Linear, Weights, dropout, log_sigmoid, log_softmax, tensor, values};
+use crate::graph::{DrawnGraph, RoleGraph, draw, ordered};
+use crate::nn::{Adam, GcnLayer, Linear, NetWeights, dropout, log_sigmoid, log_softmax, tensor, values};
 use crate::trials::{ItemBaseline, Trials};
 use candle_core::{DType, Result, Tensor};
 use lemon_num::{Random, logistic};
@@ -31,7 +31,7 @@ const LONG: usize = 10;
 
 /// The version of the public code.
 pub struct GcnDesigner {
-    weights: Weights,
+    weights: NetWeights,
     first: GcnLayer,
     second: GcnLayer,
     /// Never trained, as there.
@@ -42,12 +42,12 @@ pub struct GcnDesigner {
 }
 
 impl GcnDesigner {
-    /// A designer for the crew of a domain.
+    /// A designer for the roster of a domain.
     ///
     /// # Errors
     /// The weights are of another model, or a role has no vector.
-    pub fn new(domain: Domain, mut weights: Weights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
-        let cards: Vec<usize> = domain.crew().collect();
+    pub fn new(domain: Domain, mut weights: NetWeights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
+        let cards: Vec<usize> = domain.roster().collect();
         let roles = role_vectors(&cards, encoder)?;
         let count = cards.len();
         let adjacency = tensor(&GcnLayer::normalised(count, &domain.anchor()), (count, count), weights.dtype())?;
@@ -66,7 +66,7 @@ impl GcnDesigner {
     }
 
     /// Its weights.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &NetWeights {
         &self.weights
     }
 
@@ -113,7 +113,7 @@ fn role_vectors(cards: &[usize], encoder: &Encoder) -> std::result::Result<Vec<f
     Ok(vectors)
 }
 
-fn drawn(logits: &[f32], nodes: usize, random: &mut Random) -> Drawn {
+fn drawn(logits: &[f32], nodes: usize, random: &mut Random) -> DrawnGraph {
     let probability = |from: usize, to: usize| logits.get(from * nodes + to).map(|logit| logistic(f64::from(*logit)));
     draw(nodes, probability, random)
 }
@@ -142,7 +142,7 @@ pub async fn learn(
 ) -> std::result::Result<GcnDesigner, BaselineError> {
     let domain = trials.tasks.first().map(|task| task.domain);
     let domain = domain.ok_or_else(|| BaselineError::Unfit("there is no task to learn from".to_owned()))?;
-    let designer = GcnDesigner::new(domain, Weights::new(seed, DType::F32), encoder)?;
+    let designer = GcnDesigner::new(domain, NetWeights::new(seed, DType::F32), encoder)?;
     let mut random = Random::named(seed, "g-designer");
     let mut tasks: Vec<usize> = (0..trials.tasks.len()).collect();
     random.shuffle(&mut tasks);
@@ -172,7 +172,7 @@ pub async fn learn(
 /// One step up the mean of `advantage · log p`, less a penalty.
 fn climb(
     adam: &mut Adam,
-    weights: &Weights,
+    weights: &NetWeights,
     logs: &[Tensor],
     advantages: &[f64],
     penalty: Option<Tensor>,
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn the_gradient_of_log_p_is_the_difference_quotient() {
         let encoder = Encoder::hashed();
-        let designer = GcnDesigner::new(Domain::Math, Weights::new(3, DType::F64), &encoder).unwrap();
+        let designer = GcnDesigner::new(Domain::Math, NetWeights::new(3, DType::F64), &encoder).unwrap();
         let query = encoder.encode("How many are left?").unwrap();
         let decisions = [(0, 1, true), (0, 2, false), (1, 3, true), (3, 0, false)];
         check_gradient(designer.weights(), || log_probability(&designer.logits(&query, None)?, &decisions));
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn probabilities_stay_within_the_published_range() {
         let encoder = Encoder::hashed();
-        let designer = GcnDesigner::new(Domain::Code, Weights::new(1, DType::F32), &encoder).unwrap();
+        let designer = GcnDesigner::new(Domain::Code, NetWeights::new(1, DType::F32), &encoder).unwrap();
         let logits = values(&designer.logits(&encoder.encode("Sort a list.").unwrap(), None).unwrap()).unwrap();
         assert!(logits.iter().all(|logit| (-1.0..=1.0).contains(logit)) && logits.len() == 25);
         assert!(logits.iter().any(|logit| *logit > 0.99) && logits.iter().any(|logit| *logit < -0.99));

@@ -3,8 +3,8 @@
 mod draw;
 mod shapes;
 
-pub use draw::{Drawn, draw, ordered};
-pub use shapes::Shape;
+pub use draw::{DrawnGraph, draw, ordered};
+pub use shapes::GraphShape;
 
 use crate::cards::{CARDS, Domain};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, PLAIN, Share, Spec, Style};
@@ -16,7 +16,7 @@ pub struct RoleGraph {
     /// The agents; each reads only earlier ones.
     pub members: Vec<GraphMember>,
     /// How one answer is made of theirs.
-    pub decision: Decision,
+    pub decision: GraphDecision,
 }
 
 /// An agent of a designed team.
@@ -34,7 +34,7 @@ pub struct GraphMember {
 /// How one answer is made of those of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Decision {
+pub enum GraphDecision {
     /// One more agent reads all and decides, as in the public code.
     #[default]
     Judge,
@@ -46,14 +46,14 @@ pub enum Decision {
 
 /// What a graph needs to become a specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frame {
+pub struct SpecFrame {
     /// The capacities, weakest first.
     pub capacities: Vec<String>,
     /// Those that agents without a capacity take in turns.
     pub turns: Vec<String>,
 }
 
-impl Frame {
+impl SpecFrame {
     /// A frame in which every agent gets this capacity; without one they take turns through those that work as their roles
     /// say, or step by step.
     pub fn new(language: &Language, capacity: Option<&str>) -> Self {
@@ -67,7 +67,7 @@ impl Frame {
         if turns.is_empty() {
             turns.clone_from(&capacities);
         }
-        Frame { capacities, turns }
+        SpecFrame { capacities, turns }
     }
 
     /// The capacity of the agent at this position.
@@ -107,11 +107,11 @@ impl Frame {
         let all: Vec<String> = agents.iter().map(|agent| agent.id.clone()).collect();
         let last = all.last().cloned().into_iter().collect();
         let answer = match graph.decision {
-            Decision::Last => Answer { from: last, by: AnswerRule::Last },
+            GraphDecision::Last => Answer { from: last, by: AnswerRule::Last },
             _ if all.len() == 1 => Answer { from: all, by: AnswerRule::Last },
-            Decision::Vote if domain.is_code() => Answer { from: all, by: AnswerRule::Test },
-            Decision::Vote => Answer { from: all, by: AnswerRule::Vote },
-            Decision::Judge => {
+            GraphDecision::Vote if domain.is_code() => Answer { from: all, by: AnswerRule::Test },
+            GraphDecision::Vote => Answer { from: all, by: AnswerRule::Vote },
+            GraphDecision::Judge => {
                 // Who decides on programs has to write one. A judge is no weaker than those it judges.
                 let base = if domain.is_code() { "programmer" } else { "judge" };
                 let strength = |agent: &Agent| self.capacities.iter().position(|name| *name == agent.capacity);
@@ -134,7 +134,7 @@ impl RoleGraph {
     /// A graph of these roles and edges.
     pub fn new(cards: &[usize], after: Vec<Vec<usize>>) -> Self {
         let members = cards.iter().zip(after).map(|(card, after)| GraphMember { card: *card, capacity: None, after });
-        RoleGraph { members: members.collect(), decision: Decision::Judge }
+        RoleGraph { members: members.collect(), decision: GraphDecision::Judge }
     }
 
     /// Its edges, as sender and reader.
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn a_crew_is_decided_on_by_one_more_agent_that_reads_all() {
         let language = Language::default();
-        let frame = Frame::new(&language, None);
+        let frame = SpecFrame::new(&language, None);
         let graph = RoleGraph::new(&[0, 3], vec![vec![], vec![0]]);
         let spec = frame.spec(&graph, Domain::Math);
         let told: Vec<(&str, &str, usize)> =
             spec.agents.iter().map(|agent| (agent.base.as_str(), agent.capacity.as_str(), agent.after.len())).collect();
         assert_eq!(told, [("solver", "small", 0), ("verifier", "medium", 1), ("judge", "medium", 2)]);
         assert_eq!(frame.spec(&graph, Domain::Code).agents[2].base, "programmer");
-        let fixed = Frame::new(&language, Some("large")).spec(&graph, Domain::Math);
+        let fixed = SpecFrame::new(&language, Some("large")).spec(&graph, Domain::Math);
         assert!(fixed.agents.iter().all(|agent| agent.capacity == "large"));
     }
 
@@ -172,13 +172,13 @@ mod tests {
         #[test]
         fn any_graph_is_a_valid_team(
             members in prop::collection::vec((0_usize..25, prop::option::of(0_usize..4), prop::collection::btree_set(0_usize..8, 0..4)), 0..9),
-            decision in prop::sample::select(vec![Decision::Judge, Decision::Last, Decision::Vote]),
+            decision in prop::sample::select(vec![GraphDecision::Judge, GraphDecision::Last, GraphDecision::Vote]),
             domain in prop::sample::select(Domain::ALL.to_vec()),
         ) {
             let members = members.into_iter().map(|(card, capacity, after)| GraphMember { card, capacity, after: after.into_iter().collect() });
             let graph = RoleGraph { members: members.collect(), decision };
             let language = Language { tests: true, ..Language::default() };
-            let spec = Frame::new(&language, None).spec(&graph, domain);
+            let spec = SpecFrame::new(&language, None).spec(&graph, domain);
             let plan = validate(&render(&spec).text, &language);
             prop_assert!(plan.is_ok(), "{:?}", plan.err());
         }

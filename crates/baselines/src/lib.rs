@@ -19,9 +19,9 @@ mod train;
 mod trials;
 
 pub use cards::{CARDS, Domain, RoleCard};
-pub use designer::{Designer, Trained, TrainedTeams};
+pub use designer::{Designer, TrainedRival, TrainedTeams};
 pub use encoder::{Encoder, MiniLm};
 pub use error::BaselineError;
-pub use graph::{Decision, Frame, GraphMember, RoleGraph, Shape};
+pub use graph::{GraphDecision, GraphMember, GraphShape, RoleGraph, SpecFrame};
 pub use train::Trainer;
-pub use trials::{Account, EnvScorer, Objective, RunScore, Scorer, TaskText, TrialJob, Trials};
+pub use trials::{EnvScorer, LearnerTask, RivalObjective, RunScore, Scorer, TrainingAccount, TrialJob, Trials};

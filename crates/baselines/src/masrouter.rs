@@ -23,9 +23,9 @@
 use crate::cards::{CARDS, Domain};
 use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
-use crate::graph::{Decision, GraphMember, RoleGraph};
-use crate::nn::{Adam, Linear, Mlp, Weights, draw, log_sigmoid, log_softmax, tensor, values};
-use crate::trials::{ItemBaseline, Objective, Trials};
+use crate::graph::{GraphDecision, GraphMember, RoleGraph};
+use crate::nn::{Adam, Linear, Mlp, NetWeights, draw, log_sigmoid, log_softmax, tensor, values};
+use crate::trials::{ItemBaseline, RivalObjective, Trials};
 use candle_core::{D, DType, Result, Tensor};
 use lemon_num::Random;
 use serde::{Deserialize, Serialize};
@@ -99,19 +99,20 @@ impl Routed {
             let (card, capacity) = self.agents.get(at).copied().unwrap_or_default();
             GraphMember { card, capacity: Some(capacity), after }
         };
-        let (members, decision): (Vec<GraphMember>, Decision) = match self.mode {
-            Mode::Io | Mode::Cot => (vec![member(0, Vec::new())], Decision::Last),
-            Mode::Chain => {
-                ((0..count).map(|at| member(at, at.checked_sub(1).into_iter().collect())).collect(), Decision::Judge)
-            }
-            Mode::Full => ((0..count).map(|at| member(at, (0..at).collect())).collect(), Decision::Judge),
+        let (members, decision): (Vec<GraphMember>, GraphDecision) = match self.mode {
+            Mode::Io | Mode::Cot => (vec![member(0, Vec::new())], GraphDecision::Last),
+            Mode::Chain => (
+                (0..count).map(|at| member(at, at.checked_sub(1).into_iter().collect())).collect(),
+                GraphDecision::Judge,
+            ),
+            Mode::Full => ((0..count).map(|at| member(at, (0..at).collect())).collect(), GraphDecision::Judge),
             Mode::Debate => {
                 let again = (0..count).map(|at| member(at, (0..count).collect()));
-                ((0..count).map(|at| member(at, Vec::new())).chain(again).collect(), Decision::Judge)
+                ((0..count).map(|at| member(at, Vec::new())).chain(again).collect(), GraphDecision::Judge)
             }
             Mode::Reflection => {
                 let others = (0..count).map(|at| member(at, at.checked_sub(1).into_iter().collect()));
-                (others.chain([member(0, (0..count).collect())]).collect(), Decision::Last)
+                (others.chain([member(0, (0..count).collect())]).collect(), GraphDecision::Last)
             }
         };
         RoleGraph { members, decision }
@@ -120,7 +121,7 @@ impl Routed {
 
 /// The cascade.
 pub struct MasRouter {
-    weights: Weights,
+    weights: NetWeights,
     task_query: Linear,
     task_kind: Linear,
     mode_encoder: Mlp,
@@ -153,7 +154,7 @@ impl MasRouter {
     /// The weights are of another model, or a text has no vector.
     pub fn new(
         capacities: &[String],
-        mut weights: Weights,
+        mut weights: NetWeights,
         encoder: &Encoder,
     ) -> std::result::Result<Self, BaselineError> {
         let dtype = weights.dtype();
@@ -189,7 +190,7 @@ impl MasRouter {
     }
 
     /// Its weights.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &NetWeights {
         &self.weights
     }
 
@@ -256,14 +257,14 @@ impl MasRouter {
             let (capacity, capacity_log) =
                 choice(&(cosines(&context, &capacity_keys)? / (CHOICE_TEMPERATURE / 4.0))?, random)?;
             log = ((log + role_log)? + capacity_log)?;
-            agents.push((domain.crew().start + role, capacity));
+            agents.push((domain.roster().start + role, capacity));
         }
         Ok(Walk { routed: Routed { mode, agents }, log, side })
     }
 
     fn roles_of(&self, domain: Domain) -> Result<Tensor> {
-        let crew = domain.crew();
-        self.roles.narrow(0, crew.start, crew.len())
+        let roster = domain.roster();
+        self.roles.narrow(0, roster.start, roster.len())
     }
 }
 
@@ -291,7 +292,7 @@ pub async fn learn(
     encoder: &Encoder,
     seed: u64,
 ) -> std::result::Result<MasRouter, BaselineError> {
-    let router = MasRouter::new(&trials.frame.capacities, Weights::new(seed, DType::F32), encoder)?;
+    let router = MasRouter::new(&trials.frame.capacities, NetWeights::new(seed, DType::F32), encoder)?;
     let mut random = Random::named(seed, "masrouter");
     let mut tasks: Vec<usize> = (0..trials.tasks.len()).collect();
     random.shuffle(&mut tasks);
@@ -308,7 +309,7 @@ pub async fn learn(
                 walks.push(walk);
             }
             let scores = trials.run_graphs(&graphs, pass as u64).await?;
-            let price = if trials.objective == Objective::Native { PRICE } else { 0.0 };
+            let price = if trials.objective == RivalObjective::Native { PRICE } else { 0.0 };
             let worth = |score: &crate::trials::RunScore| Some(trials.utility(score)? - price * score.cost);
             let utilities: Vec<Option<f64>> = scores.iter().map(|score| score.as_ref().and_then(worth)).collect();
             let advantages = baseline.advantages(tasks, &utilities);
@@ -330,7 +331,7 @@ mod tests {
     use lemon_spec::{Language, Spec};
 
     fn router(seed: u64, dtype: DType) -> MasRouter {
-        MasRouter::new(&Language::default().capacities, Weights::new(seed, dtype), &Encoder::hashed()).unwrap()
+        MasRouter::new(&Language::default().capacities, NetWeights::new(seed, dtype), &Encoder::hashed()).unwrap()
     }
 
     #[test]
@@ -371,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn a_planted_capacity_is_found() {
         let (tasks, scorer, encoder) = (tasks(Domain::Math), Planted(planted), Encoder::hashed());
-        let frame = crate::graph::Frame::new(&Language::default(), None);
+        let frame = crate::graph::SpecFrame::new(&Language::default(), None);
         let mut trials = Trials::new(&scorer, &tasks, frame, 1);
         let trained = learn(true, &mut trials, &encoder, 1).await.unwrap();
         let query = encoder.encode(&tasks[0].question).unwrap();

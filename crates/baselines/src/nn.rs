@@ -1,6 +1,6 @@
 //! The neural toolkit that all baselines share: named weights, layers, Adam. Tensors and gradients are those of `candle`.
 //!
-//! Layers take their weights from a [`Weights`] by name. What is loaded from a checkpoint is taken from there; what is not,
+//! Layers take their weights from a [`NetWeights`] by name. What is loaded from a checkpoint is taken from there; what is not,
 //! is drawn as PyTorch does by default: uniformly within `±1/√inputs`.
 
 mod adam;
@@ -11,7 +11,7 @@ mod weights;
 
 pub use adam::Adam;
 pub use layers::{GcnLayer, GruCell, LayerNorm, Linear, Mlp};
-pub use weights::Weights;
+pub use weights::NetWeights;
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use lemon_num::Random;

@@ -8,7 +8,7 @@
 //! - END is trained as the last role and has a vector of its own. In the public code its logit is always 0.
 //! - Written pairs of the public code without edges, meant as complete graphs, are complete here.
 //! - The second stage's pairs are written by a rule of ours and not by gpt-4o-mini: questions are the training tasks, roles those of
-//!   the crew nearest to the question, shapes and sizes in the published proportions.
+//!   the roster nearest to the question, shapes and sizes in the published proportions.
 //! - Messages are weighed over the senders of a reader instead of over the readers of a sender. So a node's state does not change
 //!   when an agent is added, and one pass over a graph gives all steps of its making.
 //! - 20 epochs a stage instead of 51, and 320 graphs in the first stage instead of 800, because all is computed on a CPU.
@@ -19,8 +19,8 @@ use crate::arg_designer::{kept, planned};
 use crate::cards::{CARDS, Domain};
 use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
-use crate::graph::{RoleGraph, Shape};
-use crate::nn::{Adam, Weights};
+use crate::graph::{GraphShape, RoleGraph};
+use crate::nn::{Adam, NetWeights};
 use crate::trials::Trials;
 use candle_core::DType;
 use lemon_num::Random;
@@ -41,8 +41,13 @@ const MOST_AGENTS: usize = 6;
 const LEAST_AGENTS: usize = 2;
 /// The published pairs: sizes from 2 to 6, and shapes.
 const SIZES: [u32; 5] = [117, 583, 290, 40, 1];
-const SHAPES: [(Shape, u32); 5] =
-    [(Shape::Chain, 321), (Shape::Layered, 255), (Shape::Star, 238), (Shape::Full, 122), (Shape::Grid, 95)];
+const SHAPES: [(GraphShape, u32); 5] = [
+    (GraphShape::Chain, 321),
+    (GraphShape::Layered, 255),
+    (GraphShape::Star, 238),
+    (GraphShape::Full, 122),
+    (GraphShape::Grid, 95),
+];
 
 /// A trained generator.
 pub struct OfaDesigner {
@@ -51,7 +56,7 @@ pub struct OfaDesigner {
 }
 
 /// Weights after the two stages that need no runs. They depend on the seed and the questions alone.
-pub type Pretrained = HashMap<String, candle_core::Tensor>;
+pub type OfaPretrained = HashMap<String, candle_core::Tensor>;
 
 impl OfaDesigner {
     /// A graph drawn for a question.
@@ -67,12 +72,12 @@ impl OfaDesigner {
 ///
 /// # Errors
 /// The encoder or a tensor operation failed.
-pub fn pretrain(trials: &Trials<'_>, encoder: &Encoder, seed: u64) -> Result<Pretrained, BaselineError> {
-    let net = OfaNet::new(Weights::new(seed, DType::F32), encoder)?;
+pub fn pretrain(trials: &Trials<'_>, encoder: &Encoder, seed: u64) -> Result<OfaPretrained, BaselineError> {
+    let net = OfaNet::new(NetWeights::new(seed, DType::F32), encoder)?;
     let mut random = Random::named(seed, "ofa-mas stages without runs");
     let nothing: Arc<[f32]> = vec![0.0; WIDTH].into();
     let mut shaped = Vec::new();
-    for shape in [Shape::Chain, Shape::Star, Shape::Full, Shape::Grid] {
+    for shape in [GraphShape::Chain, GraphShape::Star, GraphShape::Full, GraphShape::Grid] {
         for agents in 3..=MOST_AGENTS {
             for _ in 0..SHAPED {
                 let cards = random.some(&(0..CARDS.len()).collect::<Vec<_>>(), agents);
@@ -92,7 +97,7 @@ pub fn pretrain(trials: &Trials<'_>, encoder: &Encoder, seed: u64) -> Result<Pre
     Ok(net.weights().copies()?)
 }
 
-/// A team as a rule writes it: a size and a shape in the published proportions, and roles of the crew, those nearest to the
+/// A team as a rule writes it: a size and a shape in the published proportions, and roles of the roster, those nearest to the
 /// question first.
 fn written_team(
     query: &[f32],
@@ -103,19 +108,19 @@ fn written_team(
     let agents = 2 + random.weighted(&SIZES);
     let shapes: Vec<u32> = SHAPES.iter().map(|(_, weight)| *weight).collect();
     let shape = match agents {
-        2 => Shape::Chain,
-        _ => SHAPES.get(random.weighted(&shapes)).map_or(Shape::Chain, |(shape, _)| *shape),
+        2 => GraphShape::Chain,
+        _ => SHAPES.get(random.weighted(&shapes)).map_or(GraphShape::Chain, |(shape, _)| *shape),
     };
-    let mut crew = Vec::new();
-    for card in domain.crew() {
+    let mut roster = Vec::new();
+    for card in domain.roster() {
         let vector = encoder.encode(&CARDS.get(card).map(|card| card.description()).unwrap_or_default())?;
         let nearness: f32 = vector.iter().zip(query).map(|(a, b)| a * b).sum();
         // A little noise: the same question gets several teams.
-        crew.push((card, f64::from(nearness) + 0.1 * random.normal()));
+        roster.push((card, f64::from(nearness) + 0.1 * random.normal()));
     }
-    crew.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut cards: Vec<usize> = crew.into_iter().map(|(card, _)| card).cycle().take(agents).collect();
-    // Who checks comes last: a crew's order is that of its cards.
+    roster.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut cards: Vec<usize> = roster.into_iter().map(|(card, _)| card).cycle().take(agents).collect();
+    // Who checks comes last: a roster's order is that of its cards.
     cards.sort_unstable();
     Ok(RoleGraph::new(&cards, shape.after(agents, random)))
 }
@@ -126,7 +131,7 @@ fn written_team(
 /// A run, the encoder or a tensor operation failed.
 pub async fn learn(
     trials: &mut Trials<'_>,
-    pretrained: &Pretrained,
+    pretrained: &OfaPretrained,
     encoder: &Encoder,
     seed: u64,
 ) -> Result<OfaDesigner, BaselineError> {
@@ -136,12 +141,12 @@ pub async fn learn(
 /// The same in so many epochs of the last stage.
 async fn learn_for(
     trials: &mut Trials<'_>,
-    pretrained: &Pretrained,
+    pretrained: &OfaPretrained,
     encoder: &Encoder,
     seed: u64,
     epochs: usize,
 ) -> Result<OfaDesigner, BaselineError> {
-    let net = OfaNet::new(Weights::loaded(pretrained.clone()), encoder)?;
+    let net = OfaNet::new(NetWeights::loaded(pretrained.clone()), encoder)?;
     let mut random = Random::named(seed, "ofa-mas");
     let mut right = Vec::new();
     let mut pass = 0;
@@ -163,13 +168,19 @@ async fn learn_for(
 }
 
 /// The classic configurations of a domain: 9 for word problems, 14 for programs, 19 for questions of knowledge.
-fn configurations(domain: Domain) -> Vec<(Shape, usize)> {
-    let most = domain.crew().len();
+fn configurations(domain: Domain) -> Vec<(GraphShape, usize)> {
+    let most = domain.roster().len();
     // Mesh is the complete graph below nine agents, as in the public code.
-    [(Shape::Chain, 2), (Shape::Star, 3), (Shape::Layered, 4), (Shape::Full, 3), (Shape::Full, 4)]
-        .into_iter()
-        .flat_map(|(shape, least)| (least..=most).map(move |agents| (shape, agents)))
-        .collect()
+    [
+        (GraphShape::Chain, 2),
+        (GraphShape::Star, 3),
+        (GraphShape::Layered, 4),
+        (GraphShape::Full, 3),
+        (GraphShape::Full, 4),
+    ]
+    .into_iter()
+    .flat_map(|(shape, least)| (least..=most).map(move |agents| (shape, agents)))
+    .collect()
 }
 
 /// The same graphs with roles drawn from all nineteen, once for each configuration.

@@ -1,8 +1,8 @@
 //! A world in which one topology is best, for tests: a learner that learns anything finds it.
 
 use crate::cards::Domain;
-use crate::graph::Frame;
-use crate::trials::{RunScore, Scorer, TaskText, Trials};
+use crate::graph::SpecFrame;
+use crate::trials::{LearnerTask, RunScore, Scorer, Trials};
 use async_trait::async_trait;
 use lemon_num::{Random, seed_of};
 use lemon_rollout::RolloutError;
@@ -29,8 +29,8 @@ impl<F: Fn(usize, &Spec) -> f64 + Send + Sync> Scorer for Planted<F> {
 }
 
 /// Forty tasks of a domain.
-pub fn tasks(domain: Domain) -> Vec<TaskText> {
-    let task = |at: usize| TaskText {
+pub fn tasks(domain: Domain) -> Vec<LearnerTask> {
+    let task = |at: usize| LearnerTask {
         question: format!("Question {at}: how many are left of {at} times three?"),
         domain,
         gold: at.to_string(),
@@ -39,8 +39,8 @@ pub fn tasks(domain: Domain) -> Vec<TaskText> {
 }
 
 /// Trials in such a world.
-pub fn trials<'a>(scorer: &'a dyn Scorer, tasks: &'a [TaskText], seed: u64) -> Trials<'a> {
-    Trials::new(scorer, tasks, Frame::new(&Language::default(), Some("small")), seed)
+pub fn trials<'a>(scorer: &'a dyn Scorer, tasks: &'a [LearnerTask], seed: u64) -> Trials<'a> {
+    Trials::new(scorer, tasks, SpecFrame::new(&Language::default(), Some("small")), seed)
 }
 
 /// Whether the agent with this title reads the one with that.

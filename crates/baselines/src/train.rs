@@ -2,15 +2,15 @@
 
 use crate::aflow::{self, Expander, Expansion};
 use crate::cards::Domain;
-use crate::designer::{Designer, Trained, set_of};
+use crate::designer::{Designer, TrainedRival, set_of};
 use crate::edges::{self, EdgeMethod};
 use crate::encoder::Encoder;
 use crate::error::BaselineError;
-use crate::graph::Frame;
-use crate::ofa_mas::{self, Pretrained};
-use crate::trials::{Account, EnvScorer, Objective, Trials};
+use crate::graph::SpecFrame;
+use crate::ofa_mas::{self, OfaPretrained};
+use crate::trials::{EnvScorer, RivalObjective, TrainingAccount, Trials};
 use crate::{arg_designer, g_designer, masrouter};
-use lemon_eval::{Method, Rival, TeamSource, Variant};
+use lemon_eval::{Method, PublishedMethod, TeamSource, Variant};
 use lemon_rollout::{Case, RolloutEnv};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Trainer<'a> {
     /// Ends it early.
     pub cancel: &'a CancellationToken,
     /// What OFA-MAS learns without runs, by seed.
-    pretrained: Mutex<HashMap<u64, (Pretrained, f64)>>,
+    pretrained: Mutex<HashMap<u64, (OfaPretrained, f64)>>,
 }
 
 impl<'a> Trainer<'a> {
@@ -50,27 +50,31 @@ impl<'a> Trainer<'a> {
         capacity: Option<&str>,
         cases: &[Case],
         seed: u64,
-    ) -> Result<Trained, BaselineError> {
+    ) -> Result<TrainedRival, BaselineError> {
         let Some(TeamSource::Trained(rival)) = method.source() else {
             return Err(BaselineError::Unfit(format!("`{}` does not learn to design teams", method.name())));
         };
         let mut groups: BTreeMap<String, Vec<Case>> = BTreeMap::new();
         for case in cases {
-            let set = if matches!(rival, Rival::OfaMas | Rival::MasRouter) { "" } else { set_of(&case.set) };
+            let set = if matches!(rival, PublishedMethod::OfaMas | PublishedMethod::MasRouter) {
+                ""
+            } else {
+                set_of(&case.set)
+            };
             groups.entry(set.to_owned()).or_default().push(case.clone());
         }
         if groups.is_empty() {
             return Err(BaselineError::Unfit("there is no task to learn from".to_owned()));
         }
-        let frame = Frame::new(&self.env.language, capacity);
-        let mut account = Account::default();
+        let frame = SpecFrame::new(&self.env.language, capacity);
+        let mut account = TrainingAccount::default();
         let mut designers = BTreeMap::new();
         for (set, cases) in &groups {
             let scorer = EnvScorer { env: self.env, cases, cancel: self.cancel };
             let tasks = scorer.tasks();
             let mut trials = Trials::new(&scorer, &tasks, frame.clone(), seed);
             if method.is(Variant::Cost) {
-                trials.objective = Objective::Cost;
+                trials.objective = RivalObjective::Cost;
             }
             trials.limit = self.limit;
             let (designer, before) = self.learn(method, rival, &mut trials, seed).await?;
@@ -79,41 +83,41 @@ impl<'a> Trainer<'a> {
             let mut spent = trials.closed();
             spent.seconds += before;
             let items = account.items + spent.items;
-            account = Account { items, ..account.and(&spent) };
+            account = TrainingAccount { items, ..account.and(&spent) };
         }
         let encoder = uses_vectors(rival).then(|| self.encoder.name().to_owned());
-        Ok(Trained { method: method.name(), seed, encoder, account, frame, designers })
+        Ok(TrainedRival { method: method.name(), seed, encoder, account, frame, designers })
     }
 
     /// What a method learns, and the seconds that went into it elsewhere.
     async fn learn(
         &self,
         method: &Method,
-        rival: Rival,
+        rival: PublishedMethod,
         trials: &mut Trials<'_>,
         seed: u64,
     ) -> Result<(Designer, f64), BaselineError> {
         let (long, encoder) = (method.is(Variant::Long), &*self.encoder);
         let designer = match rival {
-            Rival::GptSwarm | Rival::AgentPrune | Rival::AgentDropout => {
+            PublishedMethod::GptSwarm | PublishedMethod::AgentPrune | PublishedMethod::AgentDropout => {
                 let kind = match rival {
-                    Rival::GptSwarm => EdgeMethod::GptSwarm,
-                    Rival::AgentPrune => EdgeMethod::AgentPrune,
+                    PublishedMethod::GptSwarm => EdgeMethod::GptSwarm,
+                    PublishedMethod::AgentPrune => EdgeMethod::AgentPrune,
                     _ => EdgeMethod::AgentDropout,
                 };
                 Designer::Edges(edges::learn(kind, method.number(), long, trials, seed).await?)
             }
-            Rival::GDesigner => Designer::Gcn(g_designer::learn(long, trials, encoder, seed).await?),
-            Rival::GDesignerPaper => {
+            PublishedMethod::GDesigner => Designer::Gcn(g_designer::learn(long, trials, encoder, seed).await?),
+            PublishedMethod::GDesignerPaper => {
                 Designer::Variational(g_designer::paper::learn(long, trials, encoder, seed).await?)
             }
-            Rival::ArgDesigner => Designer::Arg(arg_designer::learn(trials, encoder, seed).await?),
-            Rival::OfaMas => {
+            PublishedMethod::ArgDesigner => Designer::Arg(arg_designer::learn(trials, encoder, seed).await?),
+            PublishedMethod::OfaMas => {
                 let (pretrained, seconds) = self.pretrained(trials, seed).await?;
                 return Ok((Designer::Ofa(ofa_mas::learn(trials, &pretrained, encoder, seed).await?), seconds));
             }
-            Rival::MasRouter => Designer::Router(masrouter::learn(long, trials, encoder, seed).await?),
-            Rival::AFlow => {
+            PublishedMethod::MasRouter => Designer::Router(masrouter::learn(long, trials, encoder, seed).await?),
+            PublishedMethod::AFlow => {
                 let Some(model) = &self.expander else {
                     let reason = "AFlow needs a model that proposes workflows; without one there is `aflow-random`";
                     return Err(BaselineError::Unfit(reason.to_owned()));
@@ -122,7 +126,7 @@ impl<'a> Trainer<'a> {
                 let found = aflow::search(trials, language, &Expansion::Model(&**model), seed).await?;
                 Designer::Workflow(found.spec)
             }
-            Rival::AFlowRandom => {
+            PublishedMethod::AFlowRandom => {
                 let found = aflow::search(trials, &self.env.language, &Expansion::Random, seed).await?;
                 Designer::Workflow(found.spec)
             }
@@ -130,7 +134,7 @@ impl<'a> Trainer<'a> {
         Ok((designer, 0.0))
     }
 
-    async fn pretrained(&self, trials: &Trials<'_>, seed: u64) -> Result<(Pretrained, f64), BaselineError> {
+    async fn pretrained(&self, trials: &Trials<'_>, seed: u64) -> Result<(OfaPretrained, f64), BaselineError> {
         let mut known = self.pretrained.lock().await;
         if let Some(found) = known.get(&seed) {
             return Ok(found.clone());
@@ -144,7 +148,7 @@ impl<'a> Trainer<'a> {
 }
 
 /// Whether a method reads vectors of texts.
-fn uses_vectors(rival: Rival) -> bool {
-    use Rival::{ArgDesigner, GDesigner, GDesignerPaper, MasRouter, OfaMas};
+fn uses_vectors(rival: PublishedMethod) -> bool {
+    use PublishedMethod::{ArgDesigner, GDesigner, GDesignerPaper, MasRouter, OfaMas};
     matches!(rival, ArgDesigner | GDesigner | GDesignerPaper | MasRouter | OfaMas)
 }

@@ -2,7 +2,7 @@
 
 use crate::cards::Domain;
 use crate::error::BaselineError;
-use crate::graph::{Frame, RoleGraph};
+use crate::graph::{RoleGraph, SpecFrame};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_num::seed_of;
@@ -32,7 +32,7 @@ pub struct RunScore {
 
 /// A task that a method learns from or designs for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TaskText {
+pub struct LearnerTask {
     /// The question.
     pub question: String,
     /// What kind of task it is.
@@ -63,12 +63,12 @@ pub struct EnvScorer<'a> {
 
 impl EnvScorer<'_> {
     /// The tasks as learners see them.
-    pub fn tasks(&self) -> Vec<TaskText> {
-        self.cases.iter().map(TaskText::of).collect()
+    pub fn tasks(&self) -> Vec<LearnerTask> {
+        self.cases.iter().map(LearnerTask::of).collect()
     }
 }
 
-impl TaskText {
+impl LearnerTask {
     /// A case as learners see it.
     pub fn of(case: &Case) -> Self {
         let gold = match case.item.key() {
@@ -77,7 +77,7 @@ impl TaskText {
             lemon_task::Key::Text(text) => text.to_owned(),
             lemon_task::Key::Code { .. } => "a program that passes the tests".to_owned(),
         };
-        TaskText { question: case.item.task.question.clone(), domain: Domain::of(case), gold }
+        LearnerTask { question: case.item.task.question.clone(), domain: Domain::of(case), gold }
     }
 }
 
@@ -104,7 +104,7 @@ impl Scorer for EnvScorer<'_> {
 /// What a method climbs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Objective {
+pub enum RivalObjective {
     /// Right answers, as in the papers; MasRouter's has its price.
     #[default]
     Native,
@@ -114,7 +114,7 @@ pub enum Objective {
 
 /// What learning has cost.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Account {
+pub struct TrainingAccount {
     /// Tasks that were learned from.
     pub items: usize,
     /// Runs.
@@ -129,11 +129,11 @@ pub struct Account {
     pub seconds: f64,
 }
 
-impl Account {
+impl TrainingAccount {
     /// Both accounts together; the tasks are the same ones.
     #[must_use]
-    pub fn and(&self, other: &Account) -> Account {
-        Account {
+    pub fn and(&self, other: &TrainingAccount) -> TrainingAccount {
+        TrainingAccount {
             items: self.items.max(other.items),
             runs: self.runs + other.runs,
             worker_tokens: self.worker_tokens + other.worker_tokens,
@@ -158,13 +158,13 @@ pub struct TrialJob {
 /// The tasks of a training, its runs and its account.
 pub struct Trials<'a> {
     /// The tasks.
-    pub tasks: &'a [TaskText],
+    pub tasks: &'a [LearnerTask],
     /// What the specifications are made with.
-    pub frame: Frame,
+    pub frame: SpecFrame,
     /// What is climbed.
-    pub objective: Objective,
+    pub objective: RivalObjective,
     /// What it has cost so far.
-    pub account: Account,
+    pub account: TrainingAccount,
     /// Worker tokens to be spent. `None`: as the method itself has it.
     pub limit: Option<u64>,
     scorer: &'a dyn Scorer,
@@ -175,12 +175,12 @@ pub struct Trials<'a> {
 
 impl<'a> Trials<'a> {
     /// Trials of these tasks.
-    pub fn new(scorer: &'a dyn Scorer, tasks: &'a [TaskText], frame: Frame, seed: u64) -> Self {
-        let account = Account { items: tasks.len(), ..Account::default() };
+    pub fn new(scorer: &'a dyn Scorer, tasks: &'a [LearnerTask], frame: SpecFrame, seed: u64) -> Self {
+        let account = TrainingAccount { items: tasks.len(), ..TrainingAccount::default() };
         Trials {
             tasks,
             frame,
-            objective: Objective::Native,
+            objective: RivalObjective::Native,
             account,
             limit: None,
             scorer,
@@ -258,8 +258,8 @@ impl<'a> Trials<'a> {
     /// What a run is worth to the method. `None`: unknown.
     pub fn utility(&self, score: &RunScore) -> Option<f64> {
         match self.objective {
-            Objective::Native => score.right.map(|right| f64::from(u8::from(right))),
-            Objective::Cost => score.reward,
+            RivalObjective::Native => score.right.map(|right| f64::from(u8::from(right))),
+            RivalObjective::Cost => score.reward,
         }
     }
 
@@ -269,7 +269,7 @@ impl<'a> Trials<'a> {
     }
 
     /// The account, closed now.
-    pub fn closed(mut self) -> Account {
+    pub fn closed(mut self) -> TrainingAccount {
         self.account.seconds = self.started.elapsed().as_secs_f64();
         self.account
     }

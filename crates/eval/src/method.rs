@@ -86,12 +86,12 @@ pub enum TeamSource {
     /// A file.
     File,
     /// A published method that learns to design teams first.
-    Trained(Rival),
+    Trained(PublishedMethod),
 }
 
 /// A published method that learns to design teams. `lemon-baselines` has its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rival {
+pub enum PublishedMethod {
     /// Edge probabilities, learned by REINFORCE.
     GptSwarm,
     /// The same, and pruned.
@@ -120,7 +120,7 @@ pub const METHODS: &[Kind] = {
     use Writes::{Elsewhere, Rounds, Team};
     use Variant::{Cost, Long};
     const KIND: Kind = Kind { name: "", about: "", number: None, writes: Team(cot), needs: None, variants: &[] };
-    const fn rival(name: &'static str, rival: Rival, variants: &'static [Variant], about: &'static str) -> Kind {
+    const fn rival(name: &'static str, rival: PublishedMethod, variants: &'static [Variant], about: &'static str) -> Kind {
         Kind { name, about, writes: Elsewhere(TeamSource::Trained(rival)), variants, ..KIND }
     }
     const EDGES: Option<(&str, usize, usize)> = Some(("agents", 5, 12));
@@ -146,16 +146,16 @@ pub const METHODS: &[Kind] = {
         Kind { name: "policy", about: "a model of our own that learned to write teams writes one for each task", writes: Elsewhere(TeamSource::Policy), ..KIND },
         Kind { name: "decision-critic", about: "a fitted critic chooses how each task is asked, reads the replies and asks again", writes: Elsewhere(TeamSource::Critic), ..KIND },
         Kind { name: "file", about: "the team of --spec", writes: Elsewhere(TeamSource::File), ..KIND },
-        Kind { number: EDGES, ..rival("gptswarm", Rival::GptSwarm, &[Cost, Long], "edges of a crew learned by REINFORCE, then fixed (GPTSwarm)") },
-        Kind { number: EDGES, ..rival("agentprune", Rival::AgentPrune, &[Cost, Long], "edges learned and pruned, drawn for each task (AgentPrune)") },
-        Kind { number: EDGES, ..rival("agentdropout", Rival::AgentDropout, &[Cost, Long], "two rounds, agents and edges eliminated by learned weights (AgentDropout)") },
-        rival("g-designer", Rival::GDesigner, &[Cost, Long], "edges of a crew written for each question, as in the public code (G-Designer)"),
-        rival("g-designer-paper", Rival::GDesignerPaper, &[Cost, Long], "the same with the variational encoder and the anchor of the paper"),
-        rival("arg-designer", Rival::ArgDesigner, &[Cost], "roles and edges written agent by agent for each question (ARG-Designer)"),
-        rival("ofa-mas", Rival::OfaMas, &[Cost], "one generator of roles and edges for all sets (OFA-MAS)"),
-        rival("masrouter", Rival::MasRouter, &[Cost, Long], "mode, roles and a capacity for each agent, by question and price (MasRouter)"),
-        rival("aflow", Rival::AFlow, &[Cost], "a tree search over workflows that a model changes (AFlow)"),
-        rival("aflow-random", Rival::AFlowRandom, &[Cost], "the same search with random changes"),
+        Kind { number: EDGES, ..rival("gptswarm", PublishedMethod::GptSwarm, &[Cost, Long], "edges of a roster learned by REINFORCE, then fixed (GPTSwarm)") },
+        Kind { number: EDGES, ..rival("agentprune", PublishedMethod::AgentPrune, &[Cost, Long], "edges learned and pruned, drawn for each task (AgentPrune)") },
+        Kind { number: EDGES, ..rival("agentdropout", PublishedMethod::AgentDropout, &[Cost, Long], "two rounds, agents and edges eliminated by learned weights (AgentDropout)") },
+        rival("g-designer", PublishedMethod::GDesigner, &[Cost, Long], "edges of a roster written for each question, as in the public code (G-Designer)"),
+        rival("g-designer-paper", PublishedMethod::GDesignerPaper, &[Cost, Long], "the same with the variational encoder and the anchor of the paper"),
+        rival("arg-designer", PublishedMethod::ArgDesigner, &[Cost], "roles and edges written agent by agent for each question (ARG-Designer)"),
+        rival("ofa-mas", PublishedMethod::OfaMas, &[Cost], "one generator of roles and edges for all sets (OFA-MAS)"),
+        rival("masrouter", PublishedMethod::MasRouter, &[Cost, Long], "mode, roles and a capacity for each agent, by question and price (MasRouter)"),
+        rival("aflow", PublishedMethod::AFlow, &[Cost], "a tree search over workflows that a model changes (AFlow)"),
+        rival("aflow-random", PublishedMethod::AFlowRandom, &[Cost], "the same search with random changes"),
     ]
 };
 
@@ -231,7 +231,7 @@ impl Method {
     pub fn takes_capacity(&self) -> bool {
         match self.source() {
             None => true,
-            Some(TeamSource::Trained(rival)) => rival != Rival::MasRouter,
+            Some(TeamSource::Trained(rival)) => rival != PublishedMethod::MasRouter,
             Some(_) => false,
         }
     }

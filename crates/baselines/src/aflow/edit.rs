@@ -1,7 +1,7 @@
 //! One random change of a workflow: what `aflow-random` has in the place of a model.
 
 use crate::cards::{CARDS, Domain};
-use crate::graph::Frame;
+use crate::graph::SpecFrame;
 use lemon_num::Random;
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Spec, render, validate};
 
@@ -13,11 +13,11 @@ pub fn random(
     spec: &Spec,
     domain: Domain,
     language: &Language,
-    frame: &Frame,
+    frame: &SpecFrame,
     random: &mut Random,
 ) -> Option<(String, String)> {
-    let crew: Vec<usize> = domain.crew().collect();
-    let card = CARDS.get(random.pick(&crew).copied()?)?;
+    let roster: Vec<usize> = domain.roster().collect();
+    let card = CARDS.get(random.pick(&roster).copied()?)?;
     let mut changed = spec.clone();
     let id = (1..).map(|number| format!("a{number}")).find(|id| spec.agents.iter().all(|agent| agent.id != *id))?;
     let at = random.below(spec.agents.len());

@@ -2,8 +2,8 @@
 
 use super::Node;
 use crate::cards::Domain;
-use crate::graph::Frame;
-use crate::trials::{RunScore, TaskText};
+use crate::graph::SpecFrame;
+use crate::trials::{LearnerTask, RunScore};
 use lemon_spec::{Language, render};
 use std::fmt::Write;
 
@@ -19,10 +19,10 @@ pub struct Shown {
 }
 
 /// The tasks whose answer was wrong.
-pub fn failures(tasks: &[TaskText], scores: &[Option<RunScore>]) -> Vec<Shown> {
+pub fn failures(tasks: &[LearnerTask], scores: &[Option<RunScore>]) -> Vec<Shown> {
     let wrong =
-        |(_, score): &(&TaskText, &Option<RunScore>)| score.as_ref().is_some_and(|score| score.right == Some(false));
-    let shown = |(task, score): (&TaskText, &Option<RunScore>)| Shown {
+        |(_, score): &(&LearnerTask, &Option<RunScore>)| score.as_ref().is_some_and(|score| score.right == Some(false));
+    let shown = |(task, score): (&LearnerTask, &Option<RunScore>)| Shown {
         question: short(&task.question),
         right: short(&task.gold),
         output: short(score.as_ref().map_or("", |score| &score.answer)),
@@ -35,7 +35,7 @@ fn short(text: &str) -> String {
 }
 
 /// The request for one changed workflow.
-pub fn prompt(node: &Node, shown: &[Shown], domain: Domain, language: &Language, frame: &Frame) -> String {
+pub fn prompt(node: &Node, shown: &[Shown], domain: Domain, language: &Language, frame: &SpecFrame) -> String {
     let mut text = String::from(
         "You improve a workflow of language-model agents. A workflow is a YAML specification. Change exactly one thing: add, \
          delete or replace one agent, its duty, what it reads, or how the answer is made. At most 10 agents.\n\n",

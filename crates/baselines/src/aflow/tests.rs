@@ -74,7 +74,7 @@ proptest! {
     #[test]
     fn random_changes_give_valid_workflows(seed: u64, domain in prop::sample::select(Domain::ALL.to_vec())) {
         let language = Language { tests: true, ..Language::default() };
-        let frame = crate::graph::Frame::new(&language, Some("small"));
+        let frame = crate::graph::SpecFrame::new(&language, Some("small"));
         let mut random = Random::new(seed);
         let mut text = "agents:\n  - {id: a1, base: solver, capacity: small}\nanswer: {from: [a1], by: last}\n".to_owned();
         for _ in 0..30 {

@@ -17,7 +17,7 @@ use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
 use crate::graph::RoleGraph;
 use crate::nn::{
-    GruCell, LayerNorm, Linear, Mlp, Weights, draw, dropout, log_softmax, one_hot, sigmoid, softmax, tensor, values,
+    GruCell, LayerNorm, Linear, Mlp, NetWeights, draw, dropout, log_softmax, one_hot, sigmoid, softmax, tensor, values,
 };
 use candle_core::{D, Result, Tensor};
 use lemon_num::Random;
@@ -46,7 +46,7 @@ pub struct TaughtGraph {
 
 /// The networks.
 pub struct ArgNet {
-    weights: Weights,
+    weights: NetWeights,
     task: (Linear, LayerNorm, Linear),
     history: GruCell,
     input: Mlp,
@@ -76,8 +76,8 @@ impl ArgNet {
     ///
     /// # Errors
     /// The weights are of another model, or a role has no vector.
-    pub fn new(domain: Domain, mut weights: Weights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
-        let cards: Vec<usize> = domain.crew().collect();
+    pub fn new(domain: Domain, mut weights: NetWeights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
+        let cards: Vec<usize> = domain.roster().collect();
         let mut pool = Vec::new();
         for card in cards.iter().filter_map(|card| CARDS.get(*card)) {
             pool.extend_from_slice(&encoder.encode(&card.description())?);
@@ -106,7 +106,7 @@ impl ArgNet {
     }
 
     /// Their weights.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &NetWeights {
         &self.weights
     }
 

@@ -1,7 +1,7 @@
 //! Edges that are there with a learned probability: REINFORCE, Adam and masks.
 
 use crate::cards::Domain;
-use crate::graph::{Drawn, GraphMember, RoleGraph, draw, ordered};
+use crate::graph::{DrawnGraph, GraphMember, RoleGraph, draw, ordered};
 use lemon_num::{Random, logistic};
 use serde::{Deserialize, Serialize};
 
@@ -92,12 +92,12 @@ impl EdgePolicy {
     }
 }
 
-/// A crew with learned edges.
+/// A roster with learned edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EdgeDesigner {
-    /// The roles of the crew.
+    /// The roles of the roster.
     pub cards: Vec<usize>,
-    /// By round: the agents that take part, by position in the crew.
+    /// By round: the agents that take part, by position in the roster.
     pub present: Vec<Vec<bool>>,
     /// By round: the edges within it, `from · agents + to`.
     pub spatial: Vec<EdgePolicy>,
@@ -108,14 +108,14 @@ pub struct EdgeDesigner {
 }
 
 /// What was drawn in all rounds.
-pub type DrawnRounds = Vec<(Drawn, Vec<(usize, usize, bool)>)>;
+pub type DrawnRounds = Vec<(DrawnGraph, Vec<(usize, usize, bool)>)>;
 
 impl EdgeDesigner {
-    /// A crew of so many agents, in so many rounds, that knows nothing yet.
+    /// A roster of so many agents, in so many rounds, that knows nothing yet.
     pub fn new(domain: Domain, agents: usize, rounds: usize, fixed: bool) -> Self {
         let policies = |count: usize| (0..count).map(|_| EdgePolicy::new(agents * agents)).collect();
         let mut designer = EdgeDesigner {
-            cards: domain.crew().cycle().take(agents).collect(),
+            cards: domain.roster().cycle().take(agents).collect(),
             present: vec![vec![true; agents]; rounds],
             spatial: policies(rounds),
             temporal: policies(rounds.saturating_sub(1)),
@@ -148,7 +148,7 @@ impl EdgeDesigner {
         }
     }
 
-    /// Agents of the crew.
+    /// Agents of the roster.
     pub fn agents(&self) -> usize {
         self.cards.len()
     }
@@ -225,7 +225,7 @@ impl EdgeDesigner {
         self.spatial.iter_mut().chain(&mut self.temporal)
     }
 
-    /// A graph with every edge in the order of the crew, without the agent that is silenced in each round.
+    /// A graph with every edge in the order of the roster, without the agent that is silenced in each round.
     pub fn whole(&self, silenced: &[usize]) -> RoleGraph {
         let agents = self.agents();
         let nodes = self.spatial.len() * agents;

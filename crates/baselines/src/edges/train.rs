@@ -30,7 +30,7 @@ pub enum EdgeMethod {
     AgentDropout,
 }
 
-/// Learns the edges of a crew of so many agents from the tasks of these trials, which are of one kind.
+/// Learns the edges of a roster of so many agents from the tasks of these trials, which are of one kind.
 ///
 /// # Errors
 /// There is no task, or a run failed.

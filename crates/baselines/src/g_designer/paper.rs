@@ -16,7 +16,7 @@ use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
 use crate::graph::{RoleGraph, draw, ordered};
 use crate::linear::Svd;
-use crate::nn::{Adam, GcnLayer, Mlp, Weights, sigmoid, tensor, values};
+use crate::nn::{Adam, GcnLayer, Mlp, NetWeights, sigmoid, tensor, values};
 use crate::trials::{ItemBaseline, Trials};
 use candle_core::{DType, Result, Tensor};
 use lemon_num::{Random, logistic};
@@ -33,7 +33,7 @@ const LONG: usize = 10;
 
 /// The version of the paper.
 pub struct VariationalDesigner {
-    weights: Weights,
+    weights: NetWeights,
     hidden: GcnLayer,
     mean: GcnLayer,
     spread: GcnLayer,
@@ -51,12 +51,12 @@ struct Encoded {
 }
 
 impl VariationalDesigner {
-    /// A designer for the crew of a domain.
+    /// A designer for the roster of a domain.
     ///
     /// # Errors
     /// The weights are of another model, or a role has no vector.
-    pub fn new(domain: Domain, mut weights: Weights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
-        let cards: Vec<usize> = domain.crew().collect();
+    pub fn new(domain: Domain, mut weights: NetWeights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
+        let cards: Vec<usize> = domain.roster().collect();
         let count = cards.len();
         let chain: Vec<(usize, usize)> = (1..count).map(|to| (to - 1, to)).collect();
         let task = (0..count).flat_map(|agent| [(agent, count), (count, agent)]);
@@ -78,7 +78,7 @@ impl VariationalDesigner {
     }
 
     /// Its weights.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &NetWeights {
         &self.weights
     }
 
@@ -144,7 +144,7 @@ pub async fn learn(
 ) -> std::result::Result<VariationalDesigner, BaselineError> {
     let domain = trials.tasks.first().map(|task| task.domain);
     let domain = domain.ok_or_else(|| BaselineError::Unfit("there is no task to learn from".to_owned()))?;
-    let designer = VariationalDesigner::new(domain, Weights::new(seed, DType::F32), encoder)?;
+    let designer = VariationalDesigner::new(domain, NetWeights::new(seed, DType::F32), encoder)?;
     let n = designer.cards.len();
     let anchor: Vec<f32> = designer.anchor.iter().map(|x| *x as f32).collect();
     let anchor = tensor(&anchor, (n, n), DType::F32)?;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_gradient_is_the_difference_quotient() {
         let encoder = Encoder::hashed();
-        let designer = VariationalDesigner::new(Domain::Math, Weights::new(3, DType::F64), &encoder).unwrap();
+        let designer = VariationalDesigner::new(Domain::Math, NetWeights::new(3, DType::F64), &encoder).unwrap();
         let query = encoder.encode("How many are left?").unwrap();
         check_gradient(designer.weights(), || {
             let encoded = designer.encode(&query, Some(&mut Random::new(1)))?;
@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_anchor_stays_and_what_is_drawn_is_added() {
-        let designer = VariationalDesigner::new(Domain::Math, Weights::new(3, DType::F32), &Encoder::hashed()).unwrap();
+        let designer =
+            VariationalDesigner::new(Domain::Math, NetWeights::new(3, DType::F32), &Encoder::hashed()).unwrap();
         let mut there = vec![false; 16];
         (0..3).for_each(|from| there[from * 4 + from + 1] = true);
         assert_eq!(designer.refined(&there), [(0, 1), (1, 2), (2, 3)]);

@@ -5,7 +5,7 @@ use lemon_num::Random;
 
 /// A drawn graph, and what was decided on the way.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Drawn {
+pub struct DrawnGraph {
     /// The edges that are there, as sender and reader.
     pub edges: Vec<(usize, usize)>,
     /// What was drawn: sender, reader, and whether the edge is there. Edges that would have closed a circle are no decision.
@@ -14,8 +14,8 @@ pub struct Drawn {
 
 /// Draws every edge with its probability, row by row. One that would close a circle is left out without a draw. `None`: no
 /// such edge exists.
-pub fn draw(nodes: usize, probability: impl Fn(usize, usize) -> Option<f64>, random: &mut Random) -> Drawn {
-    let mut drawn = Drawn::default();
+pub fn draw(nodes: usize, probability: impl Fn(usize, usize) -> Option<f64>, random: &mut Random) -> DrawnGraph {
+    let mut drawn = DrawnGraph::default();
     // Whether `to` is reached from `from`; the edges are few.
     let reaches = |edges: &[(usize, usize)], from: usize, to: usize| {
         let mut open = vec![from];
@@ -41,8 +41,8 @@ pub fn draw(nodes: usize, probability: impl Fn(usize, usize) -> Option<f64>, ran
     drawn
 }
 
-/// The graph of a crew with these edges, in an order in which every agent reads earlier ones; of several possible orders the
-/// one nearest to the crew's. The edges have no circle.
+/// The graph of a roster with these edges, in an order in which every agent reads earlier ones; of several possible orders the
+/// one nearest to the roster's. The edges have no circle.
 pub fn ordered(cards: &[usize], edges: &[(usize, usize)]) -> RoleGraph {
     let mut order: Vec<usize> = Vec::new();
     while order.len() < cards.len() {

@@ -1,6 +1,6 @@
 //! Adam, with its usual constants.
 
-use super::Weights;
+use super::NetWeights;
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Result, Tensor, Var, WithDType};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl Adam {
     ///
     /// # Errors
     /// The loss is not one number, or a tensor operation failed.
-    pub fn step(&mut self, weights: &Weights, loss: &Tensor) -> Result<()> {
+    pub fn step(&mut self, weights: &NetWeights, loss: &Tensor) -> Result<()> {
         let gradients = loss.backward()?;
         self.steps += 1;
         let scale = self.scale(weights, &gradients)?;
@@ -54,7 +54,7 @@ impl Adam {
     }
 
     /// What gradients are multiplied by so that their norm keeps the bound.
-    fn scale(&self, weights: &Weights, gradients: &GradStore) -> Result<f64> {
+    fn scale(&self, weights: &NetWeights, gradients: &GradStore) -> Result<f64> {
         let Some(clip) = self.clip else { return Ok(1.0) };
         let mut squares = 0.0;
         for var in weights.trained().values() {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_first_step_is_as_long_as_the_rate_and_the_minimum_is_found() {
-        let mut weights = Weights::new(0, DType::F64);
+        let mut weights = NetWeights::new(0, DType::F64);
         let x = weights.constant("x", &[2], 1.0).unwrap();
         let goal = tensor(&[3.0, -2.0], 2, DType::F64).unwrap();
         let loss = || (&x - &goal).unwrap().sqr().unwrap().sum_all().unwrap();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn clipping_bounds_the_norm() {
-        let mut weights = Weights::new(0, DType::F64);
+        let mut weights = NetWeights::new(0, DType::F64);
         let x = weights.constant("x", &[2], 1.0).unwrap();
         let loss = (&x * 30.0).unwrap().sum_all().unwrap();
         let gradients = loss.backward().unwrap();

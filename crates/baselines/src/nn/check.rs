@@ -1,6 +1,6 @@
 //! Holds gradients against difference quotients.
 
-use super::Weights;
+use super::NetWeights;
 use candle_core::{Result, Tensor};
 
 const STEP: f64 = 1e-6;
@@ -9,7 +9,7 @@ const STEP: f64 = 1e-6;
 /// weights are many. The weights are
 /// numbers of 64 bits.
 #[track_caller]
-pub fn check_gradient(weights: &Weights, loss: impl Fn() -> Result<Tensor>) {
+pub fn check_gradient(weights: &NetWeights, loss: impl Fn() -> Result<Tensor>) {
     let value = || loss().unwrap().to_scalar::<f64>().unwrap();
     let gradients = loss().unwrap().backward().unwrap();
     let mut nonzero = 0;

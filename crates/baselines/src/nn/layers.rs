@@ -1,6 +1,6 @@
 //! The layers. Rows of a matrix are examples.
 
-use super::{Weights, sigmoid};
+use super::{NetWeights, sigmoid};
 use candle_core::{D, Result, Tensor};
 
 /// `x Wᵀ + b`.
@@ -14,7 +14,7 @@ impl Linear {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn new(weights: &mut Weights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
+    pub fn new(weights: &mut NetWeights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let bound = 1.0 / (inputs as f64).sqrt();
         let weight = weights.uniform(&format!("{name}.weight"), &[outputs, inputs], bound)?;
         let bias = weights.uniform(&format!("{name}.bias"), &[outputs], bound)?;
@@ -25,7 +25,7 @@ impl Linear {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn untrained(weights: &mut Weights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
+    pub fn untrained(weights: &mut NetWeights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let bound = 1.0 / (inputs as f64).sqrt();
         let weight = weights.untrained(&format!("{name}.weight"), &[outputs, inputs], bound)?;
         let bias = weights.untrained(&format!("{name}.bias"), &[outputs], bound)?;
@@ -49,7 +49,7 @@ impl Mlp {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn new(weights: &mut Weights, name: &str, widths: &[usize]) -> Result<Self> {
+    pub fn new(weights: &mut NetWeights, name: &str, widths: &[usize]) -> Result<Self> {
         let layers = widths.windows(2).enumerate().map(|(at, pair)| match pair {
             [inputs, outputs] => Linear::new(weights, &format!("{name}.{at}"), *inputs, *outputs),
             _ => candle_core::bail!("windows of 2 have 2"),
@@ -82,7 +82,7 @@ impl LayerNorm {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn new(weights: &mut Weights, name: &str, width: usize) -> Result<Self> {
+    pub fn new(weights: &mut NetWeights, name: &str, width: usize) -> Result<Self> {
         let scale = weights.constant(&format!("{name}.weight"), &[width], 1.0)?;
         let shift = weights.constant(&format!("{name}.bias"), &[width], 0.0)?;
         Ok(LayerNorm { scale, shift, epsilon: 1e-5 })
@@ -116,7 +116,7 @@ impl GruCell {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn new(weights: &mut Weights, name: &str, inputs: usize, width: usize) -> Result<Self> {
+    pub fn new(weights: &mut NetWeights, name: &str, inputs: usize, width: usize) -> Result<Self> {
         let bound = 1.0 / (width as f64).sqrt();
         let mut linear = |part: &str, inputs: usize| -> Result<Linear> {
             let weight = weights.uniform(&format!("{name}.{part}.weight"), &[3 * width, inputs], bound)?;
@@ -151,7 +151,7 @@ impl GcnLayer {
     ///
     /// # Errors
     /// The checkpoint has another shape.
-    pub fn new(weights: &mut Weights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
+    pub fn new(weights: &mut NetWeights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let bound = (6.0 / (inputs + outputs) as f64).sqrt();
         let weight = weights.uniform(&format!("{name}.weight"), &[inputs, outputs], bound)?;
         let bias = weights.constant(&format!("{name}.bias"), &[outputs], 0.0)?;
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_gradient_of_every_layer_is_the_difference_quotient() {
-        let mut weights = Weights::new(1, DType::F64);
+        let mut weights = NetWeights::new(1, DType::F64);
         let mlp = Mlp::new(&mut weights, "mlp", &[4, 5, 4]).unwrap();
         let norm = LayerNorm::new(&mut weights, "norm", 4).unwrap();
         let gru = GruCell::new(&mut weights, "gru", 4, 4).unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_gru_is_the_one_worked_out_by_hand() {
-        let mut weights = Weights::new(0, DType::F64);
+        let mut weights = NetWeights::new(0, DType::F64);
         let gru = GruCell::new(&mut weights, "gru", 1, 1).unwrap();
         let set = |name: &str, values: &[f32], shape: &[usize]| {
             weights.trained()[name].set(&tensor(values, shape, DType::F64).unwrap()).unwrap();

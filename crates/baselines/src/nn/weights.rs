@@ -5,7 +5,7 @@ use lemon_num::Random;
 use std::collections::{BTreeMap, HashMap};
 
 /// Weights by name. A layer asks for each once, when it is made.
-pub struct Weights {
+pub struct NetWeights {
     vars: BTreeMap<String, Var>,
     /// Part of the model, but never changed.
     frozen: BTreeMap<String, Tensor>,
@@ -14,10 +14,10 @@ pub struct Weights {
     dtype: DType,
 }
 
-impl Weights {
+impl NetWeights {
     /// Weights that are drawn anew.
     pub fn new(seed: u64, dtype: DType) -> Self {
-        Weights {
+        NetWeights {
             vars: BTreeMap::new(),
             frozen: BTreeMap::new(),
             loaded: HashMap::new(),
@@ -28,7 +28,7 @@ impl Weights {
 
     /// Weights of a checkpoint.
     pub fn loaded(tensors: HashMap<String, Tensor>) -> Self {
-        Weights { loaded: tensors, ..Weights::new(0, DType::F32) }
+        NetWeights { loaded: tensors, ..NetWeights::new(0, DType::F32) }
     }
 
     /// What the numbers are.

@@ -13,7 +13,7 @@ use crate::cards::CARDS;
 use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
 use crate::graph::RoleGraph;
-use crate::nn::{Linear, Mlp, Weights, draw, log_sigmoid, log_softmax, one_hot, sigmoid, softmax, tensor, values};
+use crate::nn::{Linear, Mlp, NetWeights, draw, log_sigmoid, log_softmax, one_hot, sigmoid, softmax, tensor, values};
 use candle_core::{D, Device, Result, Tensor};
 use lemon_num::{Random, logistic};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ struct Layer {
 
 /// The networks.
 pub struct OfaNet {
-    weights: Weights,
+    weights: NetWeights,
     task: Mlp,
     experts: Mlp,
     first: Linear,
@@ -78,13 +78,13 @@ impl OfaNet {
     ///
     /// # Errors
     /// The weights are of another model, or a role has no vector.
-    pub fn new(mut weights: Weights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
+    pub fn new(mut weights: NetWeights, encoder: &Encoder) -> std::result::Result<Self, BaselineError> {
         let mut pool = Vec::new();
         for card in CARDS {
             pool.extend_from_slice(&encoder.encode(&card.description())?);
         }
         let w = &mut weights;
-        let layer = |w: &mut Weights, at: usize| -> Result<Layer> {
+        let layer = |w: &mut NetWeights, at: usize| -> Result<Layer> {
             let name = |part: &str| format!("layer.{at}.{part}");
             Ok(Layer {
                 message: Linear::new(w, &name("message"), HIDDEN, HIDDEN)?,
@@ -116,7 +116,7 @@ impl OfaNet {
     }
 
     /// Their weights.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &NetWeights {
         &self.weights
     }
 

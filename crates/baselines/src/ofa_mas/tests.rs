@@ -10,7 +10,7 @@ fn step(encoder: &Encoder, question: &str, graph: RoleGraph) -> OfaStep {
 #[test]
 fn the_gradient_is_the_difference_quotient() {
     let encoder = Encoder::hashed();
-    let net = OfaNet::new(Weights::new(3, DType::F64), &encoder).unwrap();
+    let net = OfaNet::new(NetWeights::new(3, DType::F64), &encoder).unwrap();
     let batch = [
         step(&encoder, "How many are left?", RoleGraph::new(&[0, 3, 1], vec![vec![], vec![0], vec![0, 1]])),
         step(&encoder, "Which king?", RoleGraph::new(&[12, 9], vec![vec![], vec![0]])),
@@ -22,7 +22,7 @@ fn the_gradient_is_the_difference_quotient() {
 #[test]
 fn it_draws_what_it_was_taught() {
     let encoder = Encoder::hashed();
-    let net = OfaNet::new(Weights::new(1, DType::F32), &encoder).unwrap();
+    let net = OfaNet::new(NetWeights::new(1, DType::F32), &encoder).unwrap();
     let batch = [
         step(&encoder, "How many apples are left?", RoleGraph::new(&[0, 1, 3], vec![vec![], vec![0], vec![0, 1]])),
         step(&encoder, "Which king signed the treaty?", RoleGraph::new(&[8, 12], vec![vec![], vec![0]])),
@@ -39,12 +39,12 @@ fn it_draws_what_it_was_taught() {
     }
 }
 
-/// Right only where more than half of the agents are of the crew for word problems.
+/// Right only where more than half of the agents are of the roster for word problems.
 fn planted(_: usize, spec: &Spec) -> f64 {
-    let crew = &spec.agents[..spec.agents.len() - 1];
+    let roster = &spec.agents[..spec.agents.len() - 1];
     let titles = ["Math solver", "Mathematical analyst", "Programming expert", "Inspector"];
-    let wanted = crew.iter().filter(|agent| titles.contains(&agent.role.as_deref().unwrap_or_default())).count();
-    if 3 * wanted >= crew.len() { 0.9 } else { 0.05 }
+    let wanted = roster.iter().filter(|agent| titles.contains(&agent.role.as_deref().unwrap_or_default())).count();
+    if 3 * wanted >= roster.len() { 0.9 } else { 0.05 }
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn planted_roles_are_found_and_the_published_runs_made() {
     let (tasks, scorer, encoder) = (tasks(Domain::Math), Planted(planted), Encoder::hashed());
     let mut trials = trials(&scorer, &tasks, 1);
     // Without the stages that need no runs: what is learned is learned from rewards.
-    let untrained = OfaNet::new(Weights::new(2, DType::F32), &encoder).unwrap();
+    let untrained = OfaNet::new(NetWeights::new(2, DType::F32), &encoder).unwrap();
     let pretrained = untrained.weights().copies().unwrap();
     let designer = learn_for(&mut trials, &pretrained, &encoder, 2, 6).await.unwrap();
     assert_eq!(trials.account.runs, 360);

@@ -5,8 +5,8 @@ use super::evaluation::EvalJob;
 use crate::error::Error;
 use async_trait::async_trait;
 use lemon_baselines::aflow::Expander;
-use lemon_baselines::{BaselineError, Encoder, Trained, TrainedTeams, Trainer};
-use lemon_eval::{CHOSEN, CaseWriters, Method, MethodRun, Rival, TeamSource, Training};
+use lemon_baselines::{BaselineError, Encoder, TrainedRival, TrainedTeams, Trainer};
+use lemon_eval::{CHOSEN, CaseWriters, Method, MethodRun, PublishedMethod, TeamSource, Training};
 use lemon_exec::Orchestrator;
 use lemon_exec::worker::{Backend, ChatMessage, Request};
 use lemon_num::seed_of;
@@ -31,7 +31,7 @@ pub(super) struct Rivals<'a> {
     /// What methods learn from.
     cases: Vec<Case>,
     /// By method with its capacity, and seed.
-    known: HashMap<(String, u64), Arc<Trained>>,
+    known: HashMap<(String, u64), Arc<TrainedRival>>,
     notices: Notices,
     cancel: &'a CancellationToken,
 }
@@ -98,7 +98,7 @@ impl<'a> Rivals<'a> {
     }
 
     /// What a method learned with a seed: from its folder, or now.
-    async fn trained(&mut self, method: &Method, seed: u64) -> Result<Arc<Trained>, Error> {
+    async fn trained(&mut self, method: &Method, seed: u64) -> Result<Arc<TrainedRival>, Error> {
         let key = (method.name(), seed);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
@@ -106,7 +106,7 @@ impl<'a> Rivals<'a> {
         let request = &self.job.request;
         let folder = request.baselines.as_ref().map(|folder| folder_of(folder, method, seed));
         let trained = match folder.filter(|folder| folder.exists()) {
-            Some(folder) => Trained::load(&folder, &self.encoder)?,
+            Some(folder) => TrainedRival::load(&folder, &self.encoder)?,
             None => {
                 (self.notices.tell)(&format!("{} learns on {} items, seed {seed}", method.name(), self.cases.len()));
                 let capacity = method.capacity().or(request.capacity.as_deref());
@@ -229,7 +229,7 @@ pub(super) async fn expander(
     methods: &[Method],
     notices: Notices,
 ) -> Result<Option<Arc<dyn Expander>>, Error> {
-    let is_asked = |method: &Method| method.source() == Some(TeamSource::Trained(Rival::AFlow));
+    let is_asked = |method: &Method| method.source() == Some(TeamSource::Trained(PublishedMethod::AFlow));
     if !methods.iter().any(is_asked) {
         return Ok(None);
     }
