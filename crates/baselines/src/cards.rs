@@ -162,7 +162,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_card_is_of_one_crew_and_has_a_base_role() {
+    fn every_card_is_of_one_roster_and_has_a_base_role() {
         let rosters: Vec<usize> = Domain::ALL.iter().flat_map(|domain| domain.roster()).collect();
         assert_eq!(rosters, (0..CARDS.len()).collect::<Vec<_>>());
         let roles = RoleLibrary::builtin();

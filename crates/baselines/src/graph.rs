@@ -153,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_crew_is_decided_on_by_one_more_agent_that_reads_all() {
+    fn a_roster_is_decided_on_by_one_more_agent_that_reads_all() {
         let language = Language::default();
         let frame = SpecFrame::new(&language, None);
         let graph = RoleGraph::new(&[0, 3], vec![vec![], vec![0]]);

@@ -23,5 +23,5 @@ pub use designer::{Designer, TrainedRival, TrainedTeams};
 pub use encoder::{Encoder, MiniLm};
 pub use error::BaselineError;
 pub use graph::{GraphDecision, GraphMember, GraphShape, RoleGraph, SpecFrame};
-pub use train::Trainer;
+pub use train::RivalTrainer;
 pub use trials::{EnvScorer, LearnerTask, RivalObjective, RunScore, Scorer, TrainingAccount, TrialJob, Trials};

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Trains methods in one environment.
-pub struct Trainer<'a> {
+pub struct RivalTrainer<'a> {
     /// What runs and scores teams.
     pub env: &'a RolloutEnv,
     /// What makes vectors of texts.
@@ -33,10 +33,10 @@ pub struct Trainer<'a> {
     pretrained: Mutex<HashMap<u64, (OfaPretrained, f64)>>,
 }
 
-impl<'a> Trainer<'a> {
+impl<'a> RivalTrainer<'a> {
     /// A trainer without a model that proposes workflows.
     pub fn new(env: &'a RolloutEnv, encoder: Arc<Encoder>, cancel: &'a CancellationToken) -> Self {
-        Trainer { env, encoder, expander: None, limit: None, cancel, pretrained: Mutex::default() }
+        RivalTrainer { env, encoder, expander: None, limit: None, cancel, pretrained: Mutex::default() }
     }
 
     /// Trains a method on these cases, one model for each set; OFA-MAS and MasRouter learn one for all of them. Every agent gets

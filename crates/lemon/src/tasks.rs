@@ -89,7 +89,7 @@ impl Lemon {
     /// them.
     ///
     /// # Errors
-    /// There is no such method, its orchestrator cannot be made, or it learns first, which `lemon_baselines::Trainer` does.
+    /// There is no such method, its orchestrator cannot be made, or it learns first, which `lemon_baselines::RivalTrainer` does.
     pub fn method(&self, name: &str) -> Result<MethodRun, Error> {
         let method: Method = name.parse()?;
         method.check(&self.workers.resolved.language.efforts)?;

@@ -5,7 +5,7 @@ use super::evaluation::EvalJob;
 use crate::error::Error;
 use async_trait::async_trait;
 use lemon_baselines::aflow::Expander;
-use lemon_baselines::{BaselineError, Encoder, TrainedRival, TrainedTeams, Trainer};
+use lemon_baselines::{BaselineError, Encoder, RivalTrainer, TrainedRival, TrainedTeams};
 use lemon_eval::{CHOSEN, CaseWriters, Method, MethodRun, PublishedMethod, TeamSource, Training};
 use lemon_exec::Orchestrator;
 use lemon_exec::worker::{Backend, ChatMessage, Request};
@@ -26,7 +26,7 @@ const TEMPERATURE: f64 = 0.7;
 /// Trains the methods of an evaluation.
 pub(super) struct Rivals<'a> {
     job: &'a EvalJob,
-    trainer: Trainer<'a>,
+    trainer: RivalTrainer<'a>,
     encoder: Arc<Encoder>,
     /// What methods learn from.
     cases: Vec<Case>,
@@ -57,7 +57,7 @@ impl<'a> Rivals<'a> {
         let request = &job.request;
         let encoder = Arc::new(encoder(request.encoder.as_deref(), request.vectors.as_deref())?);
         let cases = request.training_cases(notices)?;
-        let mut trainer = Trainer::new(&job.evaluator.env, encoder.clone(), cancel);
+        let mut trainer = RivalTrainer::new(&job.evaluator.env, encoder.clone(), cancel);
         trainer.limit = request.training_tokens;
         trainer.expander = job.expander.clone();
         if request.encoder.is_some() {
