@@ -255,10 +255,10 @@ fn the_answer_comes_first_and_is_rendered() {
     let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing"));
     assert!(place("<h3>Plan</h3>") < place("<dl class=\"facts\">"), "the answer comes before the numbers");
     for part in ["<li><strong>Pack</strong></li>", "<pre><code>print(1 &lt; 2)</code></pre>", "<td>1</td>"] {
-        assert!(place(part) < place("<section id=\"replies\">"), "{part}");
+        assert!(place(part) < place("<section id=\"team\">"), "{part}");
     }
     let sections =
-        ["replies", "team", "timeline", "messages", "costs"].map(|id| place(&format!("<section id=\"{id}\">")));
+        ["team", "replies", "timeline", "messages", "costs"].map(|id| place(&format!("<section id=\"{id}\">")));
     assert!(sections.is_sorted());
     // The button copies what the model wrote, not what it looks like.
     assert!(page.contains("<pre class=\"source\" hidden># Plan\n\n1. **Pack**"));

@@ -82,7 +82,7 @@ pub enum Pooling {
     Task,
 }
 
-/// Tasks with similar features. Its `Debug` form is part of the seeds of a search.
+/// Tasks with similar features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskCluster {
     /// What is asked for.
@@ -232,7 +232,8 @@ pub async fn find(context: &TeachContext<'_>, settings: &TeamSearchSettings) -> 
     let clusters = joined(clusters);
     let count = clusters.len();
     for (at, (cluster, cases)) in clusters.into_iter().enumerate() {
-        let name = format!("{cluster:?}");
+        // The seeds of a search are drawn from this text, so it stays what it was.
+        let name = format!("Cluster {{ kind: {:?}, band: {} }}", cluster.kind, cluster.band);
         let pool = Pool { context, cases, kind: cluster.kind, settings, name, turn: (at, count) };
         match pool.best().await? {
             Some((best, staged)) => drop(best_teams.teams.insert(cluster, Found { staged, ..found(&best) })),
