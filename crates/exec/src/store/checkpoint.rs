@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 /// Bytes written between two moves.
 const EVERY: usize = 4 << 20;
 /// Pages of the log, of 4 KiB, from which the writer waits for a move.
-const LONG: usize = 8_192;
+const LONG: usize = 32_768;
 
 /// A move to make, and who waits for it.
 type Move = Option<SyncSender<()>>;
