@@ -6,7 +6,7 @@ use crate::exact;
 use crate::lending::Lenders;
 use crate::link::{ALIVE, Link};
 use crate::objects::Blobs;
-use crate::wire::{DoneHead, Drafted, Job, Letter, RunSettings, VERSION, VERSION_HEADER};
+use crate::wire::{DoneHead, Drafted, Job, Letter, RunSettings, VERSION, VERSION_HEADER, written};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_ID;
 use async_trait::async_trait;
@@ -247,7 +247,7 @@ impl Shared {
             shared: self.lenders.is_limited(),
         };
         // Our own plain types always serialise; were one not to, every worker would refuse the empty message.
-        (id, serde_json::to_vec(&message).unwrap_or_default().into())
+        (id, written(&message).into())
     }
 
     /// Queues a job, however often it takes. The server drops what it has already.
@@ -317,7 +317,7 @@ impl Shared {
                     tokio::spawn(async move {
                         let answer = asks::answer(&shared, &message.payload).await;
                         if let Some(reply) = message.reply {
-                            let answer = serde_json::to_vec(&answer).unwrap_or_default();
+                            let answer = written(&answer);
                             // A worker that hears nothing asks again.
                             let _ = shared.link.client.publish(reply, answer.into()).await;
                         }
@@ -460,7 +460,7 @@ async fn here(run: RemoteRun<'_>) -> Result<RemoteTrace, RolloutError> {
         on_delta: None,
     };
     let trace = runner.run(job, cancel, None).await?;
-    let events = trace.events.iter().map(|event| serde_json::to_string(event).unwrap_or_default()).collect();
+    let events = trace.events.iter().map(written).collect();
     Ok(RemoteTrace { trace, events, graded: None })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::error::{ClusterError, jetstream};
 use crate::link::{Link, PRIORITIES};
-use crate::wire::{DoneHead, Job};
+use crate::wire::{DoneHead, Job, written};
 use async_nats::HeaderMap;
 use futures::StreamExt;
 use lemon_trace::{Header, VERSION};
@@ -62,7 +62,7 @@ async fn answer(link: &Link, job: Job, events: &[String]) {
         workers: "fake".to_owned(),
     };
     let head = DoneHead { job: job.id.clone(), header, events: events.len(), graded: None, bits: None };
-    let mut body = serde_json::to_string(&head).unwrap_or_default();
+    let mut body = written(&head);
     for event in events {
         body.push('\n');
         body.push_str(event);

@@ -9,7 +9,7 @@ use crate::error::{ClusterError, jetstream};
 use crate::link::{ALIVE, Link, PRIORITIES};
 use crate::objects::Blobs;
 use crate::status::NodeReport;
-use crate::wire::VERSION;
+use crate::wire::{VERSION, written};
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_trait::async_trait;
@@ -243,7 +243,7 @@ impl Node {
     }
 
     async fn say_alive(&self) -> Result<(), ClusterError> {
-        let report = serde_json::to_vec(&self.report()).unwrap_or_default();
+        let report = written(&self.report());
         let alive = self.link.alive().await?;
         alive.put(format!("node.{}", self.id), report.into()).await.map_err(jetstream)?;
         Ok(())

@@ -9,6 +9,12 @@ use lemon_trace::{AgentStatus, Header, LimitKind};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// The JSON of a message. Messages are structures and have no maps with keys other than texts, so each can be written. If one
+/// could not, it would be empty, and its reader reports that it is not understood.
+pub fn written(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_default()
+}
+
 /// The version of this protocol and of the program. A worker makes jobs of its own version only.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
 /// The header that says the version of a message.

@@ -3,7 +3,7 @@
 use crate::borrowing::borrow;
 use crate::error::ClusterError;
 use crate::link::Link;
-use crate::wire::{Answer, Ask};
+use crate::wire::{Answer, Ask, written};
 use async_nats::HeaderMap;
 use async_nats::client::RequestErrorKind;
 use async_nats::jetstream::consumer::{Consumer, pull};
@@ -140,7 +140,7 @@ impl Sessions {
 /// # Errors
 /// It is gone, or does not understand the question.
 pub(crate) async fn ask_session(sessions: &Sessions, session: &str, ask: &Ask) -> Result<Answer, ClusterError> {
-    let message = serde_json::to_vec(ask).unwrap_or_default();
+    let message = written(ask);
     let answer = sessions.send(session, "ask", HeaderMap::new(), message.into()).await?;
     serde_json::from_slice(&answer).map_err(|error| ClusterError::JetStream(format!("an answer: {error}")))
 }

@@ -5,7 +5,7 @@ use super::calls::Caller;
 use crate::exact;
 use crate::link::ACK_WAIT;
 use crate::remote::{RemoteOrchestrator, RemoteReplies};
-use crate::wire::{DoneHead, Job, Letter, VERSION, VERSION_HEADER};
+use crate::wire::{DoneHead, Job, Letter, VERSION, VERSION_HEADER, written};
 use async_nats::HeaderMap;
 use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
@@ -168,7 +168,7 @@ impl Node {
             node: self.options.name.clone(),
             at_ms: unix_ms(),
         };
-        let body = Bytes::from(serde_json::to_vec(&letter).unwrap_or_default());
+        let body = Bytes::from(written(&letter));
         let kept = self.link.jetstream.publish(self.link.subject(&format!("dead.{session}")), body.clone()).await;
         if let Ok(kept) = kept
             && kept.await.is_ok()
@@ -191,10 +191,10 @@ impl Node {
 fn body(job: &str, trace: Trace, graded: Option<Graded>) -> Vec<u8> {
     let Trace { header, mut events } = trace;
     // Our own plain types always serialise; were one not to, the coordinator would refuse the result.
-    let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap_or_default()).collect();
+    let lines: Vec<String> = events.iter().map(written).collect();
     let bits = exact::bits(&mut events, &lines);
     let head = DoneHead { job: job.to_owned(), header, events: lines.len(), graded, bits };
-    let mut body = serde_json::to_vec(&head).unwrap_or_default();
+    let mut body = written(&head).into_bytes();
     for line in lines {
         body.push(b'\n');
         body.extend_from_slice(line.as_bytes());
