@@ -17,7 +17,7 @@ use crate::scratch::{Scratch, cell, of};
 use crate::shared_buffer::Number;
 use crate::thread_pool::{WorkerThread, lock};
 use lemon_model::grammar::Mask;
-use lemon_model::{BlockType, ModelConfig, ModelFamily, PolicyError, TensorReader, WeightOrigin};
+use lemon_model::{BlockType, ModelConfig, PolicyError, TensorReader, WeightOrigin};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -104,16 +104,15 @@ impl Network {
             let qkv_bias = || -> Result<Vec<f32>, PolicyError> {
                 Ok(qkv("bias").iter().map(|name| read(name)).collect::<Result<Vec<_>, _>>()?.concat())
             };
-            let o_bias = config.attention_bias && config.family != ModelFamily::Qwen2;
             layers.push(Layer {
                 input_norm: at("input_layernorm.weight")?,
                 qkv: Stack::pack(qkv_rows, form)?,
                 qkv_bias: config.attention_bias.then(qkv_bias).transpose()?,
                 o: packed("self_attn.o_proj.weight")?,
-                o_bias: o_bias.then(|| at("self_attn.o_proj.bias")).transpose()?,
-                qk_norm: match config.family {
-                    ModelFamily::Qwen3 => Some((at("self_attn.q_norm.weight")?, at("self_attn.k_norm.weight")?)),
-                    ModelFamily::Qwen2 | ModelFamily::Llama => None,
+                o_bias: config.has_output_bias().then(|| at("self_attn.o_proj.bias")).transpose()?,
+                qk_norm: match config.has_head_norms() {
+                    true => Some((at("self_attn.q_norm.weight")?, at("self_attn.k_norm.weight")?)),
+                    false => None,
                 },
                 post_norm: at("post_attention_layernorm.weight")?,
                 gate: packed("mlp.gate_proj.weight")?,

@@ -89,6 +89,21 @@ const FILE: &str = "config.json";
 const MOST: usize = 1 << 24;
 
 impl ModelConfig {
+    /// Whether the output of attention has a bias: Llama's switch gives it one too, and Qwen2 never has one.
+    pub fn has_output_bias(&self) -> bool {
+        self.attention_bias && self.family != ModelFamily::Qwen2
+    }
+
+    /// Whether query and key have a norm for each head.
+    pub fn has_head_norms(&self) -> bool {
+        self.family == ModelFamily::Qwen3
+    }
+
+    /// Whether GGUF files hold the rows of query and key in the order of the older rotary positions.
+    pub(crate) fn swaps_gguf_rows(&self) -> bool {
+        self.family == ModelFamily::Llama
+    }
+
     /// A small Qwen2 model with tied embeddings and default settings.
     pub fn small(vocabulary: usize, hidden: usize, layers: usize, end: u32) -> Self {
         let heads = (hidden / 64).max(1);
@@ -216,7 +231,10 @@ impl ModelConfig {
         if self.attention_bias {
             layer += (q + 2 * kv) as u128;
         }
-        if self.family == ModelFamily::Qwen3 {
+        if self.has_output_bias() {
+            layer += self.hidden as u128;
+        }
+        if self.has_head_norms() {
             layer += 2 * self.head_dim as u128;
         }
         let embeddings = wide(self.vocabulary, self.hidden) * if self.tied { 1 } else { 2 };

@@ -8,7 +8,7 @@ mod header;
 mod shape;
 
 use crate::PolicyError;
-use crate::config::{ModelConfig, ModelFamily};
+use crate::config::ModelConfig;
 use crate::files::Parts;
 pub use blocks::BlockType;
 use header::{Header, List, Value};
@@ -219,7 +219,7 @@ impl Gguf {
                 blocks::unknown_name(stored.kind)
             )));
         };
-        let swapped = config.family == ModelFamily::Llama && (name.contains(".q_proj.") || name.contains(".k_proj."));
+        let swapped = config.swaps_gguf_rows() && (name.contains(".q_proj.") || name.contains(".k_proj."));
         let (rows, width) = match shape {
             [rows, width] => (*rows, *width),
             _ if swapped => (shape.iter().product(), 1),

@@ -1,6 +1,6 @@
 //! The shape of a model and the names of its tensors, as the GPU has them.
 
-use crate::config::{ModelConfig, ModelFamily};
+use crate::config::ModelConfig;
 use lemon_gpu::{AdapterMatrix, ModelShape, Part, Tensor};
 
 /// The shape of a model.
@@ -18,8 +18,8 @@ pub fn shape(config: &ModelConfig) -> ModelShape {
         positions: config.positions,
         tied: config.tied,
         qkv_bias: config.attention_bias,
-        o_bias: config.attention_bias && config.family != ModelFamily::Qwen2,
-        qk_norm: config.family == ModelFamily::Qwen3,
+        o_bias: config.has_output_bias(),
+        qk_norm: config.has_head_norms(),
     }
 }
 
@@ -66,6 +66,7 @@ fn stems(part: Part) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ModelFamily;
 
     #[test]
     fn every_tensor_of_a_checkpoint_has_its_place_on_the_device() {

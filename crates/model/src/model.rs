@@ -1,7 +1,7 @@
 //! The model: a decoder-only transformer of the Qwen2 family. Shapes stand in comments; R rows are positions of all texts of a
 //! batch together, since only attention has to know which rows belong to one text.
 
-use crate::config::{ModelConfig, ModelFamily};
+use crate::config::ModelConfig;
 use crate::ops::{self, Ops};
 use crate::parameters::{Parameters, Weight};
 use crate::rows::{Cache, Rows};
@@ -71,19 +71,16 @@ impl Model {
                 Ok(Linear { weight, bias, lora })
             };
             let bias = config.attention_bias;
-            let qk_norm = match config.family {
-                ModelFamily::Qwen3 => {
-                    Some((find(&at("self_attn.q_norm.weight"))?, find(&at("self_attn.k_norm.weight"))?))
-                }
-                ModelFamily::Qwen2 | ModelFamily::Llama => None,
+            let qk_norm = match config.has_head_norms() {
+                true => Some((find(&at("self_attn.q_norm.weight"))?, find(&at("self_attn.k_norm.weight"))?)),
+                false => None,
             };
             layers.push(Layer {
                 input_norm: find(&at("input_layernorm.weight"))?,
                 q: linear("self_attn.q_proj", bias)?,
                 k: linear("self_attn.k_proj", bias)?,
                 v: linear("self_attn.v_proj", bias)?,
-                // Llama's switch gives the output a bias too; Qwen2 never has one.
-                o: linear("self_attn.o_proj", bias && config.family != ModelFamily::Qwen2)?,
+                o: linear("self_attn.o_proj", config.has_output_bias())?,
                 qk_norm,
                 post_norm: find(&at("post_attention_layernorm.weight"))?,
                 gate: linear("mlp.gate_proj", false)?,

@@ -1,7 +1,7 @@
 //! The tensors of a model: their names and shapes, and where their values come from.
 
 use crate::PolicyError;
-use crate::config::{ModelConfig, ModelFamily};
+use crate::config::ModelConfig;
 use crate::files::ModelFiles;
 use crate::gguf::{BlockType, Gguf, Matrix};
 use crate::weights::WeightFiles;
@@ -197,10 +197,10 @@ impl ModelConfig {
                 }
             }
             push("self_attn.o_proj.weight", &[self.hidden, q]);
-            if self.attention_bias && self.family != ModelFamily::Qwen2 {
+            if self.has_output_bias() {
                 push("self_attn.o_proj.bias", &[self.hidden]);
             }
-            if self.family == ModelFamily::Qwen3 {
+            if self.has_head_norms() {
                 push("self_attn.q_norm.weight", &[self.head_dim]);
                 push("self_attn.k_norm.weight", &[self.head_dim]);
             }
