@@ -7,8 +7,8 @@ use super::counterfactual::Candidate;
 use super::episode::{Episode, Round};
 use super::estimators::world::nothing;
 use super::recipe::{
-    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, Prices, RewardBaseline, Start, Suffix,
-    TaskSettings, UpdateSettings, WarmStart,
+    CreditForm, CreditSettings, EvalSettings, FieldStart, FirstTeams, Per, RewardBaseline, Start, Suffix, TaskSettings,
+    UpdateSettings, WarmStart,
 };
 use super::rollout::{Outcome, Run};
 use super::*;
@@ -21,7 +21,7 @@ use lemon_model::{
     StepReport, StepSettings,
 };
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
-use lemon_rollout::reward::Weight;
+use lemon_rollout::reward::{Channel, Weight};
 use lemon_rollout::{Grader, RolloutEnv};
 use lemon_spec::edit::{Family, apply, edits};
 use lemon_spec::{Language, validate};

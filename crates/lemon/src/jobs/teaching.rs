@@ -104,7 +104,7 @@ impl<'a> TeachJob<'a> {
         let grader = Grader::for_items(cases.iter().map(|case| &case.item), request.containment)?;
         let mut env = RolloutEnv::new(backend, resolved.language, settings, grader);
         if request.workers.is_in_process() {
-            env.weights = Prices::IN_PROCESS.weights();
+            env.weights = Prices::in_process().weights();
         }
         let world = match request.workers {
             kind if kind == WorkerKind::SIM => request.world.as_str(),

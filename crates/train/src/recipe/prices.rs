@@ -2,94 +2,97 @@
 
 use lemon_rollout::reward::{Channel, Weight, Weights};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// What counts beside a right answer: the weight of each reward channel that a recipe may set. The weight of `success` is 1, that
-/// of `invalid` its default.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Prices {
-    /// The weight of cheap replies.
-    pub efficiency: f64,
-    /// The weight of the graph cost: below zero.
-    pub structure: f64,
-    /// R2: agents that are right themselves.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub individual: f64,
-    /// R3: roles that held what they are for.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub role: f64,
-    /// R4: agents that ended without failure, retry or waste.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub process: f64,
-    /// R5: tool calls that succeeded.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub tool: f64,
-    /// R6: verdicts that agree with the truth.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub verifier: f64,
-    /// R7: time saved by parallel work.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub speedup: f64,
-    /// R7: right answers taken where they were among the candidates.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub aggregation: f64,
-    /// R7: agents that had a part in the answer.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub split: f64,
-    /// R8: team and members together.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub hybrid: f64,
-}
+/// Channels that a recipe does not weigh: success counts 1, an invalid text its default, and `team` is `success` again.
+const FIXED: [Channel; 3] = [Channel::Success, Channel::Invalid, Channel::Team];
 
-fn is_nothing(weight: &f64) -> bool {
-    *weight == 0.0
+/// What counts beside a right answer: the weight of each reward channel of the registry that a recipe may set. Structure counts
+/// below zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<Channel, f64>")]
+pub struct Prices(BTreeMap<Channel, f64>);
+
+impl TryFrom<BTreeMap<Channel, f64>> for Prices {
+    type Error = String;
+
+    /// What is not given has its default.
+    fn try_from(given: BTreeMap<Channel, f64>) -> Result<Self, String> {
+        let mut prices = Prices::default();
+        for (channel, weight) in given {
+            if FIXED.contains(&channel) {
+                let known: Vec<&str> =
+                    Channel::ALL.iter().filter(|it| !FIXED.contains(it)).map(|it| it.as_str()).collect();
+                return Err(format!("the weight of `{channel}` cannot be set; expected one of {}", known.join(", ")));
+            }
+            prices.set(channel, weight);
+        }
+        Ok(prices)
+    }
 }
 
 impl Default for Prices {
     fn default() -> Self {
         let of = |channel| Weights::default().get(channel).end;
-        Prices { efficiency: of(Channel::Efficiency), structure: of(Channel::Structure), ..Prices::NOTHING }
+        Prices::new(of(Channel::Efficiency), of(Channel::Structure))
     }
 }
 
 impl Prices {
-    const NOTHING: Prices = Prices {
-        efficiency: 0.0,
-        structure: 0.0,
-        individual: 0.0,
-        role: 0.0,
-        process: 0.0,
-        tool: 0.0,
-        verifier: 0.0,
-        speedup: 0.0,
-        aggregation: 0.0,
-        split: 0.0,
-        hybrid: 0.0,
-    };
+    fn new(efficiency: f64, structure: f64) -> Self {
+        Prices([(Channel::Efficiency, efficiency), (Channel::Structure, structure)].into())
+    }
 
     /// For models in this process: a token costs computing time and no money.
-    pub const IN_PROCESS: Prices = Prices { efficiency: 0.02, structure: -0.0005, ..Prices::NOTHING };
+    pub fn in_process() -> Self {
+        Prices::new(0.02, -0.0005)
+    }
+
+    /// Sets the weight of a channel.
+    pub fn set(&mut self, channel: Channel, weight: f64) {
+        // These two are always written down: their defaults are not zero.
+        if weight != 0.0 || matches!(channel, Channel::Efficiency | Channel::Structure) {
+            self.0.insert(channel, weight);
+        } else {
+            self.0.remove(&channel);
+        }
+    }
 
     /// How channels become one reward.
     pub fn weights(&self) -> Weights {
-        let own = [
-            (Channel::Efficiency, self.efficiency),
-            (Channel::Structure, self.structure),
-            (Channel::Individual, self.individual),
-            (Channel::Role, self.role),
-            (Channel::Process, self.process),
-            (Channel::Tool, self.tool),
-            (Channel::Verifier, self.verifier),
-            (Channel::Speedup, self.speedup),
-            (Channel::Aggregation, self.aggregation),
-            (Channel::Split, self.split),
-            (Channel::Hybrid, self.hybrid),
-        ];
-        own.into_iter()
-            .fold(Weights::default(), |weights, (channel, weight)| weights.with(channel, Weight::fixed(weight)))
+        let own = self.0.iter();
+        own.fold(Weights::default(), |weights, (channel, weight)| weights.with(*channel, Weight::fixed(*weight)))
     }
 
     pub(super) fn are_default(&self) -> bool {
         *self == Prices::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_weighs_the_channels_of_the_registry() {
+        let prices: Prices = toml::from_str("hybrid = 1\nefficiency = 0.1\nindividual = 0.0\n").unwrap();
+        let weight = |channel| prices.weights().get(channel).end;
+        let channels = [Channel::Success, Channel::Efficiency, Channel::Structure, Channel::Hybrid, Channel::Role];
+        assert_eq!(channels.map(weight), [1.0, 0.1, -0.005, 1.0, 0.0]);
+        assert_eq!(toml::to_string(&prices).unwrap(), "efficiency = 0.1\nstructure = -0.005\nhybrid = 1.0\n");
+        assert_eq!(serde_json::to_string(&Prices::in_process()).unwrap(), r#"{"efficiency":0.02,"structure":-0.0005}"#);
+    }
+
+    #[test]
+    fn other_keys_are_refused() {
+        let check = |text: &str, expected: &str| {
+            let error = toml::from_str::<Prices>(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(
+            "success = 2.0",
+            "the weight of `success` cannot be set; expected one of efficiency, structure, individual",
+        );
+        check("speed = 1.0", "unknown variant `speed`, expected one of");
     }
 }

@@ -11,20 +11,13 @@ type Named<T> = (&'static str, fn(&mut T));
 #[tokio::test]
 async fn every_reward_family_with_a_weight_changes_what_is_learned() {
     let plain = learn(&small()).await.policy;
-    let families: [Named<Prices>; 9] = [
-        ("individual", |prices| prices.individual = 1.0),
-        ("role", |prices| prices.role = 1.0),
-        ("process", |prices| prices.process = 1.0),
-        ("verifier", |prices| prices.verifier = 1.0),
-        ("speedup", |prices| prices.speedup = 1.0),
-        ("aggregation", |prices| prices.aggregation = 1.0),
-        ("split", |prices| prices.split = 1.0),
-        ("hybrid", |prices| prices.hybrid = 1.0),
-        ("tool", |prices| prices.tool = 1.0),
-    ];
-    for (name, weigh) in families {
-        let mut recipe = small();
-        weigh(&mut recipe.reward);
+    let own = |channel: &&Channel| !matches!(channel, Channel::Success | Channel::Invalid | Channel::Team);
+    let families = Channel::ALL.iter().filter(own).filter(|it| small().reward.weights().get(**it).end == 0.0);
+    let families: Vec<&Channel> = families.collect();
+    assert!(families.len() >= 9, "{families:?}");
+    for channel in families {
+        let (name, mut recipe) = (channel.as_str(), small());
+        recipe.reward.set(*channel, 1.0);
         let text = serde_json::to_value(&recipe).unwrap();
         assert_eq!(text["reward"][name], 1.0, "{name}");
         assert_eq!(serde_json::from_value::<Recipe>(text).unwrap(), recipe);
