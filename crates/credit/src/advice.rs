@@ -1,6 +1,7 @@
 //! What a person gets: a sentence about one decision of a team, and a verdict.
 
 use lemon_spec::edit::{Change, Edit};
+use lemon_trace::text::points;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -115,11 +116,7 @@ fn apply(edit: &Edit) -> Recommendation {
         Change::AddReference { .. } | Change::AddTool { .. } => Recommendation::Add,
         Change::LowerCapacity { .. } => Recommendation::Lower,
         Change::RaiseCapacity { .. } => Recommendation::Raise,
-        Change::ShareAnswer { .. }
-        | Change::ShareReply { .. }
-        | Change::AnswerBy { .. }
-        | Change::Stop
-        | Change::Review => Recommendation::Change,
+        _ => Recommendation::Change,
     }
 }
 
@@ -129,7 +126,7 @@ fn facts(edit: &Edit, finding: &Finding) -> String {
         (Change::RemoveAgent { agent }, Some(share)) => {
             (format!("`{agent}` costs {} of the tokens; ", percent(share)), "removing it".to_owned())
         }
-        (change, _) => (String::new(), act(change)),
+        (change, _) => (String::new(), change.act()),
     };
     let Some(effect) = finding.effect else { return format!("{cost}the effect of {act}") };
     // An interval with bounds may be lopsided: the longer side is what is not known.
@@ -174,41 +171,8 @@ fn conclusion(verdict: Recommendation, finding: &Finding, settings: &AdviceSetti
     text.to_owned()
 }
 
-/// What the edit does, as the subject of a sentence.
-fn act(change: &Change) -> String {
-    match change {
-        Change::DeleteReference { agent, parent } => format!("not letting `{agent}` read `{parent}`"),
-        Change::AddReference { agent, parent, .. } => format!("letting `{agent}` read `{parent}` too"),
-        Change::ResetRole { agent } => format!("giving `{agent}` the title of its base role"),
-        Change::ResetDuty { agent } => format!("giving `{agent}` the duty of its base role"),
-        Change::LowerCapacity { agent } => format!("running `{agent}` one level lower"),
-        Change::RaiseCapacity { agent } => format!("running `{agent}` one level higher"),
-        Change::RemoveAgent { agent } => format!("removing `{agent}`"),
-        Change::PrefixTruncation { agent } => format!("ending the team before `{agent}`"),
-        Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
-        Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
-        Change::RemoveTool { agent, tool } => format!("taking `{tool}` from `{agent}`"),
-        Change::AddTool { agent, tool, .. } => format!("giving `{agent}` `{tool}` too"),
-        Change::AnswerBy { rule } => format!("making the answer by {rule}"),
-        Change::Stop => "stopping after this round".to_owned(),
-        Change::Review => "reviewing this round".to_owned(),
-        Change::WithholdMessage { from, to } => format!("withholding the message of `{from}` from `{to}`"),
-        Change::WithholdResult { agent, tool } => format!("withholding the first result of `{tool}` from `{agent}`"),
-    }
-}
-
 fn tasks(n: u64) -> String {
     if n == 1 { "1 task".to_owned() } else { format!("{n} tasks") }
-}
-
-/// A share in points of a hundred, with its sign; what rounds to nothing has none.
-fn points(share: f64) -> String {
-    let tenths = (share * 1000.0).round() / 10.0;
-    match tenths {
-        0.0 => "0.0".to_owned(),
-        _ if tenths < 0.0 => format!("−{:.1}", -tenths),
-        _ => format!("+{tenths:.1}"),
-    }
 }
 
 fn percent(share: f64) -> String {

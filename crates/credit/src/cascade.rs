@@ -2,7 +2,7 @@
 
 use crate::answer;
 use crate::estimate::Paired;
-use lemon_spec::edit::{Change, Edit, Family};
+use lemon_spec::edit::{Edit, Family};
 use lemon_trace::{AgentSummary, Summary, Trace};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ pub struct CascadeSummary {
 /// What `edit` changed between a run of the original team and one of the edited team, on the same draws.
 pub fn cascade(original: &Trace, edited: &Trace, edit: &Edit) -> Cascade {
     let (original, edited) = (original.summary(), edited.summary());
-    let source = edited_agent(edit);
+    let source = edit.change.edited_agent();
     let descendants = source.map(|source| descendants(source, &original, &edited)).unwrap_or_default();
     let changed = descendants.iter().filter(|id| replies_differ(original.agent(id), edited.agent(id)));
     let own = source.and_then(|id| Some((original.agent(id)?, edited.agent(id)?)));
@@ -77,27 +77,6 @@ pub fn cascade(original: &Trace, edited: &Trace, edit: &Edit) -> Cascade {
             (Some(before), Some(after)) => !answer::same(before, after),
             (before, after) => before != after,
         },
-    }
-}
-
-/// The agent whose output an edit changes first. `None` for the answer and the stop, which are no agent's.
-fn edited_agent(edit: &Edit) -> Option<&str> {
-    match &edit.change {
-        Change::DeleteReference { agent, .. }
-        | Change::AddReference { agent, .. }
-        | Change::ResetRole { agent }
-        | Change::ResetDuty { agent }
-        | Change::LowerCapacity { agent }
-        | Change::RaiseCapacity { agent }
-        | Change::RemoveAgent { agent }
-        | Change::PrefixTruncation { agent }
-        | Change::RemoveTool { agent, .. }
-        | Change::AddTool { agent, .. }
-        | Change::WithholdResult { agent, .. }
-        | Change::ShareAnswer { agent }
-        | Change::ShareReply { agent } => Some(agent),
-        Change::WithholdMessage { to, .. } => Some(to),
-        Change::AnswerBy { .. } | Change::Stop | Change::Review => None,
     }
 }
 

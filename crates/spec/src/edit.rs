@@ -287,6 +287,31 @@ impl Edit {
 }
 
 impl Change {
+    /// What it does, as the subject of a sentence: "removing `a1`".
+    pub fn act(&self) -> String {
+        match self {
+            Change::DeleteReference { agent, parent } => format!("not letting `{agent}` read `{parent}`"),
+            Change::AddReference { agent, parent, .. } => format!("letting `{agent}` read `{parent}` too"),
+            Change::ResetRole { agent } => format!("giving `{agent}` the title of its base role"),
+            Change::ResetDuty { agent } => format!("giving `{agent}` the duty of its base role"),
+            Change::LowerCapacity { agent } => format!("running `{agent}` one level lower"),
+            Change::RaiseCapacity { agent } => format!("running `{agent}` one level higher"),
+            Change::RemoveAgent { agent } => format!("removing `{agent}`"),
+            Change::PrefixTruncation { agent } => format!("ending the team before `{agent}`"),
+            Change::ShareAnswer { agent } => format!("sharing only the answer of `{agent}`"),
+            Change::ShareReply { agent } => format!("sharing the whole reply of `{agent}`"),
+            Change::RemoveTool { agent, tool } => format!("taking `{tool}` from `{agent}`"),
+            Change::AddTool { agent, tool, .. } => format!("giving `{agent}` `{tool}` too"),
+            Change::AnswerBy { rule } => format!("making the answer by {rule}"),
+            Change::Stop => "stopping after this round".to_owned(),
+            Change::Review => "reviewing this round".to_owned(),
+            Change::WithholdMessage { from, to } => format!("withholding the message of `{from}` from `{to}`"),
+            Change::WithholdResult { agent, tool } => {
+                format!("withholding the first result of `{tool}` from `{agent}`")
+            }
+        }
+    }
+
     /// The agent that the change is made at; `None` where it is made at the answer or at the end of the round.
     pub fn edited_agent(&self) -> Option<&str> {
         match self {

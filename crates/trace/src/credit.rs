@@ -1,5 +1,6 @@
 //! What was measured of a run after its end: its reward channels, and what each part of its team is worth.
 
+use crate::text::points;
 use crate::{EventKind, Trace};
 use lemon_spec::edit::Family;
 use std::collections::{BTreeMap, HashMap};
@@ -171,13 +172,7 @@ impl Worth {
     /// In points of a hundred, with its standard error: `+4.2 ± 1.1`, or `not measured`.
     pub fn told(self) -> String {
         let Some(effect) = self.effect else { return "not measured".to_owned() };
-        let tenths = (1000.0 * effect).round() / 10.0;
-        // What rounds to nothing has no sign.
-        let mut told = match tenths {
-            0.0 => "0.0".to_owned(),
-            _ if tenths < 0.0 => format!("−{:.1}", -tenths),
-            _ => format!("+{tenths:.1}"),
-        };
+        let mut told = points(effect);
         if let Some(error) = self.standard_error {
             told += &format!(" ± {:.1}", 100.0 * error);
         }

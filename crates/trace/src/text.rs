@@ -27,6 +27,16 @@ pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// A share in points of a hundred, with its sign; what rounds to nothing has none.
+pub fn points(share: f64) -> String {
+    let tenths = (share * 1000.0).round() / 10.0;
+    match tenths {
+        0.0 => "0.0".to_owned(),
+        _ if tenths < 0.0 => format!("−{:.1}", -tenths),
+        _ => format!("+{tenths:.1}"),
+    }
+}
+
 /// A number of tokens where there is little room: `812`, `1.3k`, `2.0M`.
 pub fn short_count(n: u64) -> String {
     match n {
@@ -190,6 +200,14 @@ mod tests {
         check(999, "999", "999");
         check(1_000, "1,000", "1.0k");
         check(1_234_567, "1,234,567", "1.2M");
+    }
+
+    #[test]
+    fn shares_in_points() {
+        let check = |share, expected: &str| assert_eq!(points(share), expected);
+        check(0.085, "+8.5");
+        check(-0.0025, "−0.3");
+        check(-0.0004, "0.0");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How numbers and names are written for people: the same in Markdown, in pictures and on pages.
 
+use lemon_trace::text;
+
 /// What stands for a number that does not exist.
 pub const NONE: &str = "–";
 
@@ -78,7 +80,7 @@ pub fn few(x: f64) -> String {
 
 /// A number of things: `1 item`, `2 items`.
 pub fn plural(n: usize, noun: &str) -> String {
-    format!("{} {noun}{}", number(n as f64), if n == 1 { "" } else { "s" })
+    text::plural(n as u64, noun)
 }
 
 /// A p-value. One that is only known to be small is said to be.
@@ -96,11 +98,7 @@ pub fn usd(amount: Option<f64>) -> String {
     match amount.filter(|amount| amount.is_finite()) {
         None => NONE.to_owned(),
         Some(0.0) => "$0".to_owned(),
-        Some(x) if x.abs() < 0.1 => {
-            let places = (1 - x.abs().log10().floor() as i32).clamp(0, 9) as usize;
-            format!("${x:.places$}")
-        }
-        Some(x) => format!("${x:.2}"),
+        Some(x) => text::usd(x),
     }
 }
 

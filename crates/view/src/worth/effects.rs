@@ -2,6 +2,7 @@
 
 use super::{DecisionWorth, TeamWorth};
 use lemon_spec::edit::{Change, Family};
+use lemon_trace::text::points;
 use std::collections::HashMap;
 
 /// What is known of each decision, to be found by what was changed.
@@ -115,16 +116,6 @@ impl Sign {
             Sign::Unclear => "unclear",
             Sign::Unmeasured => "unmeasured",
         }
-    }
-}
-
-/// A share in points of a hundred, with its sign; what rounds to nothing has none.
-fn points(share: f64) -> String {
-    let tenths = (share * 1000.0).round() / 10.0;
-    match tenths {
-        0.0 => "0.0".to_owned(),
-        _ if tenths < 0.0 => format!("−{:.1}", -tenths),
-        _ => format!("+{tenths:.1}"),
     }
 }
 
