@@ -353,9 +353,11 @@ impl Shared {
             let Letter { task_id, tries, error, .. } = letter;
             let dead = DeadJob { task_id, tries: u32::try_from(tries).unwrap_or(0), error };
             self.dead.lock().unwrap_or_else(PoisonError::into_inner).push(dead);
+            // A run that is not waited for any more needs no end.
             let _ = pending.result.send(End::Dead);
         }
         if let Some(reply) = message.reply {
+            // A worker that hears nothing says it again.
             let _ = self.link.client.publish(reply, Bytes::from_static(b"+")).await;
         }
     }
@@ -387,12 +389,14 @@ impl Shared {
     async fn drain(self: Arc<Self>) {
         let all = self.pending().values().all(|pending| pending.cancel.is_cancelled());
         if all && let Ok(queued) = self.forget_queued().await {
+            // A worker that does not hear it finishes its run; the result is not waited for longer than `DRAIN`.
             let _ = self.link.client.publish(self.subject("cancel"), Bytes::new()).await;
             let deadline = tokio::time::Instant::now() + DRAIN;
             while self.pending().len() as u64 > queued && tokio::time::Instant::now() < deadline {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             for (_, pending) in self.pending().drain() {
+                // As above: nothing waits for it any more.
                 let _ = pending.result.send(End::Forgotten);
             }
         }

@@ -188,6 +188,7 @@ impl Node {
                 Err(_) => {
                     // The server is away, or came back without its streams.
                     tokio::time::sleep(IDLE).await;
+                    // What fails now is tried again in the next turn.
                     let _ = self.link.prepare().await;
                 }
             }

@@ -113,6 +113,7 @@ pub(crate) fn compile(
         let compiled = nvrtc::compile_program(program, &options);
         let result = match compiled {
             Err(error) => {
+                // Where there is no log, the error stands alone.
                 let log = nvrtc::get_program_log(program).unwrap_or_default();
                 let log: Vec<u8> = log.into_iter().map(|byte| byte as u8).take_while(|byte| *byte != 0).collect();
                 Err(GpuError::Compile(format!("{error}: {}", String::from_utf8_lossy(&log))))

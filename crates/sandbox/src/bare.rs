@@ -77,6 +77,7 @@ impl Drop for Bare {
             // SAFETY: concerns no memory. It is the group that the child made for itself; a failure means it is empty.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
+        // Fails only for a child that was waited for already.
         let _ = self.child.wait();
     }
 }

@@ -81,6 +81,7 @@ impl Workers {
 
     /// The models, the default one first.
     pub fn models(&self) -> Vec<ServedModel> {
+        // The protocol wants a time of every model: of a file that cannot be asked for it, 0.
         let changed = |path: &Path| {
             let time = std::fs::metadata(path).and_then(|about| about.modified()).ok();
             time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs())

@@ -110,6 +110,7 @@ impl Follow {
         match &event.kind {
             EventKind::Decision { text, .. } => {
                 growing.answering = None;
+                // Of a text that is no team the rejection tells, which comes next.
                 let plan = validate_round(text, &self.app.workers.resolved.language, &growing.agents).ok()?;
                 if let ([one], AnswerRule::Last, Next::Stop) = (plan.answer_from(), plan.answer_rule(), plan.next()) {
                     growing.answering = plan.id(*one).map(str::to_owned);

@@ -9,7 +9,7 @@ use lemon_eval::report::files::ROWS;
 use lemon_eval::report::items::{ItemDetail, chosen, reply_detail};
 use lemon_eval::report::{page_of, words};
 use lemon_eval::{EvalComparison, Evaluation, MethodComparison, MethodReport, Report, compare as change};
-use lemon_exec::store::Store;
+use lemon_exec::store::{Store, StoreError};
 use lemon_view::app::{ListedEvaluation, ListedMethod, Section, SideBySide, evaluations, side_by_side};
 use lemon_view::evaluation::hosted;
 use lemon_view::table::{Align, Cell, Column, Table};
@@ -90,7 +90,7 @@ fn evaluation(app: &AppState, name: &str) -> Result<Evaluation, Refusal> {
 pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) -> Result<Page, NoPage> {
     let work = move || {
         let evaluation = evaluation(&app, &name)?;
-        let details = details(&evaluation, &app.store);
+        let details = details(&evaluation, &app.store)?;
         Ok(Page(hosted(&page_of(&Report::new(&evaluation), &evaluation, &details))))
     };
     look(work).await.map_err(NoPage::at(Section::Evaluations))
@@ -98,10 +98,16 @@ pub async fn page(State(app): State<Arc<AppState>>, Path(name): Path<String>) ->
 
 /// What was asked and replied, as far as the runs are in this store. What was expected stands in the task set only; a right
 /// answer is shown where a method gave one.
-fn details(evaluation: &Evaluation, store: &Store) -> Vec<ItemDetail> {
+fn details(evaluation: &Evaluation, store: &Store) -> Result<Vec<ItemDetail>, StoreError> {
     let mut details = Vec::new();
     for rows in chosen(evaluation) {
-        let traces: Vec<_> = rows.iter().map(|row| store.trace(&row.run_id).ok()).collect();
+        let trace = |row: &&lemon_eval::Row| match store.trace(&row.run_id) {
+            Ok(trace) => Ok(Some(trace)),
+            // The evaluation may come from another machine.
+            Err(StoreError::NoSuchRun(_)) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let traces = rows.iter().map(trace).collect::<Result<Vec<_>, _>>()?;
         let (Some(first), Some(trace)) = (rows.first(), traces.iter().flatten().next()) else { continue };
         let right = rows.iter().find(|row| row.right).and_then(|row| row.answer.as_deref());
         let expected = right.map_or_else(|| "No method was right; the task set has it.".to_owned(), str::to_owned);
@@ -117,7 +123,7 @@ fn details(evaluation: &Evaluation, store: &Store) -> Vec<ItemDetail> {
             replies: rows.iter().zip(&traces).map(reply).collect(),
         });
     }
-    details
+    Ok(details)
 }
 
 pub async fn compare(State(app): State<Arc<AppState>>, fields: Fields) -> Result<Page, NoPage> {

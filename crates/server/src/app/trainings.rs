@@ -45,6 +45,7 @@ pub async fn list(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
 }
 
 fn listed(name: String, folder: &FilePath) -> (Option<SystemTime>, ListedTraining) {
+    // A file whose time is not known has no date on the page.
     let changed = std::fs::metadata(folder.join(METRICS)).and_then(|about| about.modified()).ok();
     let age = changed.and_then(|time| SystemTime::now().duration_since(time).ok());
     let since = changed.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
