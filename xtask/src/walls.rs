@@ -161,6 +161,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-policy",
             "lemon-sft",
             "lemon-train",
+            "lemon-study",
             "lemon-tools",
             "lemon-view",
             "lemon-workers",

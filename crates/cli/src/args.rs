@@ -30,14 +30,14 @@ pub use tools::{McpArgs, ToolsCommand};
 use crate::fault::Fault;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use lemon_exec::Budget;
 use lemon_workers::{Config, EndpointFlags};
 use policy::{PolicyCommand, SftArgs, TeachArgs};
 use std::path::PathBuf;
 
-/// LEMON: it learns to write the team.
+/// LEMON answers a task with one model call or with a team of agents, inside a hard budget.
 ///
-/// A question becomes a team of language-model agents; the team runs on your endpoints inside a hard budget; everything
-/// that happened is on record.
+/// An orchestrator writes the team. The team runs on your endpoints or on models of this machine. A trace records every event.
 #[derive(Debug, Parser)]
 #[command(name = "lemon", version, max_term_width = 100)]
 pub struct Cli {
@@ -70,13 +70,13 @@ impl Cli {
 pub enum Command {
     /// Write a commented lemon.toml into this folder
     Init(InitArgs),
-    /// Check each endpoint: is it reachable, does the key work, does it report usage; say what else is on this machine
+    /// Check each endpoint (reachable, key accepted, usage reported), and list other models on this machine
     Doctor(DoctorArgs),
     /// Run a task, or many
     Run(Box<RunArgs>),
-    /// Write the team of a task and say what running it can cost at most; nothing is sent to the workers
+    /// Write the team of a task and print the most it can cost; nothing is sent to the workers
     Plan(Box<RunArgs>),
-    /// Check a specification and say everything that is wrong with it
+    /// Check a specification and report every fault
     Validate(ValidateArgs),
     /// Print the JSON Schema of specifications, for endpoints with structured output
     Schema(SchemaArgs),
@@ -95,29 +95,29 @@ pub enum Command {
     /// Keys for `lemon serve`, with budgets
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Task sets: download them, and say which are in a folder and whether they are whole
+    /// Download task sets, and check the files in a folder
     #[command(subcommand)]
     Data(DataCommand),
     /// Grade replies made elsewhere
     Grade(GradeArgs),
-    /// Run methods side by side on a task set: accuracy with intervals, tokens, paired tests, a page to look at
+    /// Run methods side by side on a task set: accuracy with intervals, tokens, paired tests, an HTML page
     Eval(Box<EvalArgs>),
-    /// Make runs for other machines: a worker of a cluster
+    /// Make runs for other machines, as a worker of a cluster
     Worker(WorkerArgs),
-    /// The cluster: who works, what waits, what failed
+    /// Show the workers of a cluster, its queue and its failed jobs
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Published methods that learn to design teams: train them
+    /// Train published methods that learn to design teams
     #[command(subcommand)]
     Baseline(BaselineCommand),
-    /// Say what two evaluations found differently, on the items they share
+    /// Compare two evaluations on the items they share
     Compare(CompareArgs),
-    /// What is each decision of a team worth? Change it, run what the change can reach, and see
+    /// Measure what each decision of a team is worth: change it, and run what the change can reach
     Credit(Box<CreditArgs>),
-    /// A critic of decisions: fit it to recorded replies, test it on held-out tasks
+    /// Fit a critic of decisions to recorded replies, and test it on held-out tasks
     #[command(subcommand)]
     Critic(critic::CriticCommand),
-    /// The simulated workers: fit them, check them, search for their best teams
+    /// Fit and check the simulated workers, and search for their best teams
     #[command(subcommand)]
     World(WorldCommand),
     /// Make pairs of tasks and specifications to learn from
@@ -130,10 +130,10 @@ pub enum Command {
     Train(Box<train::TrainArgs>),
     /// Compare ways to train: many runs, intervals, paired tests, figures
     Ablate(Box<train::AblateArgs>),
-    /// The orchestrator's own model: have it write, score what it might have written, say what it is
+    /// Sample specifications from the orchestrator's model, score one, show what the model is
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Checkpoints to work with: fetch them from the Hugging Face hub, say which are here
+    /// Fetch models from the Hugging Face hub, and list those on this machine
     #[command(subcommand)]
     Models(models::ModelsCommand),
     /// Measure this program on this machine
@@ -207,6 +207,27 @@ fn http_address(text: &str) -> Result<String, String> {
     match text.starts_with("http://") || text.starts_with("https://") {
         true => Ok(text.to_owned()),
         false => Err("it must begin with http:// or https://".into()),
+    }
+}
+
+/// What a run may spend.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BudgetArgs {
+    /// Tokens a run may spend
+    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// US dollars a run may spend
+    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = not_negative)]
+    pub budget_usd: Option<f64>,
+    /// Calls a run may make
+    #[arg(long, env = "LEMON_BUDGET_CALLS", value_name = "N")]
+    pub budget_calls: Option<u64>,
+}
+
+impl BudgetArgs {
+    /// The budget, with the time a run may take.
+    pub fn budget(&self, seconds: Option<f64>) -> Budget {
+        Budget { tokens: self.budget_tokens, usd: self.budget_usd, calls: self.budget_calls, seconds }
     }
 }
 

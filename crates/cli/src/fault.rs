@@ -3,6 +3,7 @@
 use lemon_eval::folder::FolderError;
 use lemon_rollout::RolloutError;
 use lemon_sandbox::SandboxError;
+use lemon_spec::diagnostic;
 use lemon_trace::visible;
 use lemon_workers::{WorkersError, WorkersErrorKind};
 use serde_json::json;
@@ -37,6 +38,15 @@ impl Fault {
     /// Sets the exit code.
     pub fn code(self, code: u8) -> Self {
         Fault { code, ..self }
+    }
+
+    /// An error of the library. What is wrong with a specification is shown at once, as `lemon validate` shows it.
+    pub fn of_spec(error: lemon::Error) -> Self {
+        let lemon::Error::Spec(rejection) = error else { return error.into() };
+        let color = console::colors_enabled_stderr();
+        let shown = diagnostic::explain(&rejection.diagnostics, &rejection.source, "the specification", color);
+        eprintln!("{}", shown.trim_end());
+        Fault::new("the specification is not valid").hint("correct it; `lemon validate FILE` checks it")
     }
 
     /// It as JSON on one line, for scripts that asked for JSON.

@@ -16,7 +16,7 @@ use fault::{Fault, USAGE};
 use lemon::jobs::Notices;
 use lemon_trace::text::one_line;
 use lemon_workers::Tell;
-use say::{print, print_data, println};
+use say::{print, print_data, print_json, println, to_json};
 use std::pin::Pin;
 use std::process::ExitCode;
 
@@ -106,12 +106,6 @@ fn dispatch(cli: &Cli) -> Result<u8, Fault> {
             print_data(&String::from_utf8_lossy(&script))
         }
     }
-}
-
-/// A value as JSON, over several lines.
-fn to_json(value: &impl serde::Serialize) -> String {
-    // Our own plain types always serialise.
-    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 /// The runtime of the commands that wait for something. One thread: a call takes about a tenth of a millisecond of it, so it

@@ -3,6 +3,7 @@
 
 use crate::fault::Fault;
 use lemon_trace::visible;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
@@ -32,6 +33,22 @@ pub fn print(text: &str) -> Result<u8, Fault> {
 /// As [`print()`].
 pub fn println(text: &str) -> Result<u8, Fault> {
     print(&format!("{text}\n"))
+}
+
+/// A value as JSON, over several lines.
+///
+/// # Errors
+/// It has no form in JSON.
+pub fn to_json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string_pretty(value).map_err(|error| Fault::new(format!("the result has no form in JSON: {error}")))
+}
+
+/// Writes a value to standard output as JSON, over several lines.
+///
+/// # Errors
+/// As [`to_json`] and [`print()`].
+pub fn print_json(value: &impl Serialize) -> Result<u8, Fault> {
+    println(&to_json(value)?)
 }
 
 /// Writes data to standard output: byte for byte, unless a person sees it on a terminal.

@@ -10,6 +10,7 @@ use lemon_exec::store::StoreError;
 use lemon_rollout::RolloutError;
 use lemon_sandbox::SandboxError;
 use lemon_spec::{Rejection, explain};
+use lemon_study::run::StudyError;
 use lemon_task::{SetName, TaskError};
 use lemon_train::TrainError;
 use lemon_train::build::BuildError;
@@ -85,6 +86,15 @@ pub enum Error {
     /// Training failed.
     #[error(transparent)]
     Train(#[from] RecipeTrainingError),
+    /// A run of a study failed.
+    #[error(transparent)]
+    Study(Box<StudyError>),
+}
+
+impl From<StudyError> for Error {
+    fn from(error: StudyError) -> Self {
+        Error::Study(Box::new(error))
+    }
 }
 
 impl Error {
@@ -110,6 +120,7 @@ impl Error {
             Error::Folder(error) => error.hint(),
             Error::Cluster(error) => error.hint(),
             Error::Question(error) => error.hint(),
+            Error::Study(_) => Some("the runs that ended are in the file of runs; the same command makes the rest"),
             Error::Train(RecipeTrainingError::Train(TrainError::Keep(error))) => error.hint(),
             _ => None,
         }

@@ -8,23 +8,29 @@
 //! | [`best_teams`] | which teams are best in a simulated world? |
 //! | [`answers`] | does an orchestrator answer better than one plain call? |
 //! | [`training`] | how is a policy trained with these workers? |
+//! | [`ablation`] | which way to train is better? |
 //! | [`teaching`] | which pairs of tasks and teams does a teacher make? |
 //! | [`plan`](mod@plan) | what would this run cost? |
 //! | [`batch`] | what do many tasks come to? |
 //! | [`cluster`] | which other machines make the runs? |
+//! | [`doctor`] | does each endpoint answer? |
+//! | [`scoring`] | how likely does the orchestrator find this team? |
 //! | [`pages`] | where are the pages of the runs? |
 
+pub mod ablation;
 pub mod answers;
 pub mod batch;
 pub mod best_teams;
 pub mod cluster;
 pub mod credit;
 pub mod details;
+pub mod doctor;
 pub mod evaluation;
 pub mod pages;
 pub mod plan;
 mod request;
 mod rivals;
+pub mod scoring;
 pub mod teaching;
 pub mod training;
 

@@ -134,6 +134,7 @@ pub use lemon_profile as profile;
 pub use lemon_rollout as rollout;
 pub use lemon_sft as sft;
 pub use lemon_spec as spec;
+pub use lemon_study as study;
 pub use lemon_task as task;
 pub use lemon_tools as tools;
 pub use lemon_trace as trace;

@@ -56,6 +56,15 @@ pub struct Before {
     pub started_with: Option<StartedWith>,
 }
 
+impl Before {
+    /// What a run was begun with, by its record. `workers` stands in its trace, for runs of older programs.
+    pub fn of_run(meta: RunMeta, workers: &str) -> Self {
+        let RunMeta { spec, budget, worker_file, form, started_with, .. } = meta;
+        let kind = started_with.as_ref().map_or(workers, |with| &with.kind).to_owned();
+        Before { spec, budget, workers: Some(kind), worker_file, form, started_with }
+    }
+}
+
 /// A run that can begin. Nothing was written yet: the runner has no store.
 pub struct ReadyRun {
     /// What carries it out.

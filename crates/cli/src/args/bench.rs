@@ -25,7 +25,7 @@ pub enum BenchCommand {
     },
     /// Train and write with models of several sizes, fused operations and composed ones side by side
     Policy {
-        /// The sizes: 3m, 42m, 285m, 7b (adapters only) [default: 3m on the CPU; 42m and 285m on a GPU]
+        /// The sizes: 3m, 12m, 42m, 285m, 7b (adapters only) [default: 3m on the CPU; 42m and 285m on a GPU]
         #[arg(long, value_name = "SIZE", value_delimiter = ',')]
         shapes: Vec<String>,
         /// Where

@@ -3,6 +3,7 @@
 use super::{Endpoints, OnCluster, Scope, WorkerKind, worker_kind};
 use clap::{Args, Subcommand, ValueEnum};
 use lemon_spec::edit::Family;
+use lemon_workers::OnMiss;
 use lemon_world::{Preset, SamplePool};
 use std::path::PathBuf;
 
@@ -232,6 +233,15 @@ pub enum OnMissArg {
     Sim,
     /// Items that are not on record are left out
     Skip,
+}
+
+impl From<OnMissArg> for OnMiss {
+    fn from(given: OnMissArg) -> Self {
+        match given {
+            OnMissArg::Sim => OnMiss::Simulate,
+            OnMissArg::Fail | OnMissArg::Skip => OnMiss::Fail,
+        }
+    }
 }
 
 /// `lemon compare`

@@ -77,7 +77,7 @@ pub enum TraceCommand {
         #[arg(long)]
         content: bool,
     },
-    /// Say what two runs did differently
+    /// Compare what two runs did
     Diff {
         /// One run
         a: String,

@@ -71,7 +71,7 @@ pub struct PretrainArgs {
 pub enum PretrainCommand {
     /// Ask models real test questions: solving, checking each other, choosing among what all said
     Score(PretrainScoreArgs),
-    /// Find out how likely a model's solutions are right, so that it says so: it solves problems with known answers
+    /// Calibrate a model's confidence in its solutions, on problems with known answers
     Calibrate(CalibrateArgs),
 }
 

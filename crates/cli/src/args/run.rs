@@ -1,6 +1,6 @@
 //! The arguments of `lemon run` and `lemon plan`.
 
-use super::{Endpoints, Scope, WorkerKind, not_negative, worker_kind};
+use super::{BudgetArgs, Endpoints, Scope, WorkerKind, not_negative, worker_kind};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -46,15 +46,8 @@ pub struct RunArgs {
     /// With --resume: tell the agent that the call is denied
     #[arg(long, requires = "resume", value_name = "CALL")]
     pub deny: Vec<String>,
-    /// Tokens the run may spend
-    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
-    pub budget_tokens: Option<u64>,
-    /// US dollars the run may spend
-    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = not_negative)]
-    pub budget_usd: Option<f64>,
-    /// Calls the run may make
-    #[arg(long, env = "LEMON_BUDGET_CALLS", value_name = "N")]
-    pub budget_calls: Option<u64>,
+    #[command(flatten)]
+    pub budget: BudgetArgs,
     /// Seconds the run may take
     #[arg(long, env = "LEMON_TIMEOUT", value_name = "S", value_parser = not_negative)]
     pub timeout: Option<f64>,

@@ -1,6 +1,6 @@
 //! The arguments of `lemon serve` and `lemon keys`.
 
-use super::{Endpoints, Scope, WorkerKind, not_negative, worker_kind};
+use super::{BudgetArgs, Endpoints, Scope, WorkerKind, not_negative, worker_kind};
 use clap::{Args, Subcommand};
 use lemon_server::keys::Period;
 use std::net::SocketAddr;
@@ -21,15 +21,8 @@ pub struct ServerArgs {
     /// Refuse clients without a key, on this machine too
     #[arg(long, env = "LEMON_REQUIRE_KEY")]
     pub require_key: bool,
-    /// Tokens one run may spend at most
-    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
-    pub budget_tokens: Option<u64>,
-    /// US dollars one run may spend at most
-    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = not_negative)]
-    pub budget_usd: Option<f64>,
-    /// Calls one run may make at most
-    #[arg(long, env = "LEMON_BUDGET_CALLS", value_name = "N")]
-    pub budget_calls: Option<u64>,
+    #[command(flatten)]
+    pub budget: BudgetArgs,
     /// Seconds one run may take at most
     #[arg(long, env = "LEMON_TIMEOUT", default_value_t = 600.0, value_name = "S", value_parser = not_negative)]
     pub timeout: f64,

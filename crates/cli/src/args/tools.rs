@@ -1,6 +1,6 @@
 //! The arguments of `lemon tools` and `lemon mcp`.
 
-use super::{Endpoints, Scope, WorkerKind, not_negative, worker_kind};
+use super::{BudgetArgs, Endpoints, Scope, WorkerKind, not_negative, worker_kind};
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 
@@ -38,15 +38,8 @@ pub struct McpArgs {
     /// Serve streamable HTTP at this address, under /mcp [default: standard input and output]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// Tokens one run may spend at most
-    #[arg(long, env = "LEMON_BUDGET_TOKENS", value_name = "N")]
-    pub budget_tokens: Option<u64>,
-    /// US dollars one run may spend at most
-    #[arg(long, env = "LEMON_BUDGET_USD", value_name = "X", value_parser = not_negative)]
-    pub budget_usd: Option<f64>,
-    /// Calls one run may make at most
-    #[arg(long, env = "LEMON_BUDGET_CALLS", value_name = "N")]
-    pub budget_calls: Option<u64>,
+    #[command(flatten)]
+    pub budget: BudgetArgs,
     /// Seconds one run may take at most
     #[arg(long, env = "LEMON_TIMEOUT", value_name = "S", value_parser = not_negative)]
     pub timeout: Option<f64>,

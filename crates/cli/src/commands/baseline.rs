@@ -3,7 +3,7 @@
 use super::eval::vectors;
 use crate::args::{BaselineCommand, BaselineTrainArgs, Cli};
 use crate::fault::Fault;
-use crate::{notices, println, runtime, to_json};
+use crate::{notices, print_json, println, runtime};
 use lemon::Error;
 use lemon::jobs::EvalRequest;
 use lemon::jobs::evaluation::EvalJob;
@@ -53,7 +53,7 @@ fn train(cli: &Cli, args: &BaselineTrainArgs) -> Result<u8, Fault> {
     let made = runtime.block_on(job.train_baselines(&args.out, &cancel))?;
     if args.json {
         let rows: Vec<_> = made.iter().map(|(folder, account)| json!({"folder": folder, "account": account})).collect();
-        return println(&to_json(&rows));
+        return print_json(&rows);
     }
     for (folder, account) in made {
         let seconds = format!("{:.1} s", account.seconds);

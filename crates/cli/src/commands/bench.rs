@@ -7,13 +7,14 @@ mod answers;
 mod api;
 mod cluster;
 mod policy;
+mod process;
 mod serve;
 mod serve_worker;
 mod tools;
 
 use crate::args::{BenchCommand, Cli};
 use crate::fault::Fault;
-use crate::{print, println, runtime, to_json};
+use crate::{print, print_json, println, runtime};
 use futures::stream::{self, StreamExt};
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{RunMeta, Store, Sync};
@@ -21,6 +22,7 @@ use lemon_exec::worker::{Endpoint, OpenAi};
 use lemon_exec::{Backend, Clock, Job, Level, Runner, Settings, fresh_id};
 use lemon_spec::{Language, validate};
 use lemon_trace::StopReason;
+use process::cpu_seconds;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -106,7 +108,7 @@ fn compare(latency_ms: u64, teams: usize, width: usize, json: bool) -> Result<u8
     ];
     let parse_us = parse_and_validate_us();
     if json {
-        return println(&to_json(&serde_json::json!({ "teams": rows, "parse_and_validate_64_agents_us": parse_us })));
+        return print_json(&serde_json::json!({ "teams": rows, "parse_and_validate_64_agents_us": parse_us }));
     }
     print("                        makespan   critical path   ratio   CPU per call   peak memory\n")?;
     for row in &rows {
@@ -154,7 +156,7 @@ async fn scenario(base_url: &str, teams: usize, width: usize, warm: usize) -> Re
         width,
         makespan_s,
         cpu_ms_per_call: cpu.map(|cpu| cpu * 1000.0 / calls),
-        peak_mib: peak_mib(),
+        peak_mib: process::peak_bytes(std::process::id()).map(process::mib),
     })
 }
 
@@ -280,26 +282,4 @@ fn this_program() -> Result<Command, Fault> {
     std::env::current_exe()
         .map(Command::new)
         .map_err(|error| Fault::new(format!("this program cannot be found: {error}")))
-}
-
-/// Processor time of this process so far. `None` where the system does not tell it this way.
-fn cpu_seconds() -> Option<f64> {
-    cpu_seconds_of(std::process::id())
-}
-
-/// The same of another process.
-fn cpu_seconds_of(process: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is a name in parentheses that may hold spaces; user and system time are fields 14 and 15.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-    // The clock tick of Linux's user interfaces is 100 to the second on every architecture.
-    Some(ticks / 100.0)
-}
-
-/// The most memory this process ever held.
-fn peak_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
 }

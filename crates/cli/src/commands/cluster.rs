@@ -2,7 +2,7 @@
 
 use crate::args::{ClusterCommand, OnCluster, WorkerArgs};
 use crate::fault::Fault;
-use crate::{println, runtime, say, tell, to_json};
+use crate::{print_json, println, runtime, say, tell};
 use axum::Router;
 use axum::routing::get;
 use lemon::jobs::cluster::{EnvBuilder, WorkerCluster};
@@ -56,7 +56,7 @@ pub fn cluster(command: &ClusterCommand) -> Result<u8, Fault> {
     };
     let status = runtime()?.block_on(status).map_err(fault)?;
     match json {
-        true => println(&to_json(&status)),
+        true => print_json(&status),
         false => println(table(&status).trim_end()),
     }
 }
@@ -132,7 +132,7 @@ fn metrics(report: &NodeReport) -> String {
     text
 }
 
-/// The name of this machine.
+/// The name of this machine; where the system has no such file, a name by this process.
 fn machine() -> String {
     let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let name = name.trim();

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, CompareArgs, Endpoints};
 use crate::fault::{Fault, read_file};
-use crate::{print, println, to_json};
+use crate::{print, print_json};
 use lemon_eval::folder::{find, parse};
 use lemon_eval::{EvalComparison, Evaluation, Flips, MethodComparison};
 
@@ -23,7 +23,7 @@ pub fn compare(cli: &Cli, args: &CompareArgs) -> Result<u8, Fault> {
             .hint("compare evaluations of the same methods on the same sets"));
     }
     match args.json {
-        true => println(&to_json(&comparison)),
+        true => print_json(&comparison),
         false => print(&describe(&comparison)),
     }
 }

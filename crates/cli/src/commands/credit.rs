@@ -5,7 +5,7 @@ mod tell;
 use crate::args::{ChoosePolicy, Cli, CreditArgs, OnMissArg, WorkerKind};
 use crate::commands::cluster::{join, leave};
 use crate::fault::{Fault, read_file};
-use crate::{notices, println, to_json};
+use crate::{notices, print_json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon::jobs::EvalRequest;
 use lemon::jobs::credit::{CreditJob, CreditRequest, CreditTasks};
@@ -140,7 +140,7 @@ async fn measure(args: &CreditArgs, job: &mut CreditJob, cancel: &CancellationTo
         job.annotate(&found).await?;
     }
     match args.json {
-        true => println(&to_json(&found))?,
+        true => print_json(&found)?,
         false => crate::print(&tell::profile(&found))?,
     };
     if let Some(path) = &args.picture {
@@ -174,7 +174,7 @@ async fn apply(args: &CreditArgs, job: &CreditJob, path: &Path, cancel: &Cancell
     }
     write(path, &found.spec)?;
     match args.json {
-        true => println(&to_json(&found)),
+        true => print_json(&found),
         false => crate::print(&tell::improvement(&found, path)),
     }
 }

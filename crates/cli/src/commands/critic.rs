@@ -2,7 +2,7 @@
 
 use crate::args::critic::{CriticCommand, CriticData, CriticEvalArgs, CriticFitArgs};
 use crate::fault::Fault;
-use crate::{print, println, tell, to_json};
+use crate::{print, print_json, println, tell};
 use lemon_critic::{
     CriticSettings, DecisionCritic, EvaluationSettings, LEVELS, cross_validate, evaluate, evaluate_critic, fit_critic,
 };
@@ -66,9 +66,9 @@ fn eval(args: &CriticEvalArgs) -> Result<u8, Fault> {
     match args.json {
         true => {
             let (sets, sizes) = (found.sets(), found.tasks());
-            println(&to_json(&json!({
+            print_json(&json!({
                 "sets": sets, "tasks": sizes, "curve": found.curve(), "matched": matched, "against_best": best,
-            })))
+            }))
         }
         false => print(&found.markdown()),
     }

@@ -5,7 +5,7 @@ pub mod progress;
 
 use crate::args::DataCommand;
 use crate::fault::Fault;
-use crate::{print, println, to_json};
+use crate::{print, print_json};
 use lemon_task::{SetReport, check};
 use serde_json::json;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn check_folder(dir: &Path, json: bool) -> Result<u8, Fault> {
     let sound =
         reports.iter().any(|report| report.records > 0) && reports.iter().all(|report| report.faults.is_empty());
     if json {
-        println(&to_json(&json!({ "sound": sound, "sets": reports })))?;
+        print_json(&json!({ "sound": sound, "sets": reports }))?;
     } else {
         reports.iter().try_for_each(|report| print(&describe(report)).map(drop))?;
     }

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, EditsArgs};
 use crate::fault::Fault;
-use crate::{one_line, print, println, to_json};
+use crate::{one_line, print, print_json};
 use lemon_spec::diagnostic::explain;
 use lemon_spec::edit::{Edit, Edited, apply, edits as all_edits};
 use lemon_spec::{Plan, Span};
@@ -15,7 +15,7 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
         Ok(plan) => plan,
         Err(rejection) => {
             if args.json {
-                println(&to_json(&json!({ "edits": [], "diagnostics": rejection.diagnostics })))?;
+                print_json(&json!({ "edits": [], "diagnostics": rejection.diagnostics }))?;
             }
             let name = args.file.display().to_string();
             eprintln!("{}", explain(&rejection.diagnostics, &text, &name, console::colors_enabled_stderr()).trim_end());
@@ -31,7 +31,7 @@ pub fn edits(cli: &Cli, args: &EditsArgs) -> Result<u8, Fault> {
         .collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let rows: Vec<Value> = applied.iter().map(|(edit, edited)| row(&plan, edit, edited)).collect();
-        return println(&to_json(&json!({ "edits": rows })));
+        return print_json(&json!({ "edits": rows }));
     }
     for (edit, edited) in &applied {
         let direction = if edit.forward { "→" } else { "←" };

@@ -7,7 +7,6 @@ use crate::args::{Cli, EvalArgs, OnMissArg, RivalArgs, WorkerKind};
 use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{notices, print, println, runtime, say};
-use lemon::Error;
 use lemon::jobs::EvalRequest;
 use lemon::jobs::details::details;
 use lemon::jobs::evaluation::EvalJob;
@@ -17,7 +16,6 @@ use lemon_eval::{METHODS, Report, report};
 use lemon_exec::store::Store;
 use lemon_exec::{fresh_id, unix_ms};
 use lemon_sandbox::Containment;
-use lemon_spec::diagnostic;
 use lemon_workers::SharedLimits;
 use progress::EvalProgress;
 use std::path::{Path, PathBuf};
@@ -54,13 +52,13 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let end = cancel.child_token();
     let contained = Containment::unless(args.unsafe_no_sandbox);
     let job = EvalJob::prepare(&config, request, eval_id, contained, notices(args.quiet), &end, store);
-    let mut job = runtime.block_on(job).map_err(fault)?;
+    let mut job = runtime.block_on(job).map_err(Fault::of_spec)?;
     let _claim = Claim::new(&store_path, &job.eval_id)?;
     runtime.block_on(async {
         let cluster = join(&args.cluster, Priority::Low).await?;
         let mut width = args.width;
         if let Some(cluster) = &cluster {
-            job.on_cluster(&config, cluster).await.map_err(fault)?;
+            job.on_cluster(&config, cluster).await.map_err(Fault::of_spec)?;
             width = Some(width.unwrap_or(cluster.width().await?));
         }
         let code = run(args, &job, folder, width, &end).await;
@@ -109,15 +107,6 @@ pub fn vectors(args: &RivalArgs, store_path: &Path) -> Option<PathBuf> {
 
 fn limits(args: &EvalArgs) -> SharedLimits {
     SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd }
-}
-
-/// Shows what is wrong with the team of the method `file`, as `lemon validate` does.
-fn fault(error: Error) -> Fault {
-    let Error::Spec(rejection) = error else { return error.into() };
-    let color = console::colors_enabled_stderr();
-    let shown = diagnostic::explain(&rejection.diagnostics, &rejection.source, "the specification", color);
-    eprintln!("{}", shown.trim_end());
-    Fault::new("the specification is not valid").hint("correct it; `lemon validate FILE` checks it")
 }
 
 async fn run(

@@ -2,7 +2,7 @@
 
 use crate::args::GradeArgs;
 use crate::fault::{Fault, read_file};
-use crate::{one_line, print, println, to_json};
+use crate::{one_line, print, print_json, println};
 use lemon_rollout::Grader;
 use lemon_sandbox::Containment;
 use lemon_task::{SetName, Source, TaskSet, load};
@@ -67,7 +67,7 @@ pub fn grade(args: &GradeArgs) -> Result<u8, Fault> {
         ));
     }
     if args.json {
-        return println(&to_json(&serde_json::json!({ "items": items, "skipped": skipped, "totals": totals })));
+        return print_json(&serde_json::json!({ "items": items, "skipped": skipped, "totals": totals }));
     }
     for Graded { item, correct, legacy, extracted, .. } in &items {
         let word = |right: &bool| if *right { "right" } else { "wrong" };

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Endpoints, KeysCommand};
 use crate::fault::Fault;
-use crate::{print, print_data, println, to_json};
+use crate::{print, print_data, print_json};
 use lemon_server::keys::{KeyError, KeyLimits, KeyUse, Keys, Period};
 
 pub fn keys(cli: &Cli, command: &KeysCommand) -> Result<u8, Fault> {
@@ -15,7 +15,7 @@ pub fn keys(cli: &Cli, command: &KeysCommand) -> Result<u8, Fault> {
             eprintln!("the key `{name}` ({}); it is shown once:", told(&limits));
             print_data(&format!("{secret}\n"))
         }
-        KeysCommand::List { json: true } => println(&to_json(&keys.list().map_err(fault)?)),
+        KeysCommand::List { json: true } => print_json(&keys.list().map_err(fault)?),
         KeysCommand::List { json: false } => {
             let list = keys.list().map_err(fault)?;
             if list.is_empty() {

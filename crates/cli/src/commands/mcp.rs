@@ -10,7 +10,6 @@ use crate::fault::Fault;
 use crate::{runtime, say};
 use budget::TotalBudget;
 use lemon::Lemon;
-use lemon_exec::Budget;
 use rmcp::service::serve_server;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -25,8 +24,7 @@ pub fn mcp(cli: &Cli, args: &McpArgs) -> Result<u8, Fault> {
     }
     let config = cli.config(&args.endpoints)?;
     let store = config.store_path(cli.store.as_deref());
-    let budget =
-        Budget { tokens: args.budget_tokens, usd: args.budget_usd, calls: args.budget_calls, seconds: args.timeout };
+    let budget = args.budget.budget(args.timeout);
     runtime()?.block_on(async {
         let mut builder = Lemon::builder().config(config).store(store).budget(budget).notices(say::talk);
         if let Some(kind) = args.workers {

@@ -3,7 +3,7 @@
 use super::data::progress;
 use crate::args::models::{ModelsCommand, PullArgs};
 use crate::fault::Fault;
-use crate::{print, println, to_json};
+use crate::{print, print_json, println};
 use indicatif::HumanBytes;
 use lemon_workers::bundled;
 use lemon_workers::hub::{self, PullStatus, PulledCheckpoint};
@@ -30,9 +30,9 @@ fn pull(args: &PullArgs) -> Result<u8, Fault> {
         return println(&folder);
     }
     let (name, file) = (&args.checkpoint.name, &args.checkpoint.file);
-    println(&to_json(&json!({
+    print_json(&json!({
         "name": name, "file": file, "revision": revision, "folder": folder, "bytes": bytes, "files": files
-    })))
+    }))
 }
 
 fn list(json: bool) -> Result<u8, Fault> {
@@ -42,14 +42,14 @@ fn list(json: bool) -> Result<u8, Fault> {
     }
     let found: Vec<FoundModel> = found.into_iter().chain(bundled::listed()).collect();
     match json {
-        true => println(&to_json(&found)),
+        true => print_json(&found),
         false => print(&found.iter().map(line).collect::<String>()),
     }
 }
 
 fn catalogue(json: bool) -> Result<u8, Fault> {
     if json {
-        return println(&to_json(&CATALOGUE));
+        return print_json(&CATALOGUE);
     }
     let line = |entry: &CatalogueEntry| {
         let CatalogueEntry { name, repository, file, bytes, sha256, licence, about } = entry;

@@ -1,16 +1,17 @@
 //! `lemon policy`: what the orchestrator's own model writes, how likely it finds a text, and what it is.
 
+use super::run::question;
 use crate::args::policy::{ModelArgs, PolicyCommand, SampleArgs, ScoreArgs};
 use crate::args::{Cli, Endpoints};
 use crate::fault::Fault;
-use crate::{print, println, to_json};
-use lemon_model::{Policy, Sample, SampleSettings, Sequence, owners};
+use crate::{print, print_json};
+use lemon::jobs::scoring::{FieldScore, ScoredSpec, score_spec};
+use lemon_model::{Policy, Sample, SampleSettings};
 use lemon_policy::MOST_TOKENS;
-use lemon_spec::{Field, Language, Plan, diagnostic, render, validate};
+use lemon_spec::{Language, validate};
 use lemon_workers::{BUNDLED_ORCHESTRATOR, Config};
 use serde::Serialize;
 use serde_json::json;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub fn policy(cli: &Cli, command: &PolicyCommand) -> Result<u8, Fault> {
@@ -62,7 +63,7 @@ fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {
     let written: Vec<Written<'_>> = written.collect();
     let code = u8::from(written.iter().any(|it| !it.valid));
     if args.json {
-        println(&to_json(&json!({ "samples": written })))?;
+        print_json(&json!({ "samples": written }))?;
         return Ok(code);
     }
     let mut text = String::new();
@@ -79,104 +80,24 @@ fn sample(config: &Config, args: &SampleArgs) -> Result<u8, Fault> {
     Ok(code)
 }
 
-/// A token of a specification, as `--json` shows it.
-#[derive(Serialize)]
-struct Token {
-    text: String,
-    logprob: f32,
-    forced: bool,
-    /// The field that holds most of it: `a1.capacity`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-}
-
 fn score(config: &Config, args: &ScoreArgs) -> Result<u8, Fault> {
     if !(args.temperature > 0.0 && args.temperature.is_finite()) {
         return Err(Fault::new("--temperature must be above 0"));
     }
     let (policy, encoder) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
-    let task = question(&args.task)?;
-    let text = super::read_input(&args.spec)?;
-    let plan = validate(&text, encoder.language()).map_err(|rejection| {
-        let color = console::colors_enabled_stderr();
-        eprintln!("{}", diagnostic::explain(&rejection.diagnostics, &text, "the specification", color).trim_end());
-        Fault::new("the specification is not valid")
-    })?;
-    let canonical = lemon_policy::pair::canonical_ids(plan.spec());
-    let rendered = render(&canonical);
-    let plan =
-        validate(&rendered.text, encoder.language()).map_err(|_| Fault::new("the specification is not valid"))?;
-    let grammar = encoder.grammar(&[]).map_err(Fault::new)?;
-    let tokens = grammar.encode(&rendered.text).map_err(|error| {
-        Fault::new(format!("the orchestrator cannot write this team: {error}"))
-            .hint("it writes at most six agents, and duties in plain words")
-    })?;
-    let prompt = encoder.prompt(&encoder.first(&task, 0)).map_err(Fault::new)?;
-    let forced: Vec<bool> = grammar.choices(&tokens).map_err(Fault::new)?.iter().map(Option::is_none).collect();
-    let sequence = Sequence { prompt, tokens: tokens.clone(), grammar: Some(grammar) };
-    let logprobs = policy.score(&[sequence], args.temperature).map_err(Fault::new)?.concat();
-    let mut ends = Vec::with_capacity(tokens.len());
-    for token in &tokens {
-        ends.push(ends.last().copied().unwrap_or(0) + encoder.tokenizer().bytes(*token).len());
-    }
-    let fields = fields(&plan);
-    let spans: Vec<Range<usize>> = fields.iter().map(|(_, span)| span.clone()).collect();
-    let named = owners(&ends, &spans);
-    let token = |at: usize| Token {
-        text: encoder.tokenizer().decode(&tokens[at..=at]),
-        logprob: logprobs[at],
-        forced: forced[at],
-        field: named[at].and_then(|field| fields.get(field)).map(|(name, _)| name.clone()),
-    };
-    let scored: Vec<Token> = (0..tokens.len()).map(token).collect();
-    let total: f32 = logprobs.iter().sum();
-    if args.json {
-        return println(&to_json(&json!({ "spec": rendered.text, "logprob": total, "tokens": scored })));
-    }
-    print(&table(&fields, &scored, total))
+    let (task, text) = (question(&args.task)?, super::read_input(&args.spec)?);
+    let scored = score_spec((&policy, &encoder), &task, &text, args.temperature).map_err(Fault::of_spec)?;
+    if args.json { print_json(&scored) } else { print(&table(&scored)) }
 }
 
-/// The log-probability by field, least likely first: what the model would have written otherwise.
-fn table(fields: &[(String, Range<usize>)], scored: &[Token], total: f32) -> String {
-    let row = |(name, _): &'_ (String, Range<usize>)| {
-        let mine = || scored.iter().filter(|token| token.field.as_ref() == Some(name));
-        (name.clone(), mine().map(|it| it.logprob).sum(), mine().filter(|it| !it.forced).count())
-    };
-    let mut rows: Vec<(String, f32, usize)> = fields.iter().map(row).collect();
-    rows.sort_by(|a, b| a.1.total_cmp(&b.1));
+/// The log-probability by field.
+fn table(scored: &ScoredSpec) -> String {
     let mut text = format!("{:<16} {:>15} {:>8}\n", "field", "log-probability", "choices");
-    for (name, logprob, choices) in rows.into_iter().filter(|(_, _, choices)| *choices > 0) {
-        text.push_str(&format!("{name:<16} {logprob:>15.3} {choices:>8}\n"));
+    for FieldScore { field, logprob, choices } in scored.by_field() {
+        text.push_str(&format!("{field:<16} {logprob:>15.3} {choices:>8}\n"));
     }
-    let choices = scored.iter().filter(|it| !it.forced).count();
-    text.push_str(&format!("{:<16} {total:>15.3} {choices:>8}\n", "all"));
+    text.push_str(&format!("{:<16} {:>15.3} {:>8}\n", "all", scored.logprob, scored.choices()));
     text
-}
-
-/// The fields of a specification by name, with their places.
-fn fields(plan: &Plan) -> Vec<(String, Range<usize>)> {
-    let mut fields = Vec::new();
-    let mut push = |name: String, field: Field| {
-        fields.extend(plan.spans().get(field).map(|span| (name, span.start..span.end)));
-    };
-    for (at, agent) in plan.spec().agents.iter().enumerate() {
-        let of_agent = [
-            ("id", Field::Id(at)),
-            ("base", Field::Base(at)),
-            ("role", Field::Role(at)),
-            ("duty", Field::Duty(at)),
-            ("capacity", Field::Capacity(at)),
-            ("after", Field::After(at)),
-            ("share", Field::Share(at)),
-        ];
-        for (name, field) in of_agent {
-            push(format!("{}.{name}", agent.id), field);
-        }
-    }
-    push("answer.from".to_owned(), Field::AnswerFrom);
-    push("answer.by".to_owned(), Field::AnswerBy);
-    push("next".to_owned(), Field::Next);
-    fields
 }
 
 fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
@@ -184,13 +105,13 @@ fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
     let shape = policy.config();
     let name = args.model.as_ref().map_or(format!("the small {BUNDLED_ORCHESTRATOR}"), |it| it.display().to_string());
     if json {
-        return println(&to_json(&json!({
+        return print_json(&json!({
             "model": name,
             "parameters": shape.parameters() as u64,
             "config": shape,
             "tokens": policy.tokenizer().vocabulary(),
             "device": policy.device(),
-        })));
+        }));
     }
     let mut text = format!("{name}\n");
     let mut row = |what: &str, value: String| {
@@ -209,12 +130,4 @@ fn info(config: &Config, args: &ModelArgs, json: bool) -> Result<u8, Fault> {
 
 fn language(config: &Config) -> Result<Arc<Language>, Fault> {
     Ok(Arc::new(config.language()?))
-}
-
-fn question(task: &str) -> Result<String, Fault> {
-    let text = if task == "-" { super::read_input("-".as_ref())? } else { task.to_owned() };
-    if text.trim().is_empty() {
-        return Err(Fault::new("the task is empty"));
-    }
-    Ok(text.trim().to_owned())
 }

@@ -5,7 +5,7 @@ mod calibrate;
 use crate::args::pretrain::{OptimiserName, PretrainArgs, PretrainCommand, PretrainScoreArgs};
 use crate::fault::Fault;
 use crate::live::learning::LearningTalk;
-use crate::{print, println, to_json};
+use crate::{print, print_json, println};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, OptimiserSettings, Precision};
 use lemon_problems::Published;
 use lemon_sft::pretrain::score::{markdown, questions, score};
@@ -77,7 +77,7 @@ fn train(args: &PretrainArgs) -> Result<u8, Fault> {
     if args.json {
         let published = published.map(|it| about(&it));
         let said = json!({"model": folder, "parameters": parameters as u64, "settings": settings, "published": published, "pretrained": done});
-        return println(&to_json(&said));
+        return print_json(&said);
     }
     println(&folder.display().to_string())
 }
@@ -162,7 +162,7 @@ fn score_command(args: &PretrainScoreArgs) -> Result<u8, Fault> {
         let questions = questions(&source, *set, args.limit.unwrap_or(usize::MAX)).map_err(Fault::new)?;
         scores.push(score(&workers, set.as_str(), &questions).map_err(Fault::new)?);
     }
-    if args.json { println(&to_json(&scores)) } else { print(&markdown(&scores)) }
+    if args.json { print_json(&scores) } else { print(&markdown(&scores)) }
 }
 
 /// Says how a step went.

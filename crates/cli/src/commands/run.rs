@@ -4,11 +4,11 @@ use super::tasks;
 use crate::args::{Cli, RunArgs};
 use crate::fault::Fault;
 use crate::live::Talk;
-use crate::{cut_off, print_data, println, runtime, say, tell, to_json};
+use crate::{cut_off, print_data, print_json, runtime, say, tell};
 use lemon::RunResult;
 use lemon::jobs::pages;
 use lemon_exec::store::{RunMeta, Store};
-use lemon_exec::{Budget, Job, OfferedTool, Runner, fresh_id};
+use lemon_exec::{Job, OfferedTool, Runner, fresh_id};
 use lemon_spec::diagnostic;
 use lemon_trace::{EventKind, Failure, StopReason, Trace};
 use lemon_workers::{Before, Config, Consent, ReadyRun, Resolved, RunRequest, WorkerFiles};
@@ -89,12 +89,7 @@ pub async fn ready(config: &Config, args: &RunArgs, before: Before, questions: &
             cassette: args.cassette.clone(),
             record: args.record.clone(),
         },
-        budget: Budget {
-            tokens: args.budget_tokens,
-            usd: args.budget_usd,
-            calls: args.budget_calls,
-            seconds: args.timeout,
-        },
+        budget: args.budget.budget(args.timeout),
         max_tokens: args.max_tokens,
         no_reuse: args.no_reuse,
         spec: args.spec.as_deref().map(super::read_input).transpose()?,
@@ -185,16 +180,10 @@ async fn resume(
             .hint("without --continue, --resume finishes what is left of a run"));
     }
     check_decisions(args, &trace)?;
-    let before = Before {
-        spec: meta.spec,
-        budget: meta.budget,
-        workers: Some(meta.started_with.as_ref().map_or(&trace.header.workers, |with| &with.kind).clone()),
-        worker_file: meta.worker_file,
-        form: meta.form,
-        started_with: meta.started_with,
-    };
+    let (withhold, batch) = (meta.withhold.clone(), meta.batch.clone());
+    let before = Before::of_run(meta, &trace.header.workers);
     let mut prepared = prepare(config, args, before, &[], || Ok(store)).await?;
-    let meta = RunMeta { withhold: meta.withhold, batch: meta.batch, ..prepared.meta.clone() };
+    let meta = RunMeta { withhold, batch, ..prepared.meta.clone() };
     let talk = Talk::start(args, &prepared, None);
     prepared.runner.on_delta = talk.on_delta();
     talk.catch_up(&trace);
@@ -225,7 +214,7 @@ fn conclude(args: &RunArgs, prepared: &Prepared, trace: &Trace) -> Result<u8, Fa
         cut_off::warn(trace, &prepared.runner.backend.levels);
     }
     if args.json {
-        println(&to_json(&result))?;
+        print_json(&result)?;
     } else {
         if args.replies {
             eprintln!("{}", trace.replies().trim_end());

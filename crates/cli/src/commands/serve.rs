@@ -4,7 +4,6 @@ use super::run::wait_for_signal;
 use crate::args::{Cli, ServerArgs};
 use crate::fault::Fault;
 use crate::{Runtime, tell};
-use lemon_exec::Budget;
 use lemon_exec::store::Store;
 use lemon_server::{HttpServer, ServerConfig, ServerError};
 use lemon_workers::{Before, Consent, ReadyRun, RunRequest, WorkerFiles};
@@ -26,12 +25,7 @@ pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
         let request = RunRequest {
             kind: args.workers,
             files: WorkerFiles { script: args.script.clone(), ..WorkerFiles::default() },
-            budget: Budget {
-                tokens: args.budget_tokens,
-                usd: args.budget_usd,
-                calls: args.budget_calls,
-                seconds: None,
-            },
+            budget: args.budget.budget(None),
             no_reuse: args.no_reuse,
             ..RunRequest::default()
         };

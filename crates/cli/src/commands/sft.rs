@@ -4,7 +4,7 @@ use crate::args::policy::SftArgs;
 use crate::args::{Cli, Endpoints};
 use crate::fault::{Fault, read_file};
 use crate::live::learning::LearningTalk;
-use crate::{println, runtime, to_json};
+use crate::{print_json, println, runtime};
 use lemon_model::{LanguagePolicy, Learning, LoraSettings, Precision};
 use lemon_policy::pair::{self, Pair};
 use lemon_policy::small_model;
@@ -54,7 +54,7 @@ pub fn sft_command(cli: &Cli, args: &SftArgs) -> Result<u8, Fault> {
     let folder = args.out.join("model");
     best.save(&folder, Precision::from(args.precision)).map_err(Fault::new)?;
     if args.json {
-        return println(&to_json(&serde_json::json!({"learned": learned, "model": folder, "lessons": lessons.len()})));
+        return print_json(&serde_json::json!({"learned": learned, "model": folder, "lessons": lessons.len()}));
     }
     let best_eval = learned.best;
     let early = if learned.stopped_early { ", stopped early" } else { "" };

@@ -3,7 +3,7 @@
 use crate::args::Cli;
 use crate::args::policy::{AimName, TeachArgs, TeacherName};
 use crate::fault::{Fault, read_file};
-use crate::{notices, println, runtime, to_json};
+use crate::{notices, print_json, println, runtime};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lemon::jobs::teaching::{LessonTeacher, TeachJob, TeachRequest};
 use lemon_policy::pair;
@@ -63,7 +63,7 @@ pub fn teach(cli: &Cli, args: &TeachArgs) -> Result<u8, Fault> {
     }
     pair::write(&lessons.pairs, BufWriter::new(std::fs::File::create(&args.out).map_err(at)?)).map_err(at)?;
     if args.json {
-        return println(&to_json(&lessons));
+        return print_json(&lessons);
     }
     if !args.quiet {
         eprintln!("{}", lessons.in_words());

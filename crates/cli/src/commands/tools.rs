@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Endpoints, ToolsCommand};
 use crate::fault::{Fault, USAGE};
-use crate::{one_line, print, println, runtime, to_json};
+use crate::{one_line, print, print_json, println, runtime};
 use lemon_exec::OfferedTool;
 use lemon_tools::{ToolCheck, ToolError, ToolErrorKind, ToolSet};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ async fn list(tools: &ToolSet, json: bool) -> Result<u8, Fault> {
     let list = tools.list().await;
     if json {
         let faults: Vec<_> = list.faults.iter().map(|(name, error)| fault_json(name, error)).collect();
-        println(&to_json(&json!({ "tools": list.tools, "faults": faults })))?;
+        print_json(&json!({ "tools": list.tools, "faults": faults }))?;
     } else {
         print(&list.tools.iter().map(describe).collect::<String>())?;
         list.faults.iter().for_each(|(_, error)| tell(error));
@@ -47,10 +47,10 @@ async fn call(tools: &ToolSet, name: &str, arguments: Option<&str>, json: bool) 
         }
     };
     match tools.call(name, &arguments).await {
-        Ok(result) if json => println(&to_json(&result)),
+        Ok(result) if json => print_json(&result),
         Ok(result) => println(result.text.trim_end()),
         Err(error) if json => {
-            println(&to_json(&json!({ "error": fault_json(name, &error) })))?;
+            print_json(&json!({ "error": fault_json(name, &error) }))?;
             Ok(code(&error))
         }
         Err(error) => {
@@ -70,7 +70,7 @@ async fn doctor(tools: &ToolSet, json: bool) -> Result<u8, Fault> {
             let (works, seconds) = (faults.is_empty(), took.as_secs_f64());
             json!({ "name": name, "works": works, "seconds": seconds, "tools": names, "faults": faults })
         };
-        println(&to_json(&json!({ "healthy": healthy, "checks": checks.iter().map(check).collect::<Vec<_>>() })))?;
+        print_json(&json!({ "healthy": healthy, "checks": checks.iter().map(check).collect::<Vec<_>>() }))?;
         return Ok(u8::from(!healthy));
     }
     if tools.is_empty() {

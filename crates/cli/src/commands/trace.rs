@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Endpoints, TraceCommand};
 use crate::fault::Fault;
-use crate::{one_line, print, print_data, println, runtime, to_json};
+use crate::{one_line, print, print_data, print_json, runtime, to_json};
 use clap::ValueEnum;
 use lemon::RunResult;
 use lemon_exec::store::{RunRow, Store};
@@ -39,14 +39,14 @@ pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
             // No store yet is no run yet.
             let runs = if path.exists() { Store::open_to_look(&path)?.runs(*limit)? } else { Vec::new() };
             match json {
-                true => println(&to_json(&runs)),
+                true => print_json(&runs),
                 false => list(&runs),
             }
         }
         TraceCommand::Show { run, replies, json } => {
             let trace = load(&Store::open_to_look(&path)?, run)?;
             match json {
-                true => println(&to_json(&shown(&trace, &config, *replies)?)),
+                true => print_json(&shown(&trace, &config, *replies)?),
                 false if *replies => print(&format!("{}\n{}", trace.show(), trace.replies())),
                 false => print(&trace.show()),
             }
@@ -63,7 +63,7 @@ pub fn trace(cli: &Cli, command: &TraceCommand) -> Result<u8, Fault> {
             let store = Store::open_to_look(&path)?;
             let diff = lemon_trace::diff(&load(&store, a)?, &load(&store, b)?);
             match json {
-                true => println(&to_json(&diff)),
+                true => print_json(&diff),
                 false => print(&diff.to_string()),
             }
         }
@@ -108,7 +108,7 @@ fn write(trace: &Trace, format: Format, content: bool, out: Option<&Path>) -> Re
     let text = match format {
         Format::Schema => {
             let content = if content { Content::Included } else { Content::Omitted };
-            to_json(&schema(trace, content)) + "\n"
+            to_json(&schema(trace, content))? + "\n"
         }
         Format::Jsonl => {
             let mut lines = Vec::new();

@@ -1,11 +1,11 @@
 //! `lemon train`: reinforcement learning by a recipe.
 
+use crate::args::Cli;
 use crate::args::train::TrainArgs;
-use crate::args::{Cli, OnMissArg};
 use crate::commands::cluster::{join, leave};
 use crate::fault::{Fault, read_file};
 use crate::live::train::TrainView;
-use crate::{notices, println, runtime, to_json};
+use crate::{notices, print_json, println, runtime};
 use lemon::jobs::training::{TrainJob, TrainRequest, check_begun};
 use lemon_cluster::Priority;
 use lemon_exec::SharedBudget;
@@ -16,7 +16,7 @@ use lemon_train::by_recipe::{RecipeError, RecipeTrainingError, TrainProgress, ti
 use lemon_train::metrics::Timing;
 use lemon_train::recipe::Recipe;
 use lemon_train::{End, Trained};
-use lemon_workers::{Config, OnMiss, SharedLimits};
+use lemon_workers::{Config, SharedLimits};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ async fn learn(
         data: args.data.clone(),
         levels: args.replay.levels.clone(),
         samples: args.replay.samples.into(),
-        on_miss: if args.replay.on_miss == OnMissArg::Sim { OnMiss::Simulate } else { OnMiss::Fail },
+        on_miss: args.replay.on_miss.into(),
         together: SharedLimits { tokens: args.budget_tokens, usd: args.budget_usd },
         device: args.endpoints.device.map_or(DeviceChoice::Auto, Into::into),
     };
@@ -128,7 +128,7 @@ fn out_of_budget(args: &TrainArgs, shared: Option<&Arc<SharedBudget>>, undone: &
 /// Says what came of it.
 fn tell_of(args: &TrainArgs, trained: &Trained) -> Result<u8, Fault> {
     if args.json {
-        println(&to_json(trained))?;
+        print_json(trained)?;
         return Ok(u8::from(trained.end == End::Stopped));
     }
     if trained.end == End::Stopped {

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, ValidateArgs};
 use crate::fault::Fault;
-use crate::{print, println, to_json};
+use crate::{print, print_json, println};
 use lemon_spec::diagnostic::explain;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub fn validate(cli: &Cli, args: &ValidateArgs) -> Result<u8, Fault> {
         Err(rejection) => rejection.diagnostics.as_slice(),
     };
     if args.json {
-        println(&to_json(&json!({ "valid": valid, "diagnostics": diagnostics })))?;
+        print_json(&json!({ "valid": valid, "diagnostics": diagnostics }))?;
     } else {
         let name = args.file.display().to_string();
         let color = console::colors_enabled();

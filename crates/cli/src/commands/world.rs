@@ -4,7 +4,7 @@ mod teams;
 
 use crate::args::WorldCommand;
 use crate::fault::{Fault, read_file};
-use crate::{print, println, to_json};
+use crate::{print, print_json};
 use lemon_world::{Check, Figure, Fitted, Preset, check, check_real, fit_real, fit_to_record};
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub fn world(command: &WorldCommand) -> Result<u8, Fault> {
             };
             let check = check.map_err(no_record)?;
             match json {
-                true => println(&to_json(&check))?,
+                true => print_json(&check)?,
                 false => print(&table(&check))?,
             };
             Ok(u8::from(!check.holds()))

@@ -110,7 +110,7 @@ fn a_team_that_has_to_be_paid_for_is_not_written() {
     untouched(&folder, &endpoint);
 }
 
-/// `--write` pays for the one call, and a run goes on with what it bought.
+/// `--write` pays for the one call, and a run goes on with what was paid for.
 #[test]
 fn a_team_that_was_paid_for_is_run_by_resume() {
     let endpoint = writer();

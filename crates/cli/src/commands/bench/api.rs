@@ -3,10 +3,11 @@
 //! The fake endpoint, the server and this load are processes of their own. The same load goes to the endpoint directly, then
 //! through the server, then through another proxy, if one is named.
 
-use super::{Server, cpu_seconds_of, this_program};
+use super::process::{self, cpu_seconds_of};
+use super::{Server, this_program};
 use crate::args::ApiArgs;
 use crate::fault::Fault;
-use crate::{print, println, runtime, to_json};
+use crate::{print, print_json, runtime};
 use futures::stream::{self, StreamExt};
 use lemon_exec::fresh_id;
 use lemon_exec::worker::{http_client, http_error};
@@ -89,7 +90,7 @@ async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
         connections => Some(hold(&client, connections).await?),
     };
     if args.json {
-        return println(&to_json(&json!({ "loads": loads, "idle": idle })));
+        return print_json(&json!({ "loads": loads, "idle": idle }));
     }
     print("                            p50        p99   requests/s   CPU of the server per request\n")?;
     for Load { what, p50_ms, p99_ms, requests_per_s, cpu_ms_per_request, .. } in &loads {
@@ -149,8 +150,11 @@ async fn hold(client: &Client, connections: usize) -> Result<Idle, Fault> {
     eprintln!("{connections} streams that wait");
     let endpoint = Server::start(FOR_EVER_MS)?;
     let serving = Serving::start(&endpoint.base_url)?;
-    let memory =
-        || memory_mib(serving.process.id()).ok_or_else(|| failed("this system does not tell the memory of a process"));
+    let memory = || {
+        process::bytes_now(serving.process.id())
+            .map(process::mib)
+            .ok_or_else(|| failed("this system does not tell the memory of a process"))
+    };
     ask_health(client, &serving.base).await?;
     let before_mib = memory()?;
     let open = |number: usize| {
@@ -206,11 +210,4 @@ impl Drop for Serving {
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// The memory that a process holds now.
-fn memory_mib(process: u32) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
 }

@@ -3,10 +3,11 @@
 //! The workers are processes of their own, so that the processor time shown is the coordinator's alone. Their agents are fakes
 //! that wait. The last measurement has fake workers too, in this process: they answer every job at once.
 
-use super::{CALLS, TEAM, cpu_seconds, this_program};
+use super::process::cpu_seconds;
+use super::{CALLS, TEAM, this_program};
 use crate::args::ClusterBenchArgs;
 use crate::fault::Fault;
-use crate::{println, to_json};
+use crate::{print_json, println};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use lemon_cluster::{
@@ -56,7 +57,7 @@ pub fn bench(args: &ClusterBenchArgs) -> Result<u8, Fault> {
     let runtime = crate::runtime()?;
     let rows = runtime.block_on(measure(args))?;
     if args.json {
-        return println(&to_json(&rows));
+        return print_json(&rows);
     }
     println(&format!(
         "{:<34} {:>7} {:>6} {:>9} {:>9} {:>6} {:>20}",

@@ -1,7 +1,7 @@
 //! `lemon bench policy`: how quick the orchestrator's own model is.
 
 use crate::fault::Fault;
-use crate::{print, to_json};
+use crate::{print, print_json};
 use lemon_model::DeviceChoice;
 use lemon_model::bench::{BenchShape, SHAPES, Speed, measure, selfcheck};
 use serde_json::json;
@@ -40,7 +40,7 @@ pub fn bench(
         }
     }
     if json {
-        return print(&format!("{}\n", to_json(&json!({"speeds": speeds, "errors": errors}))));
+        return print_json(&json!({"speeds": speeds, "errors": errors}));
     }
     print(&table(&speeds))
 }

@@ -4,10 +4,10 @@
 //! changes with the round. So a machine that slows down in between slows both.
 
 use super::serve_worker::{CONTEXT, ServeReply, ServeRequest};
-use super::this_program;
+use super::{process, this_program};
 use crate::args::{Rival, ServeArgs};
 use crate::fault::Fault;
-use crate::{print, to_json};
+use crate::{print, print_json};
 use lemon_model::Tokenizer;
 use serde::Serialize;
 use serde_json::json;
@@ -145,14 +145,11 @@ fn report(
     let lines: Vec<Line> = MEASURES.into_iter().map(line).collect();
     let (processor, tree) = (processor(), tree());
     if args.json {
-        return print(&format!(
-            "{}\n",
-            to_json(&json!({
-                "model": args.model, "model_bytes": size, "processor": processor, "tree": tree, "threads": threads,
-                "rounds": args.rounds, "texts": args.texts, "cold": args.cold, "programs": about, "lines": lines,
-                "all": figures,
-            }))
-        ));
+        return print_json(&json!({
+            "model": args.model, "model_bytes": size, "processor": processor, "tree": tree, "threads": threads,
+            "rounds": args.rounds, "texts": args.texts, "cold": args.cold, "programs": about, "lines": lines,
+            "all": figures,
+        }));
     }
     let mut text = String::new();
     // Writing to a text cannot fail.
@@ -324,9 +321,7 @@ impl<'p> Process<'p> {
 
     /// The most memory it had, in MB; `None` where the system does not say it this way.
     fn peak_mb(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? * 1024.0 / 1e6)
+        process::peak_bytes(self.child.id()).map(|bytes| bytes / 1e6)
     }
 }
 

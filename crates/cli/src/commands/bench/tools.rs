@@ -3,9 +3,10 @@
 //! A worker in this process asks for calls, and a tool that does nothing answers them. What a run with calls takes beyond one
 //! without is what they cost: the loop, the ledger, the trace, the store, and the model call that reads each result.
 
-use super::{cpu_seconds, run_teams};
+use super::process::cpu_seconds;
+use super::run_teams;
 use crate::fault::Fault;
-use crate::{print, println, to_json};
+use crate::{print, print_json};
 use async_trait::async_trait;
 use lemon_exec::orchestrator::Fixed;
 use lemon_exec::store::{Store, Sync};
@@ -36,7 +37,7 @@ struct Row {
 pub(super) async fn bench(calls: usize, json: bool) -> Result<u8, Fault> {
     let rows = measure(calls).await?;
     if json {
-        return println(&to_json(&json!({ "tools": rows })));
+        return print_json(&json!({ "tools": rows }));
     }
     for Row { what, cpu_ms_per_call, calls } in &rows {
         let cpu = cpu_ms_per_call.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.3} ms"));

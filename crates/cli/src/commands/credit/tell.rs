@@ -2,6 +2,7 @@
 
 use lemon_profile::{CascadeRow, Effect, ImproveStep, Improvement, Profile};
 use lemon_spec::edit::Family;
+use lemon_view::words::signed;
 use std::path::Path;
 
 /// Effects told one by one; the rest is counted.
@@ -105,17 +106,6 @@ fn worth(effect: &Effect) -> String {
 
 fn share(share: Option<f64>) -> String {
     share.map_or("–".to_owned(), |share| format!("{:.0} %", 100.0 * share))
-}
-
-/// A number with its sign; what rounds to nothing has none.
-fn signed(number: f64, places: usize) -> String {
-    let size = format!("{:.places$}", number.abs());
-    let sign = match number {
-        _ if !size.contains(|digit: char| digit.is_ascii_digit() && digit != '0') => "",
-        number if number < 0.0 => "−",
-        _ => "+",
-    };
-    format!("{sign}{size}")
 }
 
 /// A target that fits its column: of a message both ends are cut, so that both are still there.

@@ -5,7 +5,7 @@ use super::progress;
 use crate::args::FetchArgs;
 use crate::commands::run::wait_for_signal;
 use crate::fault::Fault;
-use crate::{print, println, runtime, to_json};
+use crate::{print, print_json, runtime};
 use indicatif::HumanBytes;
 use lemon_task::{SetName, SourceFile};
 use lemon_workers::task_sets::{self, FetchRequest, FetchStatus, FileResult};
@@ -52,7 +52,7 @@ fn report(args: &FetchArgs, results: &[FileResult]) -> Result<u8, Fault> {
     let sound = failed.is_empty();
     if args.json {
         // A path need not be UTF-8, which JSON must be.
-        println(&to_json(&json!({ "dir": args.dir.to_string_lossy(), "files": results, "sound": sound })))?;
+        print_json(&json!({ "dir": args.dir.to_string_lossy(), "files": results, "sound": sound }))?;
     } else {
         print(&results.iter().map(line).collect::<String>())?;
     }

@@ -3,7 +3,7 @@
 use super::Known;
 use crate::args::RunArgs;
 use crate::fault::Fault;
-use crate::{one_line, println, to_json};
+use crate::{one_line, print_json, println};
 use lemon::jobs::plan::{PlannedTeam, usd};
 use lemon_exec::{Budget, BudgetFit, CallForecast};
 use lemon_workers::Capacity;
@@ -17,7 +17,7 @@ const ROLE_CHARS: usize = 40;
 /// Shows a team and what it can cost.
 pub fn written(args: &RunArgs, known: &Known<'_>, team: &PlannedTeam) -> Result<u8, Fault> {
     match args.json {
-        true => println(&to_json(&team_json(known, team)))?,
+        true => print_json(&team_json(known, team))?,
         false => println(team_text(known, team).trim_end())?,
     };
     if let Some(run_id) = team.run_id.as_ref().filter(|_| !args.quiet) {
@@ -40,7 +40,7 @@ pub fn unwritten(args: &RunArgs, known: &Known<'_>, capacity: &str, first: &Call
         };
         let writer =
             json!({ "capacity": capacity, "model": model, "first_try": call(first), "second_try": call(&second) });
-        return println(&to_json(&json!({ "question": known.question, "written": false, "writer": writer })));
+        return print_json(&json!({ "question": known.question, "written": false, "writer": writer }));
     }
     let by = model.map_or_else(|| format!("`{capacity}`"), |model| format!("`{capacity}` ({})", plain(&model)));
     let at_most = |call: &CallForecast| amount(call.tokens(), usd(known.levels, [call].into_iter()));

@@ -3,7 +3,7 @@
 use super::sources;
 use crate::args::pretrain::CalibrateArgs;
 use crate::fault::Fault;
-use crate::{println, to_json};
+use crate::{print_json, println};
 use lemon_model::Tokenizer;
 use lemon_sft::pretrain::HeldOutProblems;
 use lemon_workers::{CARD, local};
@@ -14,7 +14,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<u8, Fault> {
     let exam = HeldOutProblems::new(&sources, args.problems, &tokenizer);
     let found = local::calibrate(&args.model, exam.problems()).map_err(Fault::new)?;
     if args.json {
-        return println(&to_json(&found));
+        return print_json(&found);
     }
     println(&format!(
         "{}: of {} solutions {:.1} % are right; how far it is off, squared: {:.3} before, {:.3} now",

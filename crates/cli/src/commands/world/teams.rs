@@ -2,7 +2,7 @@
 
 use crate::args::WorldCommand;
 use crate::fault::Fault;
-use crate::{print, println, runtime, to_json};
+use crate::{print, print_json, runtime};
 use indicatif::{ProgressBar, ProgressStyle};
 use lemon::jobs::best_teams::{WorldSearch, best_teams};
 use lemon_eval::{Best, FoundTeam, Gap, SearchSettings};
@@ -25,7 +25,7 @@ pub fn teams(command: &WorldCommand) -> Result<u8, Fault> {
     let found = runtime()?.block_on(found)?;
     bar.finish_and_clear();
     match json {
-        true => println(&to_json(&found)),
+        true => print_json(&found),
         false => print(&describe(&found)),
     }
 }

@@ -45,7 +45,7 @@ fn a_frame_fits_its_window() {
 }
 
 #[test]
-fn the_last_frame_shows_everybody() {
+fn the_last_frame_shows_all_agents() {
     let trace = sample::forty();
     let text = frame(&trace, trace.events.len(), 10, 80, true).join("\n");
     for agent in trace.summary().agents {
