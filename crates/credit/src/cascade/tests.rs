@@ -1,5 +1,6 @@
 use super::*;
 use crate::story::{StoryPart, begin, part, round, stop, tell};
+use lemon_spec::edit::Change;
 use lemon_spec::edit::Decision;
 use lemon_trace::sample;
 use proptest::prelude::*;
