@@ -5,6 +5,7 @@
 mod clients;
 mod deps;
 mod mcp;
+mod pages;
 mod real;
 mod tidy;
 mod unused;
@@ -41,7 +42,7 @@ const STEPS: [Step; 8] = [
     Step { name: "walls", what: "no crate uses one it may not, or names one it does not use", run: check_walls },
     Step {
         name: "tidy",
-        what: "no huge files, nothing left undone, no retired words, no name for two things",
+        what: "no huge files, nothing left undone, no retired words, no name for two things, no broken links",
         run: check_tidy,
     },
     Step { name: "deny", what: "licenses, sources, versions and Rust versions of dependencies", run: check_deps },

@@ -1,5 +1,6 @@
 //! What no file of the project may be.
 
+use crate::pages;
 use crate::words::{PublicNames, retired};
 use anyhow::{Context, Result};
 use std::fs;
@@ -30,6 +31,8 @@ pub fn faults<'a>(root: &Path, files: impl Iterator<Item = &'a str>) -> Result<V
             let source = text.as_deref().filter(|_| file.ends_with(".rs"));
             faults.extend(file_faults(file, metadata.len(), source));
             faults.extend(text.iter().flat_map(|text| retired(file, text)));
+            let page = text.as_deref().filter(|_| file.ends_with(".md"));
+            faults.extend(page.into_iter().flat_map(|page| pages::faults(root, file, page)));
             source.into_iter().for_each(|source| names.read(file, source));
             faults.extend(text.filter(|_| file == "README.md").and_then(|text| readme_fault(&text)));
         }

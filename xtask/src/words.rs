@@ -13,6 +13,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("dearer", "more expensive"),
     ("enrol", "build the policy"),
     ("enrolled", "the built policy"),
+    ("everybody", "name the component"),
     ("founders", "seeds"),
     ("gist", "cache key"),
     ("hired", "worker set"),
