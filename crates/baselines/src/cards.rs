@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// A role that an agent may get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoleCard {
-    /// Its title.
     pub title: &'static str,
     /// The base role.
     pub base: &'static str,

@@ -249,7 +249,6 @@ fn tensors(set: &str) -> String {
 
 /// A method as it was learned with each seed. A run gets the teams of its own seed; they are drawn anew for it.
 pub struct TrainedTeams {
-    /// By seed.
     pub by_seed: BTreeMap<u64, Arc<TrainedRival>>,
     /// What makes vectors of texts.
     pub encoder: Arc<Encoder>,

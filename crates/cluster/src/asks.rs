@@ -117,7 +117,6 @@ pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
     }
 }
 
-/// A key as text.
 pub(crate) fn key_text(key: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*key).to_hex().to_string()
 }

@@ -51,7 +51,6 @@ pub struct CoordinatorOptions {
 /// A job that no worker could make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadJob {
-    /// The task.
     pub task_id: String,
     /// How often it was tried.
     pub tries: u32,

@@ -51,7 +51,6 @@ pub struct NodeEnv {
 /// How a worker process works.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// Its name.
     pub name: String,
     /// Jobs at a time.
     pub slots: usize,

@@ -54,9 +54,7 @@ pub struct Status {
 /// A job that was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeadLetter {
-    /// The task.
     pub task_id: String,
-    /// The run.
     pub run_id: String,
     /// How often it was delivered.
     pub tries: i64,

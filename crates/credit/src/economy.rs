@@ -94,7 +94,6 @@ const ENOUGH: u64 = 20;
 /// A counterfactual that could be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Its family.
     pub family: Family,
     /// What it is expected to cost in worker tokens.
     pub cost: u64,

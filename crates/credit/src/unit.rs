@@ -43,7 +43,6 @@ pub struct CreditEntry {
     pub family: Option<Family>,
     /// What it is worth: `R(original) − R(edited)`. `None`: not measured, which is not zero.
     pub effect: Option<f64>,
-    /// The standard error of that.
     pub standard_error: Option<f64>,
     /// Pairs of runs behind it.
     pub n: u32,

@@ -32,12 +32,10 @@ impl LogisticModel {
         LogisticModel { mean: rows.mean.clone(), spread: rows.spread.clone(), weights: found, covariance }
     }
 
-    /// The log-odds.
     pub fn log_odds(&self, row: &[f64]) -> f64 {
         dot(&self.standardised(row), &self.weights)
     }
 
-    /// The probability.
     pub fn probability(&self, row: &[f64]) -> f64 {
         logistic(self.log_odds(row))
     }

@@ -4,11 +4,9 @@ use crate::linear::LogisticModel;
 use crate::task::SeenReply;
 use crate::team::TeamCounts;
 
-/// Features of an answer.
 pub(crate) const ANSWER_FEATURES: usize = 50;
 /// What the text of the question says of each level: log-odds that a reply is right, logarithm of its tokens.
 pub(crate) const TEXT_VIEWS: usize = 6;
-/// Features of a prefix.
 pub(crate) const PREFIX_FEATURES: usize = 11 + 2 * TEXT_VIEWS + 3 + PLAIN_USED;
 /// Plain features of the question that are used again here: those behind the four groups.
 const PLAIN_USED: usize = 9;

@@ -16,7 +16,6 @@ const SHORT_REPLY: usize = 80;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Group {
-    /// A number.
     Number,
     /// One of five options or more.
     Options,
@@ -67,7 +66,6 @@ pub(crate) struct QuestionText {
     pub numbers: Vec<f64>,
 }
 
-/// Reads a question.
 pub(crate) fn read_question(question: &str, group: Group) -> QuestionText {
     let lower = question.to_lowercase();
     let words = tokens(&lower);

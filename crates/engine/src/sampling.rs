@@ -18,7 +18,6 @@ pub(crate) struct SamplingParams {
     pub(crate) mask: Option<u32>,
 }
 
-/// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SampledToken {
     pub(crate) token: u32,

@@ -31,7 +31,6 @@ pub struct EvalComparison {
 /// item has none in common, over all of each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MethodComparison {
-    /// The method.
     pub method: String,
     /// Items in both.
     pub items: usize,
@@ -72,14 +71,12 @@ pub struct Flips {
     pub first: Vec<FlippedItem>,
 }
 
-/// An item that flipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlippedItem {
     /// The set and split.
     pub set: String,
     /// The position in its set, in the first evaluation.
     pub item: usize,
-    /// Its id.
     pub item_id: String,
 }
 

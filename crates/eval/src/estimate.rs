@@ -14,7 +14,6 @@ const MOST_ITEMS: usize = 100;
 /// What many runs may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SpendEstimate {
-    /// The runs.
     pub runs: usize,
     /// Tokens that are likely, with replies of [`lemon_exec::LIKELY_REPLY`] tokens.
     pub likely: f64,

@@ -27,7 +27,6 @@ pub struct Evaluator {
 /// A method, ready to be scored.
 #[derive(Clone)]
 pub struct MethodRun {
-    /// The method.
     pub method: Method,
     writer: TeamWriter,
 }
@@ -52,9 +51,7 @@ pub struct Work {
     pub eval_id: String,
     /// The items.
     pub cases: Arc<Vec<Case>>,
-    /// The methods.
     pub methods: Vec<MethodRun>,
-    /// The seeds.
     pub seeds: Vec<u64>,
     /// The capacity every agent of a rule's team gets; `None`: they take turns.
     pub capacity: Option<String>,

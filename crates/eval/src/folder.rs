@@ -13,7 +13,6 @@ pub enum FolderError {
     /// The folder cannot be written.
     #[error("{} cannot be written: {source}", folder.display())]
     Unwritable {
-        /// The folder.
         folder: PathBuf,
         /// Why.
         source: io::Error,

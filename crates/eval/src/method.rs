@@ -26,7 +26,6 @@ pub struct Method {
 /// What is known of a method.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its name.
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
@@ -83,7 +82,6 @@ pub enum TeamSource {
     Policy,
     /// A critic of decisions, which asks again after reading what came back.
     Critic,
-    /// A file.
     File,
     /// A published method that learns to design teams first.
     Trained(PublishedMethod),
@@ -241,7 +239,6 @@ impl Method {
         self.kind
     }
 
-    /// Its number.
     pub fn number(&self) -> usize {
         self.number
     }

@@ -16,7 +16,6 @@ pub enum QuestionError {
     /// A line is no question.
     #[error("{}, line {line}: {source}", file.display())]
     Line {
-        /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -26,7 +25,6 @@ pub enum QuestionError {
     /// A check is none.
     #[error("{}, line {line}: {source}", file.display())]
     Check {
-        /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -36,7 +34,6 @@ pub enum QuestionError {
     /// A pattern that cannot be read.
     #[error("`{pattern}` is not a pattern: {source}")]
     Pattern {
-        /// The pattern.
         pattern: String,
         /// Why.
         source: regex::Error,
@@ -44,7 +41,6 @@ pub enum QuestionError {
     /// A key of an expected object has no pattern.
     #[error("`{key}` of a check: expected a pattern, found {found}")]
     Key {
-        /// The key.
         key: String,
         /// What it has.
         found: Value,

@@ -88,7 +88,6 @@ pub enum Best {
 /// A paired difference between two teams on the same items.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gap {
-    /// The difference.
     pub difference: f64,
     /// Its 95 % interval, clustered by item.
     pub interval: [f64; 2],

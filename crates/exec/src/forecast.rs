@@ -26,7 +26,6 @@ pub struct Forecast {
 /// What one call can cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallForecast {
-    /// The agent.
     pub agent: String,
     /// Its capacity.
     pub level: usize,

@@ -17,7 +17,6 @@ pub enum Form {
     Short,
     /// One of the options that the question lists.
     Choice,
-    /// A number.
     Number,
     /// A program, a function, a query.
     Code,

@@ -68,7 +68,6 @@ pub enum LedgerVerdict {
         limit: LimitKind,
         /// What the call needs at least.
         needed: f64,
-        /// What is left.
         left: f64,
     },
 }

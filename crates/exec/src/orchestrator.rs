@@ -136,13 +136,10 @@ impl WriteContext<'_> {
 /// What one agent gave in a round before.
 #[derive(Clone, Copy)]
 pub struct RoundResult<'a> {
-    /// The agent.
     pub agent: &'a str,
-    /// Its role.
     pub role: &'a str,
     /// How it ended.
     pub status: AgentStatus,
-    /// Its reply.
     pub reply: Option<&'a str>,
     /// How sure it was of it, in percent, where it says.
     pub sure: Option<u8>,
@@ -188,7 +185,6 @@ pub enum Draft {
 
 /// A text that was refused.
 pub struct Refused<'a> {
-    /// The text.
     pub text: &'a str,
     /// Why.
     pub diagnostics: &'a [Diagnostic],

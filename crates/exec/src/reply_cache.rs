@@ -34,7 +34,6 @@ type Place = Arc<tokio::sync::Mutex<Option<Reply>>>;
 
 /// What is known of a call.
 pub(crate) enum Known {
-    /// Its reply.
     Reply(Reply),
     /// Nothing yet: to be filled in, if there is a place. Dropped without, the next caller that waits takes it.
     Open(Option<OpenReply>),

@@ -64,11 +64,9 @@ struct Journal {
 /// The limit that ended the runs, and what it looked like then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BudgetMet {
-    /// The limit.
     pub limit: LimitKind,
     /// What the next call needs at most.
     pub needed: f64,
-    /// What is left.
     pub left: f64,
 }
 

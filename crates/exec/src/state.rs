@@ -55,7 +55,6 @@ pub enum Standing {
     Waiting,
     /// It was handed out.
     Running,
-    /// It ended.
     Ended(AgentOutcome),
 }
 

@@ -72,7 +72,6 @@ pub struct RequestedCall {
     /// Its name within the conversation; empty until the run has given it one.
     #[serde(default)]
     pub id: String,
-    /// Which tool.
     pub tool: String,
     /// With what: JSON, if the model keeps to its schema.
     pub arguments: String,

@@ -51,7 +51,6 @@ enum Stage {
     Asked(Option<bool>),
     /// It was made, and its end is not on record.
     Made,
-    /// It ended.
     Ended(ToolRun),
 }
 

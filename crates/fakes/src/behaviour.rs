@@ -112,7 +112,6 @@ pub enum FakeReply {
     ByModel(String, String),
     /// A proper reply with this text of whose body only this many bytes are sent; then it ends.
     CutAt {
-        /// The text.
         text: String,
         /// How many bytes.
         bytes: usize,

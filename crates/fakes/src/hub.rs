@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A file of the repository.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubFile {
-    /// Its name.
     pub name: String,
     /// What is in it.
     pub content: Vec<u8>,
@@ -56,7 +55,6 @@ pub struct Sent {
 pub enum Lie {
     /// The checksum in the headers of this file (`ETag` and `X-Linked-Etag`).
     Etag {
-        /// The file.
         file: String,
         /// What stands there in place of the checksum.
         etag: String,
@@ -79,7 +77,6 @@ pub enum Lie {
 /// A request that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubRequest {
-    /// Its path.
     pub path: String,
     /// Its `Authorization`, if it had one.
     pub authorization: Option<String>,

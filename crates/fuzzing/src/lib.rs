@@ -17,7 +17,6 @@ use std::path::Path;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// A target.
 pub type Target = fn(&[u8]);
 
 /// Every target with the name of its corpus.

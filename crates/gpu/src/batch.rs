@@ -15,7 +15,6 @@ pub const OF_DRAW: u32 = 1 << 31;
 pub struct PositionRow {
     /// The token, or [`OF_DRAW`] and a number.
     pub token: u32,
-    /// Its position.
     pub position: u32,
     /// Where the pages of its sequence begin in [`Batch::pages`].
     pub pages: u32,

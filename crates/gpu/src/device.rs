@@ -26,7 +26,6 @@ pub struct Device {
 /// What a GPU is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its name.
     pub name: String,
     /// Its compute capability.
     pub capability: (i32, i32),

@@ -37,7 +37,6 @@ impl HostModel {
         HostModel { weights: weights.collect(), shape }
     }
 
-    /// The shape.
     pub fn shape(&self) -> &ModelShape {
         &self.shape
     }

@@ -11,7 +11,6 @@ pub struct ModelShape {
     pub hidden: usize,
     /// The width inside a layer's gated unit.
     pub intermediate: usize,
-    /// Layers.
     pub layers: usize,
     /// Query heads.
     pub heads: usize,

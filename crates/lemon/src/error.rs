@@ -51,13 +51,11 @@ pub enum Error {
     /// Records of a task set cannot be read.
     #[error("{set}: {count} records cannot be read; the first is {file}, line {line}: {reason}")]
     Records {
-        /// The set.
         set: SetName,
         /// How many.
         count: usize,
         /// The file of the first.
         file: String,
-        /// Its line.
         line: usize,
         /// What is wrong with it.
         reason: String,

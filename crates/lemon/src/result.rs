@@ -13,9 +13,7 @@ const MESSAGE_CHARS: usize = 160;
 /// The result of a run. The field names are an interface: add to them, do not change them.
 #[derive(Debug, Serialize)]
 pub struct RunResult {
-    /// The run.
     pub run_id: String,
-    /// The task.
     pub task_id: String,
     /// The answer as it is voted on and graded: short where the task has a short answer.
     pub answer: Option<String>,
@@ -52,9 +50,7 @@ pub struct RunResult {
 /// What became of one agent.
 #[derive(Debug, Serialize)]
 pub struct AgentResult {
-    /// Its id.
     pub id: String,
-    /// Its capacity.
     pub capacity: String,
     /// How it ended.
     pub status: &'static str,

@@ -36,7 +36,6 @@ pub trait Policy: Send {
 /// A text to sample.
 #[derive(Debug, Clone)]
 pub struct SampleRequest {
-    /// The prompt.
     pub prompt: Vec<u32>,
     /// What may be written; `None`: anything.
     pub grammar: Option<Grammar>,
@@ -92,7 +91,6 @@ pub enum Finish {
 /// A text with known tokens.
 #[derive(Debug, Clone)]
 pub struct Sequence {
-    /// The prompt.
     pub prompt: Vec<u32>,
     /// Its tokens, including the one that ends it.
     pub tokens: Vec<u32>,

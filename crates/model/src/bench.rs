@@ -39,7 +39,6 @@ pub const SHAPES: [BenchShape; 5] = [
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Speed {
-    /// The shape.
     pub shape: &'static str,
     /// Parameters of the model.
     pub parameters: u64,

@@ -47,7 +47,6 @@ pub struct ModelConfig {
     pub hidden: usize,
     /// The width inside a layer's gated unit.
     pub intermediate: usize,
-    /// Layers.
     pub layers: usize,
     /// Query heads.
     pub heads: usize,

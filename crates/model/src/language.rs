@@ -116,7 +116,6 @@ impl LanguagePolicy {
         self.learner().map_or(Ok(()), |mut learner| learner.read_back(&self.model.parameters))
     }
 
-    /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }

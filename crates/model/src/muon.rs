@@ -11,7 +11,6 @@ use candle_core::{D, DType, Result, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Settings of Muon.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MuonSettings {

@@ -25,7 +25,6 @@ pub(crate) struct Rows {
 
 /// A text, or the next part of one.
 pub(crate) struct Part<'a> {
-    /// Its tokens.
     pub(crate) tokens: &'a [u32],
     /// What was read of this text before, which a cache holds.
     pub(crate) before: usize,

@@ -45,7 +45,6 @@ pub struct Message {
 pub enum Role {
     /// The system prompt.
     System,
-    /// The user.
     User,
     /// The model.
     Assistant,

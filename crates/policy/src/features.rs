@@ -12,7 +12,6 @@ pub enum TaskKind {
     Options,
     /// An answer that has to be known, mostly one of two to four options.
     Knowledge,
-    /// A program.
     Program,
 }
 
@@ -27,7 +26,6 @@ impl TaskKind {
     }
 }
 
-/// The features of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskFeatures {
     /// What is asked for.

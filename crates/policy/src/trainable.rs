@@ -6,7 +6,6 @@ use std::path::Path;
 
 /// A policy whose weights and optimiser state can be saved and loaded, so that training can be resumed.
 pub trait TrainablePolicy: Policy {
-    /// Sets the optimiser.
     fn set_optimiser(&mut self, settings: OptimiserSettings);
 
     /// Writes everything that the next step depends on.

@@ -24,7 +24,6 @@ impl Default for Noise {
 }
 
 impl Noise {
-    /// None.
     pub const NONE: Noise = Noise { share: 0.0, probability: 0.0 };
 
     /// The question with some words replaced by other words of the situations. Numbers, and words that stand for one, stay.

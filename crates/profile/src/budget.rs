@@ -16,7 +16,6 @@ pub struct TokenBudget {
 /// Tokens, and what they cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Cost {
-    /// Tokens.
     pub tokens: u64,
     /// US dollars.
     pub usd: f64,
@@ -46,7 +45,6 @@ impl std::iter::Sum for Cost {
 /// What may be spent. `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SpendingLimits {
-    /// Tokens.
     pub tokens: Option<u64>,
     /// US dollars.
     pub usd: Option<f64>,

@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use estimate::estimate;
 
-/// What to profile.
 pub struct ProfileWork<'a> {
     /// The team.
     pub plan: &'a Plan,
@@ -62,7 +61,6 @@ pub struct Profile {
 /// The team as it is.
 #[derive(Debug, Clone, Serialize)]
 pub struct Baseline {
-    /// Runs.
     pub runs: usize,
     /// The share of right answers.
     pub success: f64,
@@ -119,7 +117,6 @@ pub struct Effect {
     pub verdict: Recommendation,
     /// The same in words.
     pub advice: String,
-    /// The edit.
     #[serde(skip)]
     pub edit: Edit,
 }
@@ -127,7 +124,6 @@ pub struct Effect {
 /// How far the changes of a family spread.
 #[derive(Debug, Clone, Serialize)]
 pub struct CascadeRow {
-    /// The family.
     pub family: Family,
     /// Pairs of runs.
     pub n: u64,
@@ -154,7 +150,6 @@ pub struct Reuse {
     pub calls_reused: usize,
     /// Tokens spent, base runs included.
     pub tokens: u64,
-    /// Tokens saved.
     pub tokens_saved: u64,
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 pub struct Case {
     /// The set and split: `gsm8k/test`.
     pub set: Arc<str>,
-    /// The item.
     pub item: Item,
 }
 

@@ -18,12 +18,7 @@ pub enum RolloutError {
     Sandbox(#[from] SandboxError),
     /// The tasks are not those that the batch began with.
     #[error("run {run_id} is on record with another question than task `{task}` has now: the tasks have changed")]
-    OtherTask {
-        /// The run.
-        run_id: String,
-        /// The task.
-        task: String,
-    },
+    OtherTask { run_id: String, task: String },
     /// Nothing writes a team for this task.
     #[error("`{0}` writes no team: it has no rule, and no orchestrator was given for it")]
     NoTeam(String),

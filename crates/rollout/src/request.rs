@@ -40,7 +40,6 @@ pub struct RunOptions<'a> {
 /// Who answers what the reply cache does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replies {
-    /// The workers.
     #[default]
     Workers,
     /// Nothing: the call fails, and the outcome of the run is unknown. Such a run is never recorded.

@@ -21,7 +21,6 @@ pub enum Team {
     Text(String),
     /// Every round as a policy wrote it, valid or not. A run that asks for one more ends with what there is.
     Rounds(Vec<String>),
-    /// An orchestrator.
     Orchestrator(Arc<dyn Orchestrator>),
 }
 

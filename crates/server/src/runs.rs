@@ -17,7 +17,6 @@ pub enum LiveEvent {
     Event(Arc<Event>),
     /// A piece of a reply that is being written. A retry of the agent makes its pieces so far void.
     Delta {
-        /// The agent.
         agent: Arc<str>,
         /// The piece.
         text: Arc<str>,
@@ -186,7 +185,6 @@ impl Subscription {
         }
     }
 
-    /// The run.
     pub fn run(&self) -> &Arc<LiveRun> {
         &self.run
     }

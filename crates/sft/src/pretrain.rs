@@ -96,9 +96,7 @@ pub struct PretrainMetrics {
     pub tokens: u64,
     /// The mean loss of a token in the step, those of prompts with the weight they have.
     pub loss: f64,
-    /// The norm of the gradient.
     pub gradient_norm: f64,
-    /// The learning rate.
     pub learning_rate: f64,
     /// Whether the update was skipped because a number was not finite.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

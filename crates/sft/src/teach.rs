@@ -45,7 +45,6 @@ pub struct TeachContext<'a> {
     pub watch: Option<&'a dyn Fn(&SearchProgress)>,
 }
 
-/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchProgress {
     /// Teams tried.

@@ -54,7 +54,6 @@ pub struct Edit {
     pub decision: Decision,
     /// It simplifies the team or makes it cheaper; `false`: it is the reverse of such an edit.
     pub forward: bool,
-    /// What it changes.
     #[serde(flatten)]
     pub change: Change,
 }

@@ -26,7 +26,6 @@ pub struct Plan {
 /// One agent with everything inherited filled in and every reference resolved.
 #[derive(Debug, Clone)]
 pub struct PlannedAgent {
-    /// Its id.
     pub id: String,
     /// The base role it inherits from.
     pub base: Arc<BaseRole>,

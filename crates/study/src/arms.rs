@@ -7,7 +7,6 @@ use lemon_train::recipe::{CreditForm, Place, Recipe, RewardBaseline, Start, Suff
 /// One way to train.
 #[derive(Debug, Clone, Copy)]
 pub struct Arm {
-    /// Its name.
     pub name: &'static str,
     /// What is different, in words.
     pub about: &'static str,

@@ -40,9 +40,7 @@ type Runs<'a> = BTreeMap<&'a str, BTreeMap<u64, &'a StudyRow>>;
 /// One study in one regime.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The study.
     pub study: String,
-    /// The regime.
     pub regime: String,
     /// What each arm came to.
     pub arms: Vec<ArmSummary>,
@@ -93,7 +91,6 @@ pub struct Against {
 /// One arm against the reference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmDifference {
-    /// The arm.
     pub arm: String,
     /// Seeds that both have.
     pub pairs: usize,

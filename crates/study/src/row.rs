@@ -60,7 +60,6 @@ pub struct Stamp {
     pub device: String,
     /// A hash of the recipe, the arm's changes included and the seed left out.
     pub recipe: String,
-    /// The learning rate.
     pub learning_rate: f64,
     /// Wall time of the run, in seconds.
     pub seconds: f64,

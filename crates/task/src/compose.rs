@@ -110,7 +110,6 @@ fn short(random: &mut Random) -> Option<Told> {
     }
 }
 
-/// Two steps.
 fn two_steps(random: &mut Random) -> Option<Told> {
     match random.below(10) {
         0..6 => tell::tell(random.pick(TWO_STEPS)?, random),

@@ -43,7 +43,6 @@ pub enum Key<'a> {
         /// The right one.
         answer: usize,
     },
-    /// A text.
     Text(&'a str),
     /// A program.
     Code {

@@ -50,11 +50,9 @@ pub struct FileInfo {
 /// What a folder holds of one set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SetReport {
-    /// The set.
     pub set: SetName,
     /// How many records are readable, over all its official splits.
     pub records: usize,
-    /// The files.
     pub files: Vec<FileInfo>,
     /// The records skipped.
     pub faults: Vec<RecordFault>,

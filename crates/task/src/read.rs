@@ -35,7 +35,6 @@ pub enum TaskError {
     /// The set has no split of this name.
     #[error("unknown split `{split}` of {set}; expected one of {known}")]
     UnknownSplit {
-        /// The set.
         set: SetName,
         /// The split asked for.
         split: String,
@@ -45,9 +44,7 @@ pub enum TaskError {
     /// The split begins behind the last record there is.
     #[error("the split `{split}` of {set} selects nothing of the {records} records here")]
     EmptySplit {
-        /// The set.
         set: SetName,
-        /// The split.
         split: &'static str,
         /// The readable records of the file behind it.
         records: usize,

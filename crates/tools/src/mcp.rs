@@ -63,7 +63,6 @@ pub(crate) struct Connection {
     pub refused: Vec<(String, String)>,
 }
 
-/// A tool of a server.
 pub(crate) struct ServerTool {
     pub name: String,
     pub description: String,

@@ -27,7 +27,6 @@ pub struct CreditPart<'a> {
     pub family: Option<Family>,
     /// The change, in words.
     pub edit: Option<&'a str>,
-    /// What it is worth.
     pub worth: Worth,
     /// Pairs of runs.
     pub n: u32,
@@ -154,7 +153,6 @@ impl Worth {
         self.effect
     }
 
-    /// Its standard error.
     pub fn standard_error(self) -> Option<f64> {
         self.standard_error
     }

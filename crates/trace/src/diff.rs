@@ -47,7 +47,6 @@ pub struct Delta {
 /// How an agent differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentDiff {
-    /// Its id.
     pub id: String,
     /// Which runs have it.
     pub presence: Presence,
@@ -56,9 +55,7 @@ pub struct AgentDiff {
     pub spec: Vec<ValueChange>,
     /// What came of it: status, answer, reply, failure, model, attempts, reused, truncated.
     pub result: Vec<ValueChange>,
-    /// Its tokens.
     pub tokens: Delta,
-    /// Its seconds.
     pub seconds: Delta,
 }
 
@@ -66,7 +63,6 @@ pub struct AgentDiff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
-    /// Both.
     Both,
     /// Only the second.
     Added,

@@ -25,7 +25,6 @@ pub struct Trace {
 pub struct Header {
     /// The format, [`VERSION`].
     pub version: u32,
-    /// The run.
     pub run_id: String,
     /// The task: its id in a file of tasks, or the run's own id.
     pub task_id: String,
@@ -115,7 +114,6 @@ pub enum EventKind {
         /// The model that wrote it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// The text.
         text: String,
         /// What the orchestrator wrote, where names in it were mended or the guard put another team in its place.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +121,6 @@ pub enum EventKind {
     },
     /// A specification was refused, or none could be had.
     Rejection {
-        /// The round.
         round: u32,
         /// Every fault.
         diagnostics: Vec<Diagnostic>,
@@ -135,13 +132,10 @@ pub enum EventKind {
     Spawn {
         /// Its id.
         to: String,
-        /// The round.
         round: u32,
         /// The base role.
         base: String,
-        /// Its role.
         role: String,
-        /// The capacity.
         capacity: String,
         /// That capacity's position, weakest first from 0.
         level: usize,
@@ -152,7 +146,6 @@ pub enum EventKind {
     Delegate {
         /// The agent.
         to: String,
-        /// The duty.
         duty: String,
         /// Tokens reserved for the call.
         reserved: u64,
@@ -184,7 +177,6 @@ pub enum EventKind {
     },
     /// A call of a tool waits for a person, or a person has decided.
     Approval {
-        /// Which tool.
         tool: String,
         /// With what.
         input: serde_json::Value,
@@ -257,7 +249,6 @@ pub enum EventKind {
     },
     /// One answer was made of several.
     Aggregate {
-        /// The round.
         round: u32,
         /// The rule that was applied.
         rule: AnswerRule,
@@ -266,7 +257,6 @@ pub enum EventKind {
         /// The agent whose answer it became.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chosen: Option<String>,
-        /// The answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<String>,
     },
@@ -308,7 +298,6 @@ pub enum EventKind {
         /// Success with it less success without it; absent: not measured, which is not zero.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<f64>,
-        /// The standard error of that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         standard_error: Option<f64>,
         /// Pairs of runs behind it.
@@ -335,7 +324,6 @@ pub struct AgentCall {
 /// A call that an agent asked for and that is made later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NextCall {
-    /// Which tool.
     pub tool: String,
     /// With what.
     pub input: serde_json::Value,
@@ -367,13 +355,11 @@ pub enum AgentStatus {
 /// Why a call has no usable reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind.
     pub kind: FailureKind,
     /// The fact, without secrets.
     pub message: String,
 }
 
-/// The kinds of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -419,11 +405,9 @@ pub enum FailureKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitKind {
-    /// Tokens.
     Tokens,
     /// Money.
     Usd,
-    /// Calls.
     Calls,
     /// Wall time.
     Seconds,

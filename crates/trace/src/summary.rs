@@ -33,7 +33,6 @@ pub struct Summary {
 /// What became of one agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentSummary {
-    /// Its id.
     pub id: String,
     /// The round it belongs to.
     pub round: u32,
@@ -41,7 +40,6 @@ pub struct AgentSummary {
     pub base: String,
     /// Who it is.
     pub role: String,
-    /// The capacity.
     pub capacity: String,
     /// That capacity's position, weakest first from 0.
     pub level: usize,
@@ -51,7 +49,6 @@ pub struct AgentSummary {
     pub duty: Option<String>,
     /// How it ended. `None`: it has not.
     pub status: Option<AgentStatus>,
-    /// Its reply.
     pub reply: Option<String>,
     /// The answer extracted from it.
     pub answer: Option<String>,

@@ -23,7 +23,6 @@ pub(crate) struct Episode {
     pub case: usize,
     /// The seed of its workers.
     pub seed: u64,
-    /// The seed of its writer.
     pub writer_seed: u64,
     /// The reply cache that it shares with others of the same noise seed.
     pub memory: Arc<ReplyCache>,

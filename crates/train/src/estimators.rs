@@ -51,7 +51,6 @@ pub struct LabReport {
     pub reward: f64,
     /// The fields that have a choice, with the norm of the exact gradient of each.
     pub fields: Vec<(String, f64)>,
-    /// The estimators.
     pub estimators: Vec<Compared>,
 }
 

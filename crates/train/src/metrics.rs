@@ -32,11 +32,8 @@ pub struct StepMetrics {
     pub families: BTreeMap<Family, FamilyReport>,
     /// The weight of the local term.
     pub lambda: f64,
-    /// The learning rate.
     pub learning_rate: f64,
-    /// The loss.
     pub loss: f64,
-    /// The norm of the gradient.
     pub gradient_norm: f64,
     /// Mean entropy of a choice, in nats.
     pub entropy: f64,
@@ -61,7 +58,6 @@ pub struct StepMetrics {
 pub struct Means {
     /// Runs behind them.
     pub runs: usize,
-    /// The reward.
     pub reward: f64,
     /// The share of right answers.
     pub success: f64,
@@ -101,7 +97,6 @@ pub struct Timing {
 pub struct BeforeAfter {
     /// The set the task comes from.
     pub set: String,
-    /// The question.
     pub question: String,
     /// The specifications of the first policy, by round.
     pub before: Vec<String>,

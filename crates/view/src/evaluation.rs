@@ -80,7 +80,6 @@ pub struct MethodPoint {
     pub interval: [f64; 2],
     /// The share by the legacy rule.
     pub legacy_accuracy: f64,
-    /// Its interval.
     pub legacy_interval: [f64; 2],
     /// Mean tokens of a run.
     pub tokens: f64,
@@ -121,7 +120,6 @@ pub struct PairDifference {
 /// What a method that learns arrived at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedTeam {
-    /// The method.
     pub method: String,
     /// Runs it took.
     pub runs: u64,

@@ -13,11 +13,9 @@ const LABEL: f64 = 12.0;
 pub struct Frame {
     /// Its left side.
     pub left: f64,
-    /// Its top.
     pub top: f64,
     /// Its right side.
     pub right: f64,
-    /// Its bottom.
     pub bottom: f64,
 }
 

@@ -23,7 +23,6 @@ enum Kind {
 /// A round value on a scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tick {
-    /// The value.
     pub value: f64,
     /// Its pixel.
     pub at: f64,

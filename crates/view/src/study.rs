@@ -24,9 +24,7 @@ fn colour(place: usize) -> &'static str {
 /// A mean with its 95 % interval. `None`: there are too few numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MeanInterval {
-    /// The mean.
     pub mean: Option<f64>,
-    /// Its interval.
     pub interval: Option<[f64; 2]>,
 }
 

@@ -80,9 +80,7 @@ impl From<&Markup> for Markup {
 pub enum Anchor {
     /// Its beginning.
     Start,
-    /// Its middle.
     Middle,
-    /// Its end.
     End,
 }
 
@@ -103,7 +101,6 @@ pub fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Ele
     element.number("width", width).number("height", height)
 }
 
-/// A circle.
 pub fn circle(class: &str, (x, y): (f64, f64), radius: f64) -> Element {
     element("circle").class(class).number("cx", x).number("cy", y).number("r", radius)
 }

@@ -3,18 +3,14 @@
 /// A table. Every row has as many cells as there are columns; the first cell of a row is its head.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
-    /// The columns.
     pub columns: Vec<Column>,
-    /// The rows.
     pub rows: Vec<Vec<Cell>>,
     /// What the columns mean. Not escaped; may be empty.
     pub caption: String,
 }
 
-/// A column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// Its name.
     pub name: &'static str,
     /// Where its cells stand.
     pub align: Align,
@@ -29,7 +25,6 @@ pub enum Align {
     Right,
 }
 
-/// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cell {
     /// Not escaped.

@@ -58,11 +58,8 @@ pub struct StepPoint {
     pub reused: f64,
     /// What counterfactuals of each family told and cost.
     pub families: BTreeMap<Family, FamilyPoint>,
-    /// The learning rate.
     pub learning_rate: f64,
-    /// The loss.
     pub loss: f64,
-    /// The norm of the gradient.
     pub gradient_norm: f64,
     /// Mean entropy of a choice, in nats.
     pub entropy: f64,
@@ -83,7 +80,6 @@ pub struct StepPoint {
 pub struct RunMeans {
     /// Runs behind them.
     pub runs: usize,
-    /// The reward.
     pub reward: f64,
     /// The share of right answers.
     pub success: f64,
@@ -142,7 +138,6 @@ pub struct StepSeconds {
 pub struct TeamChange {
     /// The set the task comes from.
     pub set: String,
-    /// The question.
     pub question: String,
     /// The specifications of the first policy, by round.
     pub before: Vec<String>,

@@ -111,7 +111,6 @@ impl Stored {
     }
 }
 
-/// A bundled model.
 pub struct BundledModel {
     name: &'static str,
     /// Its small files.

@@ -43,7 +43,6 @@ pub struct Config {
     pub limits: Limits,
     /// The role library.
     pub roles: RolesConfig,
-    /// The store.
     pub store: StoreConfig,
     /// The tools that agents may call.
     pub tools: ToolsConfig,

@@ -23,13 +23,11 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
-    /// Ollama.
     Ollama,
     /// vLLM.
     Vllm,
     /// The server of llama.cpp.
     LlamaCpp,
-    /// LM Studio.
     LmStudio,
     /// One that speaks the protocol and does not say what it is.
     Other,

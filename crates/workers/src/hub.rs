@@ -86,7 +86,6 @@ pub enum PullStatus {
 }
 
 impl PullStatus {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             PullStatus::Fetched => "fetched",

@@ -214,7 +214,6 @@ impl WorkerKind {
         })
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.0.name
     }

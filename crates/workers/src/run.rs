@@ -44,7 +44,6 @@ pub struct RunRequest {
 pub struct Before {
     /// The specification.
     pub spec: Option<String>,
-    /// The budget.
     pub budget: Budget,
     /// The kind of workers.
     pub workers: Option<String>,

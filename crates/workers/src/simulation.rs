@@ -42,7 +42,6 @@ impl Simulation<'_> {
 /// What becomes of a call that is not on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMiss {
-    /// It fails.
     #[default]
     Fail,
     /// The simulated world answers.

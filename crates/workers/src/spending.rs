@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 /// What all runs of a command may spend together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SharedLimits {
-    /// Tokens.
     pub tokens: Option<u64>,
     /// US dollars.
     pub usd: Option<f64>,

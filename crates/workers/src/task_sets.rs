@@ -121,7 +121,6 @@ fn difference(file: &SourceFile, place: &Path) -> io::Result<Option<Mismatch>> {
 /// A file of the table, and what became of it.
 #[derive(Debug, Serialize)]
 pub struct FileResult {
-    /// The file.
     #[serde(flatten)]
     pub file: SourceFile,
     /// What became of it.

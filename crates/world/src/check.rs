@@ -25,7 +25,6 @@ pub struct Check {
 /// One figure of the record and of the world.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// The set.
     pub set: &'static str,
     /// What is compared: `accuracy`, `accuracy, easiest third`, `large right where small is wrong`, …
     pub what: String,

@@ -14,7 +14,6 @@ use crate::preset::LEVELS;
 /// What is on record about one item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// The question.
     pub question: String,
     /// The subject, where it has one.
     pub subject: Option<String>,

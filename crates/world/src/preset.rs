@@ -71,7 +71,6 @@ impl ReaderFit {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revision {
-    /// The constant.
     pub constant: f64,
     /// Its own attempt was right.
     pub own: f64,
@@ -90,7 +89,6 @@ pub struct Revision {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelFit {
-    /// Its name.
     pub name: String,
     /// Its accuracy on record.
     pub accuracy: f64,

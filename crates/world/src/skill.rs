@@ -27,7 +27,6 @@ impl TaskFamily {
 /// Something a task may need and a text may name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
     pub name: &'static str,
     /// The kind of task that may need it.
     pub family: TaskFamily,

@@ -7,7 +7,6 @@ use lemon_num::Random;
 
 /// What a reply does with what was read.
 pub(crate) enum Manner {
-    /// It solves.
     Solve,
     /// It checks what it read.
     Check,

@@ -77,7 +77,6 @@ impl VariationalDesigner {
         })
     }
 
-    /// Its weights.
     pub fn weights(&self) -> &NetWeights {
         &self.weights
     }

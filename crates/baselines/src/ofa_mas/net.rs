@@ -34,7 +34,6 @@ const LEAK: f64 = 0.01;
 pub struct OfaStep {
     /// The question; zeros where there is none.
     pub query: Arc<[f32]>,
-    /// The graph.
     pub graph: RoleGraph,
 }
 

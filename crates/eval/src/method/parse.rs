@@ -17,7 +17,6 @@ pub enum MethodError {
     NoStyle {
         /// The method.
         name: String,
-        /// The style.
         style: Style,
     },
     /// It takes no number.

@@ -15,7 +15,6 @@ pub struct Aggregation {
     pub candidates: Vec<(usize, String)>,
     /// The one whose answer it took.
     pub chosen: Option<usize>,
-    /// The answer.
     pub answer: Option<String>,
     /// Whether it comes from the agents the specification names.
     pub as_written: bool,

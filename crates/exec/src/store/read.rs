@@ -9,9 +9,7 @@ use std::sync::PoisonError;
 /// A run in a listing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunRow {
-    /// The run.
     pub run_id: String,
-    /// The task.
     pub task_id: String,
     /// The task's text.
     pub question: String,
@@ -19,11 +17,9 @@ pub struct RunRow {
     pub started_at_ms: u64,
     /// The kind of workers.
     pub workers: String,
-    /// The seed.
     pub seed: u64,
     /// Why it ended; `None`: it has not, or its process died.
     pub stop_reason: Option<String>,
-    /// The answer.
     pub answer: Option<String>,
     /// All tokens.
     pub tokens: Option<u64>,
@@ -50,10 +46,8 @@ pub struct BatchRow {
     pub tasks: Vec<BatchTask>,
 }
 
-/// A task of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchTask {
-    /// Its id.
     pub task_id: String,
     /// Its text.
     pub question: String,

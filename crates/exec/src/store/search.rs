@@ -24,7 +24,6 @@ pub struct RunSearch {
     pub before_ms: Option<u64>,
     /// It spent so many tokens at least.
     pub least_tokens: Option<u64>,
-    /// The order.
     pub order: RunOrdering,
 }
 

@@ -140,7 +140,6 @@ pub struct AgentPrompt {
 /// An agent of a team, as a worker sees it that serves several agents from one pool of recorded replies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TeamMember {
-    /// Its id.
     pub id: String,
     /// Its base role.
     pub base: String,
@@ -189,7 +188,6 @@ pub enum Speaker {
     User,
     /// The model.
     Assistant,
-    /// A tool.
     Tool,
 }
 
@@ -227,7 +225,6 @@ impl ChatMessage {
 /// A usable reply: not empty, or with calls of tools, and complete unless it says that it is not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The text.
     pub text: String,
     /// What it cost.
     pub usage: Usage,

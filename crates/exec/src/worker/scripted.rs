@@ -37,7 +37,6 @@ pub struct Script {
 pub struct ScriptRule {
     /// The agent's id, or its beginning and a `*`.
     pub agent: Option<String>,
-    /// The capacity.
     pub capacity: Option<String>,
     /// A text somewhere in the conversation.
     pub contains: Option<String>,

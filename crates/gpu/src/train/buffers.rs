@@ -37,7 +37,6 @@ pub(crate) struct Buffers {
     pub(crate) factors: u64,
     pub(crate) normed: u64,
     pub(crate) logits: u64,
-    /// Bytes of the logits.
     pub(crate) logit_bytes: usize,
     pub(crate) of_logits: u64,
     pub(crate) scored: u64,

@@ -13,7 +13,6 @@ const FILLED: usize = 128;
 pub struct TrainGroup {
     /// The tokens that all texts begin with.
     pub shared: Vec<u32>,
-    /// The texts.
     pub texts: Vec<TrainText>,
 }
 
@@ -31,7 +30,6 @@ pub struct TrainText {
 pub struct ChosenToken {
     /// The place of the token before it in [`TrainText::tokens`].
     pub after: u32,
-    /// The token.
     pub token: u32,
     /// The number of the mask of what could have been chosen, in [`TrainBatch::masks`].
     pub mask: Option<u32>,

@@ -111,7 +111,6 @@ pub struct AdamStep {
 /// Which of the numbers of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// Its values.
     Values,
     /// Their gradients.
     Gradients,

@@ -56,7 +56,6 @@ impl Linear {
 /// A matrix of an adapter: the first one, which narrows, or the second one, which widens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdapterMatrix {
-    /// The layer.
     pub layer: usize,
     /// The stacked matrix that it belongs to: `Qkv`, `O`, `GateUp` or `Down`.
     pub part: Part,

@@ -11,7 +11,6 @@ use crate::train::layout::Layout;
 use crate::train::parameters::Linear;
 use crate::train::{Scored, Trainer};
 
-/// Threads of attention.
 const ATTENTION_THREADS: u32 = 128;
 /// Parts that the rows are divided into to be added up by columns.
 const COLUMN_PARTS: usize = 32;

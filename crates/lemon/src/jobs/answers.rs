@@ -34,7 +34,6 @@ const ALL: &str = "all";
 /// One method on one question. The field names are an interface.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckedAnswer {
-    /// The method.
     pub method: String,
     /// Whether what a person reads passes the check.
     pub passes: bool,
@@ -81,7 +80,6 @@ pub struct AnswersRequest {
     pub budget: Option<u64>,
     /// Questions at a time.
     pub width: usize,
-    /// The seed.
     pub seed: u64,
     /// How programs are contained.
     pub containment: Containment,

@@ -25,7 +25,6 @@ pub struct WorldSearch {
     pub price: f64,
     /// Teams tried for each group.
     pub teams: usize,
-    /// The seed.
     pub seed: u64,
     /// All items, then each third of difficulty.
     pub groups: Vec<ItemGroup>,

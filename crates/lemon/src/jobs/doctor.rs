@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What was found of one capacity. The field names are an interface. `None`: it was not found out.
 #[derive(Debug, Serialize)]
 pub struct EndpointCheck {
-    /// The capacity.
     pub capacity: String,
     /// The address, without what is secret in it.
     pub base_url: String,

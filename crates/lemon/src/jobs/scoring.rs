@@ -15,14 +15,12 @@ pub struct ScoredSpec {
     pub spec: String,
     /// The log-probability of all of it.
     pub logprob: f32,
-    /// Its tokens.
     pub tokens: Vec<ScoredToken>,
 }
 
 /// A token of a specification.
 #[derive(Debug, Serialize)]
 pub struct ScoredToken {
-    /// Its text.
     pub text: String,
     /// Its log-probability.
     pub logprob: f32,

@@ -37,7 +37,6 @@ pub struct TeachRequest {
     pub workers: WorkerKind,
     /// The simulated world.
     pub world: Preset,
-    /// The seed.
     pub seed: u64,
     /// How programs are contained.
     pub containment: Containment,

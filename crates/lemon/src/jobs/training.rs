@@ -28,7 +28,6 @@ const SPENDING: &str = "spending.json";
 
 /// What trains, and with which workers.
 pub struct TrainRequest {
-    /// The recipe.
     pub recipe: Recipe,
     /// Where everything is kept.
     pub folder: PathBuf,
@@ -50,7 +49,6 @@ pub struct TrainRequest {
 
 /// The tasks of a training, and the recorded calls about them where the workers serve those.
 pub struct TrainTasks {
-    /// The tasks.
     pub tasks: Tasks,
     recordings: Option<Arc<Recordings>>,
 }

@@ -16,12 +16,10 @@ pub enum Turn {
     Called {
         /// What it said beside them.
         content: String,
-        /// The calls.
         calls: Vec<ChatCall>,
     },
     /// What came of a call.
     Result {
-        /// The tool.
         tool: String,
         /// Its result.
         content: String,
@@ -31,7 +29,6 @@ pub enum Turn {
 /// A tool as a template is told of it. Everything in it is text of others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatTool {
-    /// Its name.
     pub name: String,
     /// What it does.
     pub description: String,

@@ -21,7 +21,6 @@ pub const RESAMPLES: usize = 2_000;
 pub struct RunCluster {
     /// The sum over the runs.
     pub sum: f64,
-    /// The runs.
     pub runs: u32,
 }
 

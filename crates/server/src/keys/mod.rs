@@ -45,7 +45,6 @@ const SCHEMA: &str = "
 pub struct ServerKey {
     /// Names it on record.
     pub id: String,
-    /// Its name.
     pub name: String,
     /// When it was made, in milliseconds of Unix time.
     pub created_at_ms: u64,
@@ -70,7 +69,6 @@ pub struct KeyLimits {
 /// A key, and what it has spent in the period that is now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeyUse {
-    /// The key.
     #[serde(flatten)]
     pub key: ServerKey,
     /// Tokens. While runs are under way, it may be ahead of the truth by what they hold and a thousandth of the budget.

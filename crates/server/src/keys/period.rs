@@ -8,9 +8,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Period {
-    /// An hour.
     Hour,
-    /// A day.
     Day,
     /// A month of the calendar.
     Month,

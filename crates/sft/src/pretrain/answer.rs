@@ -7,10 +7,8 @@ const AT_ONCE: usize = 512;
 /// Tokens a reply may have: five steps, and some.
 pub(super) const MOST_TOKENS: usize = 128;
 
-/// The reply of a worker.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WorkerReply {
-    /// The text.
     pub text: String,
     /// Its tokens, the one that ends it included. None: the prompt was too long to be read.
     pub tokens: Vec<u32>,

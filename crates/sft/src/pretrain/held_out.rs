@@ -43,7 +43,6 @@ impl HeldOutProblems {
         HeldOutProblems { lessons: problems.iter().map(lesson).collect(), problems }
     }
 
-    /// The problems.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }

@@ -68,7 +68,6 @@ impl Sources {
 /// A generated lesson.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The lesson.
     pub lesson: Lesson,
     /// The situation of its problem.
     pub situation: String,
@@ -76,7 +75,6 @@ pub struct Made {
     pub dropped: u64,
 }
 
-/// A lesson as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LessonTokens {
     /// The prompt, the reply and the token that ends it.

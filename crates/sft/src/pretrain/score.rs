@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// A question with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreQuestion {
-    /// The text.
     pub text: String,
     /// The answer. `None`: it is no whole number, which these workers never say.
     pub answer: Option<i64>,
@@ -36,9 +35,7 @@ pub fn questions(source: &Source, set: SetName, limit: usize) -> Result<Vec<Scor
 /// What workers came to on a set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SetScore {
-    /// The set.
     pub set: String,
-    /// Its questions.
     pub questions: usize,
     /// Clusters of similar questions; intervals resample these.
     pub clusters: usize,
@@ -51,7 +48,6 @@ pub struct SetScore {
 /// What a worker came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerScore {
-    /// Its name.
     pub name: String,
     /// Solving step by step.
     pub solve: Rate,
@@ -87,7 +83,6 @@ pub struct CheckScore {
 /// A share with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rate {
-    /// The share.
     pub share: f64,
     /// The interval's ends.
     pub interval: [f64; 2],

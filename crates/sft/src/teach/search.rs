@@ -27,7 +27,6 @@ pub use rounds::Staged;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The settings of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TeamSearchSettings {
     /// A team that replaces the search, with marks for duties or without. Only its division into two rounds may be searched.
@@ -120,7 +119,6 @@ pub struct Found {
 /// The best teams, by cluster. An orchestrator that writes them.
 #[derive(Debug, Clone, Default)]
 pub struct BestTeams {
-    /// The teams.
     pub teams: BTreeMap<TaskCluster, Found>,
     /// The seed of the words.
     pub seed: u64,

@@ -20,7 +20,6 @@ pub struct EditFamily {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown edit family `{name}`; expected one of {}", Family::ALL.map(Family::as_str).join(", "))]
 pub struct UnknownFamily {
-    /// The name.
     pub name: String,
 }
 

@@ -6,7 +6,6 @@ use lemon_spec::edit::Family;
 /// One way to turn rewards and counterfactuals into a gradient.
 #[derive(Debug, Clone, Copy)]
 pub struct Estimator {
-    /// Its name.
     pub name: &'static str,
     /// What it does, in words.
     pub about: &'static str,

@@ -8,7 +8,6 @@ const PARTS: usize = 20;
 /// What an estimator came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// Its name.
     pub name: String,
     /// What it does.
     pub about: String,
@@ -25,9 +24,7 @@ pub struct Compared {
 /// What it came to for one field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldFigures {
-    /// The field.
     pub field: String,
-    /// Its figures.
     pub figures: Figures,
 }
 

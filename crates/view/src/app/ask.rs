@@ -31,10 +31,8 @@ pub struct AskPage {
     pub is_chat: bool,
 }
 
-/// A capacity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapacityChoice {
-    /// Its name.
     pub name: String,
     /// The model that serves it.
     pub model: String,

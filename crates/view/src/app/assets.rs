@@ -9,7 +9,6 @@ use std::borrow::Cow;
 /// A file that pages load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asset {
-    /// Its media type.
     pub media_type: &'static str,
     /// What is in it.
     pub content: Cow<'static, str>,

@@ -25,7 +25,6 @@ pub struct ListedEvaluation {
 /// A method of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ListedMethod {
-    /// Its name.
     pub name: String,
     /// The share of right answers.
     pub accuracy: f64,

@@ -29,7 +29,6 @@ pub struct RunFilters {
     pub text: String,
     /// How the run ended.
     pub end: String,
-    /// The team.
     pub team: String,
     /// The first day.
     pub from: String,
@@ -37,7 +36,6 @@ pub struct RunFilters {
     pub to: String,
     /// The least tokens.
     pub tokens: String,
-    /// The order.
     pub order: String,
     /// The page, from 1.
     pub page: u64,
@@ -50,7 +48,6 @@ pub struct ListedRun {
     pub id: String,
     /// The task's text.
     pub question: String,
-    /// The answer.
     pub answer: Option<String>,
     /// Why it ended.
     pub stop_reason: Option<String>,

@@ -11,20 +11,17 @@ use lemon_trace::{Event, EventKind, Header, ORCHESTRATOR, Spend, Trace, VERSION,
 /// A saved team.
 #[derive(Debug, Clone)]
 pub struct ListedTeam {
-    /// Its name.
     pub name: String,
     /// The team, or the first fault of its text.
     pub plan: Result<Plan, String>,
 }
 
-/// The editor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EditorPage {
     /// The name that is proposed.
     pub name: String,
     /// The name of the team that is edited, where it is saved.
     pub saved_as: Option<String>,
-    /// The text.
     pub text: String,
     /// The capacities, weakest first.
     pub capacities: Vec<CapacityChoice>,
@@ -79,7 +76,6 @@ pub fn listed_teams(folder: &str, teams: &[ListedTeam]) -> String {
     render(&TeamsPage { host: Host::app(Section::Teams, "base.js"), folder, teams: cards.collect() })
 }
 
-/// The editor.
 pub fn editor(page: &EditorPage) -> String {
     let title = page.saved_as.as_ref().map_or_else(|| "New team".to_owned(), |name| format!("Team {name}"));
     render(&Editor { host: Host::app(Section::Teams, "team.js"), title, page })

@@ -25,9 +25,7 @@ pub struct ItemDetail {
 /// What a method replied to an item.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplyDetail {
-    /// The method.
     pub method: String,
-    /// The run.
     pub run_id: String,
     /// Whether its answer is right.
     pub right: bool,

@@ -8,7 +8,6 @@ use lemon_trace::text;
 /// A run in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexRow {
-    /// The run.
     pub run_id: String,
     /// The task's text.
     pub question: String,

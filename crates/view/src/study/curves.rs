@@ -23,7 +23,6 @@ const LEADER: f64 = 22.0;
 /// The mean curve of an arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CurveLine {
-    /// The arm.
     pub arm: String,
     /// Runs, each with a seed of its own.
     pub seeds: usize,

@@ -18,7 +18,6 @@ const BAR: f64 = 11.0;
 /// What the counterfactuals of one family told and cost. `None`: not measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FamilyBar {
-    /// The family.
     pub family: &'static str,
     /// Counterfactuals, free and purchased, over all runs.
     pub measured: u64,

@@ -22,7 +22,6 @@ const P: f64 = 84.0;
 /// An arm against the reference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForestRow {
-    /// The arm.
     pub arm: String,
     /// Pairs of runs.
     pub pairs: usize,

@@ -22,9 +22,7 @@ const UNCLEAR: &str = "#eceef1";
 pub struct Grid {
     /// What it shows.
     pub title: String,
-    /// What the rows are.
     pub rows: Vec<String>,
-    /// What the columns are.
     pub columns: Vec<String>,
     /// By row and column. `None`: not run.
     pub cells: Vec<Vec<Option<PairedMean>>>,

@@ -22,20 +22,17 @@ const LEGEND: f64 = 26.0;
 pub struct StopGroup {
     /// The difficulty.
     pub name: String,
-    /// The arms.
     pub arms: Vec<ArmBars>,
 }
 
 /// What an arm came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArmBars {
-    /// The arm.
     pub arm: String,
     /// Runs, each with a seed of its own.
     pub seeds: usize,
     /// The share of runs that review.
     pub review: MeanInterval,
-    /// The reward.
     pub reward: MeanInterval,
     /// The share of right answers.
     pub success: MeanInterval,

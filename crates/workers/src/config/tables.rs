@@ -133,7 +133,6 @@ pub struct OrchestratorConfig {
     pub max_cost: Option<f64>,
 }
 
-/// The kinds of orchestrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrchestratorKind {
@@ -170,13 +169,10 @@ impl OrchestratorConfig {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetConfig {
-    /// Tokens.
     pub tokens: Option<u64>,
     /// US dollars.
     pub usd: Option<f64>,
-    /// Calls.
     pub calls: Option<u64>,
-    /// Seconds.
     pub seconds: Option<f64>,
 }
 
@@ -193,7 +189,6 @@ impl From<BudgetConfig> for Budget {
 pub struct RunConfig {
     /// The kind of workers.
     pub workers: Option<String>,
-    /// The seed.
     pub seed: Option<u64>,
     /// Tasks at a time.
     pub width: Option<usize>,
@@ -232,7 +227,6 @@ pub struct RolesConfig {
     pub folder: Option<PathBuf>,
 }
 
-/// The store.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {

@@ -22,14 +22,12 @@ pub struct PulledCheckpoint {
     pub folder: PathBuf,
     /// Bytes of all files.
     pub bytes: u64,
-    /// The files.
     pub files: Vec<PulledFile>,
 }
 
 /// A file of a checkpoint, and what became of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct PulledFile {
-    /// Its name.
     pub name: String,
     /// Its length, where the hub states it.
     pub bytes: Option<u64>,

@@ -26,7 +26,6 @@ impl Sum {
         }
     }
 
-    /// The digits.
     pub fn digits(&self) -> &str {
         match self {
             Sum::Sha256(digits) | Sum::Git(digits) => digits,

@@ -192,7 +192,6 @@ impl Transport {
 }
 
 impl HubAnswer {
-    /// The status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }

@@ -22,7 +22,6 @@ pub struct Calibrated {
     pub brier_before: f64,
     /// The same with the calibration.
     pub brier: f64,
-    /// The calibration.
     pub calibration: Calibration,
 }
 

@@ -54,7 +54,6 @@ impl CommitId {
         digits.then(|| CommitId(text.to_ascii_lowercase()))
     }
 
-    /// The digits.
     pub fn digits(&self) -> &str {
         &self.0
     }

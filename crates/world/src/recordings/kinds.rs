@@ -42,7 +42,6 @@ struct RoleEntry {
     reads: Sees,
 }
 
-/// What the calls of a kind are.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CallKind {

@@ -258,7 +258,6 @@ impl Style {
     }
 }
 
-/// A value.
 #[derive(Clone)]
 pub(super) enum Value<'a> {
     Undefined,
