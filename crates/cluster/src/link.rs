@@ -19,6 +19,11 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Replies of the server are waited for so long, then asked for again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How often what a project needs is asked for, and how long after a failure it is asked for again: a server that has just started
+/// has no JetStream for a moment.
+const PREPARATIONS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// How a NATS server lets this process in. Secrets come from the environment and are never printed.
 #[derive(Clone, Default)]
 pub struct Access {
@@ -132,6 +137,14 @@ impl Link {
             .max_ack_inflight(16 * 1024)
             .build(client.clone());
         let link = Link { client, jetstream, project: project.to_owned() };
+        // A connection may drop, and a server restart, at this moment too.
+        for _ in 1..PREPARATIONS {
+            match link.prepare().await {
+                Ok(()) => return Ok(link),
+                Err(ClusterError::JetStream(_)) => tokio::time::sleep(PAUSE).await,
+                Err(other) => return Err(other),
+            }
+        }
         link.prepare().await?;
         Ok(link)
     }
