@@ -310,19 +310,44 @@ pub(super) async fn cancel_on_signal(cancel: CancellationToken, fate: &'static s
     }
 }
 
-#[cfg(unix)]
 pub(super) async fn wait_for_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        },
-        Err(_) => drop(tokio::signal::ctrl_c().await),
-    }
+    EndSignals::listen().next().await;
 }
 
-#[cfg(not(unix))]
-pub(super) async fn wait_for_signal() {
-    drop(tokio::signal::ctrl_c().await);
+/// The signals that end a command. They are caught from the moment this is made, not only when it is waited for.
+pub(super) struct EndSignals {
+    #[cfg(unix)]
+    caught: [Option<tokio::signal::unix::Signal>; 2],
+}
+
+impl EndSignals {
+    #[cfg(unix)]
+    pub fn listen() -> EndSignals {
+        use tokio::signal::unix::{SignalKind, signal};
+        // One that cannot be caught ends the process as it does without us.
+        EndSignals { caught: [SignalKind::terminate(), SignalKind::interrupt()].map(|kind| signal(kind).ok()) }
+    }
+
+    #[cfg(unix)]
+    pub async fn next(&mut self) {
+        let [terminate, interrupt] = &mut self.caught;
+        match (terminate, interrupt) {
+            (Some(terminate), Some(interrupt)) => tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            },
+            (Some(one), None) | (None, Some(one)) => drop(one.recv().await),
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub fn listen() -> EndSignals {
+        EndSignals {}
+    }
+
+    #[cfg(not(unix))]
+    pub async fn next(&mut self) {
+        drop(tokio::signal::ctrl_c().await);
+    }
 }

@@ -1,6 +1,6 @@
 //! `lemon serve`: the OpenAI-compatible API and the application.
 
-use super::run::wait_for_signal;
+use super::run::EndSignals;
 use crate::args::{Cli, ServerArgs};
 use crate::fault::Fault;
 use crate::{Runtime, tell};
@@ -52,18 +52,18 @@ pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
             config,
         };
         let server = HttpServer::bind(settings, ready, store, tell).map_err(fault)?;
-        let address = server.address();
+        let (address, signals) = (server.address(), EndSignals::listen());
         eprintln!("serving at http://{address}/ (OpenAI's protocol at http://{address}/v1)");
-        server.serve(end()).await;
+        server.serve(end(signals)).await;
         Ok(0)
     })
 }
 
 /// The first signal ends the server in good order; a second one ends the process.
-async fn end() {
-    wait_for_signal().await;
-    tokio::spawn(async {
-        wait_for_signal().await;
+async fn end(mut signals: EndSignals) {
+    signals.next().await;
+    tokio::spawn(async move {
+        signals.next().await;
         std::process::exit(130);
     });
 }
