@@ -197,8 +197,11 @@ impl Run<'_> {
         }
         let mut request = self.request(&id, level, messages, &round.to_string(), None);
         // The likeliest reply is the best that one call can give; agents that vote have to differ, so the next ones are drawn.
-        if state.is_first_plain(index) {
+        if state.is_first_alike(index) {
             request.temperature = request.temperature.or(Some(0.0));
+        }
+        if let Some(known) = self.runner.backend.levels.get(level) {
+            request.max_tokens = state.most_tokens(index, known);
         }
         request.agent_prompt = state.agent_prompt(index, &deliveries).map(|prompt| {
             let wanted = self.runner.backend.worker.wants_team();

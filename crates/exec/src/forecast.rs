@@ -164,8 +164,12 @@ fn call(state: &RunState, index: usize, levels: &[Level]) -> Option<CallForecast
     let deliveries: Vec<Delivery> = senders().map(delivery).collect();
     let mut call = forecast_call(&agent.id, &state.conversation(index, &deliveries), agent.level, known);
     call.is_judge = *is_judge;
-    for (_, sender) in senders() {
-        let reply = levels.get(sender.level).map_or(0, |level| level.max_tokens);
+    call.tokens_out = state.most_tokens(index, known);
+    if state.style(index).is_none() {
+        call.likely[1] = call.tokens_out.min(LIKELY_REPLY);
+    }
+    for (parent, sender) in senders() {
+        let reply = levels.get(sender.level).map_or(0, |level| state.most_tokens(parent, level));
         // Where no answer stands in a reply, all of it is shared; a judge reads all of it anyway.
         call.tokens_in = call.tokens_in.saturating_add(reply.saturating_mul(READ_AGAIN));
         let answer_alone = sender.share == Share::Answer && !is_judge;
@@ -187,7 +191,7 @@ answer: {from: [a, b, c], by: judge}
 ";
 
     fn level(name: &str, max_tokens: u64) -> Level {
-        Level { max_tokens, price: Price { input: 1.0, output: 2.0 }, ..Level::new(name) }
+        Level { max_tokens, long_tokens: max_tokens, price: Price { input: 1.0, output: 2.0 }, ..Level::new(name) }
     }
 
     fn forecast() -> Forecast {

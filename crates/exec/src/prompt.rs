@@ -25,6 +25,12 @@ pub fn conversation(
 ) -> Vec<ChatMessage> {
     let instructions = system(agent, form, style, !readings.is_empty());
     let task = if instructions.is_empty() { question.trim().to_owned() } else { user(question, readings) };
+    // A small model follows a short request beside the question better than one in its standing instructions.
+    let task = match style {
+        Some(Style::Brief) => format!("{task}\n\n{}", brief(form)),
+        Some(Style::Program) => format!("{}\n\n{task}", program(form)),
+        Some(Style::Reasoned) | None => task,
+    };
     let system = (!instructions.is_empty()).then(|| ChatMessage::system(instructions));
     system.into_iter().chain([ChatMessage::user(task)]).collect()
 }
@@ -43,8 +49,7 @@ fn system(agent: &PlannedAgent, form: Form, style: Option<Style>, reads: bool) -
         parts.push(format!("You are: {}.\nYour duty: {}", agent.role.trim(), agent.duty.trim()));
     }
     match style {
-        Some(Style::Brief) => parts.push(brief(form).to_owned()),
-        Some(Style::Program) => parts.push(program(form).to_owned()),
+        Some(Style::Brief | Style::Program) => {}
         Some(Style::Reasoned) if base.prompt.is_empty() => parts.push(format!("{STEPS} {}", ending(form))),
         Some(Style::Reasoned) | None if base.answers && !base.prompt.is_empty() => parts.push(ending(form).to_owned()),
         Some(Style::Reasoned) | None => {}
@@ -92,13 +97,13 @@ fn brief(form: Form) -> &'static str {
 fn program(form: Form) -> &'static str {
     match form {
         Form::Choice => {
-            "Write a Python program that computes the answer from the numbers and facts of the question and prints the value, \
-             or the words, of the right option. Use the standard library only; the program reads no input. Reply with the \
-             program alone, in one fenced block."
+            "Solve this problem with a short Python program: a variable for every number in it, a variable for every \
+             intermediate result, and at the end `print` of the answer alone. Reply with the program in one fenced block. \
+             Print the value or the words of the right option, not its letter."
         }
         _ => {
-            "Write a Python program that computes the answer and prints it, alone, as its last line. Use the standard library \
-             only; the program reads no input. Reply with the program alone, in one fenced block."
+            "Solve this problem with a short Python program: a variable for every number in it, a variable for every \
+             intermediate result, and at the end `print` of the answer alone. Reply with the program in one fenced block."
         }
     }
 }

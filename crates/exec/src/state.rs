@@ -141,11 +141,22 @@ impl RunState {
         (style != Style::Program || self.form.is_short()).then_some(style)
     }
 
-    /// Whether an agent is a plain one, and the first of its capacity.
-    pub fn is_first_plain(&self, index: usize) -> bool {
-        let is_plain = |member: &Member, level: usize| member.agent.base.name == PLAIN && member.agent.level == level;
-        let Some((agent, before)) = self.members.get(..=index).and_then(<[Member]>::split_last) else { return false };
-        is_plain(agent, agent.agent.level) && !before.iter().any(|other| is_plain(other, agent.agent.level))
+    /// Completion tokens at most of an agent's reply. A style shortens answers, and nothing else.
+    pub fn most_tokens(&self, index: usize, level: &Level) -> u64 {
+        let shortened = self.form.is_short() && self.style(index).is_some();
+        if level.style.is_none() || shortened { level.max_tokens } else { level.long_tokens }
+    }
+
+    /// Whether an agent is a plain one, or has a style, and is the first of those that are asked the same.
+    pub fn is_first_alike(&self, index: usize) -> bool {
+        let Some((Member { agent, .. }, before)) = self.members.get(..=index).and_then(<[Member]>::split_last) else {
+            return false;
+        };
+        let alike = |Member { agent: other, .. }: &Member| {
+            let asked = |it: &PlannedAgent| (it.level, it.base.name.clone(), it.role.clone(), it.duty.clone());
+            asked(other) == asked(agent) && other.parents == agent.parents
+        };
+        (agent.base.name == PLAIN || self.style(index).is_some()) && !before.iter().any(alike)
     }
 
     /// The options that the question lists, with their letters.

@@ -93,6 +93,7 @@ impl Resolved {
                     price: capacity.price.unwrap_or_default(),
                     gate: Arc::new(Semaphore::new(capacity.concurrency().min(Semaphore::MAX_PERMITS))),
                     max_tokens: capacity.max_tokens(),
+                    long_tokens: capacity.long_tokens(),
                     temperature: capacity.temperature,
                     style: capacity.style,
                 }

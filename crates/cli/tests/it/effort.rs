@@ -6,7 +6,7 @@ const CONFIG: &str = "[capacity.q]\nbase_url = 'http://127.0.0.1:9/v1'\nmodel = 
                       [orchestrator]\nkind = 'fixed'\nspec = 'team.yaml'\n";
 const TEAM: &str = "agents:\n  - {id: p, base: plain, capacity: q-program}\n  - {id: b, base: plain, capacity: q-brief}\n  \
                     - {id: r, base: solver, capacity: q-reasoned}\nanswer: {from: [p, b, r], by: vote}\n";
-const SCRIPT: &str = "[[reply]]\nagent = 'p'\ncontains = 'Write a Python program'\ntext = \"\"\"```python\nprint(80 - 80 * 15 / 100)\n```\"\"\"\n\
+const SCRIPT: &str = "[[reply]]\nagent = 'p'\ncontains = 'short Python program'\ntext = \"\"\"```python\nprint(80 - 80 * 15 / 100)\n```\"\"\"\n\
                       [[reply]]\nagent = 'b'\ncontains = 'holds the final number and nothing else'\ntext = '70'\n\
                       [[reply]]\nagent = 'r'\ntext = '''It is 80 - 12.\nAnswer: $68'''\n";
 const QUESTION: &str = "A jacket costs 80 dollars and is 15 % off. What does it cost?";

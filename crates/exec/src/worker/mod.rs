@@ -365,6 +365,8 @@ pub struct Level {
     pub gate: Arc<Semaphore>,
     /// Completion tokens at most.
     pub max_tokens: u64,
+    /// Completion tokens at most of what its style does not shorten: code, texts, and replies that are no answers.
+    pub long_tokens: u64,
     /// Sampling temperature.
     pub temperature: Option<f64>,
     /// How its agents are asked to reply; as their roles say where absent.
@@ -381,6 +383,7 @@ impl Level {
             price: Price::default(),
             gate: Arc::new(Semaphore::new(32)),
             max_tokens: 1024,
+            long_tokens: 1024,
             temperature: None,
             style: None,
         }

@@ -332,3 +332,42 @@ answer: {from: [a, b, c, d], by: vote}
     let temperatures: Vec<Option<f64>> = asked.into_iter().map(|(_, temperature)| temperature).collect();
     assert_eq!(temperatures, [Some(0.0), None, Some(0.0), None]);
 }
+
+#[tokio::test]
+async fn a_style_shortens_answers_alone_and_the_first_of_those_asked_alike_is_not_drawn() {
+    type Seen = (String, u64, Option<f64>, String);
+    let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+    let record = seen.clone();
+    let worker = Function::new(move |request: &Request| {
+        let last = request.messages.last().map(|message| message.content.clone()).unwrap_or_default();
+        record.lock().unwrap().push((request.agent.clone(), request.max_tokens, request.temperature, last));
+        ten("```python\nprint(1)\n```\nAnswer: 1")
+    });
+    let team = "
+agents:
+  - {id: p, base: solver, capacity: small}
+  - {id: q, base: solver, capacity: small}
+  - {id: r, base: solver, capacity: small, duty: Look twice.}
+  - {id: b, base: plain, capacity: medium}
+  - {id: o, base: solver, capacity: large}
+answer: {from: [p, q, r, b, o], by: vote}
+";
+    let mut runner = with_styles(runner(worker, team), Some(Arc::new(FakePython::default())));
+    let [small, medium, ..] = &mut runner.backend.levels[..] else { panic!("three levels") };
+    (small.max_tokens, small.long_tokens) = (70, 900);
+    (medium.style, medium.max_tokens, medium.long_tokens) = (Some(Style::Brief), 20, 800);
+    let told = |id: &str| seen.lock().unwrap().iter().rev().find(|seen| seen.0 == id).unwrap().clone();
+
+    run_on("What is 3 plus 4? Give the number.", &runner).await;
+    assert_eq!((told("p").1, told("p").2), (70, Some(0.0)));
+    assert_eq!(told("q").2, None, "the second one asked alike is drawn");
+    assert_eq!(told("r").2, Some(0.0), "another duty is another question");
+    assert_eq!((told("b").1, told("b").2), (20, Some(0.0)));
+    assert_eq!(told("o").2, None, "without a style, as the capacity says");
+    assert!(told("p").3.starts_with("Solve this problem with a short Python program"), "{}", told("p").3);
+    assert!(told("b").3.starts_with("What is 3 plus 4?") && told("b").3.ends_with("No working."), "{}", told("b").3);
+
+    run_on(CODE_QUESTION, &runner).await;
+    assert_eq!(told("p").1, 900, "code is not cut at the length of a program that computes an answer");
+    assert_eq!(told("b").1, 800, "code is not cut at the length of a brief answer");
+}

@@ -95,6 +95,11 @@ impl Capacity {
         self.max_tokens.unwrap_or_else(|| self.style.unwrap_or(Style::Reasoned).max_tokens())
     }
 
+    /// The same for what the style does not shorten.
+    pub fn long_tokens(&self) -> u64 {
+        self.max_tokens.unwrap_or_else(|| Style::Reasoned.max_tokens())
+    }
+
     fn default_timeout() -> f64 {
         120.0
     }
