@@ -25,6 +25,7 @@ pub struct Engine {
     gauges: Arc<Gauges>,
     /// Tokens of a prompt and its completion together at most.
     longest: usize,
+    device: String,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,7 +94,7 @@ impl Engine {
 
     fn start(loaded: Loaded, tokenizer: Tokenizer, settings: EngineSettings) -> Result<Engine, PolicyError> {
         let config = match &loaded {
-            Loaded::Cpu(network) => &network.config,
+            Loaded::Cpu(network, _) => &network.config,
             Loaded::Gpu(_, facts) => &facts.config,
         };
         if tokenizer.vocabulary() > config.vocabulary {
@@ -102,13 +103,22 @@ impl Engine {
         }
         let blocks = settings.cache_tokens / BLOCK;
         let longest = config.positions.min(blocks * BLOCK);
+        let device = match &loaded {
+            Loaded::Cpu(_, no_gpu) => no_gpu.as_ref().map_or("CPU".to_owned(), |why| format!("CPU; no GPU: {why}")),
+            Loaded::Gpu(runner, _) => format!("GPU {}", runner.device_name()),
+        };
         let (model, backend) = loaded.serve(&settings, blocks)?;
         let queue = Arc::new(RequestQueue::new(settings.queue));
         let gauges = Arc::new(Gauges { cache_tokens: AtomicUsize::new(blocks * BLOCK), ..Gauges::default() });
         let scheduler = Scheduler::new(backend, tokenizer.clone(), queue.clone(), gauges.clone(), settings, blocks);
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run());
         let thread = thread.map_err(|error| PolicyError::Request(format!("no thread for the model: {error}")))?;
-        Ok(Engine { queue, model, tokenizer, gauges, longest, thread: Some(thread) })
+        Ok(Engine { queue, model, tokenizer, gauges, longest, device, thread: Some(thread) })
+    }
+
+    /// What computes: the CPU, with the reason where a GPU could not be used, or the name of the GPU.
+    pub fn device(&self) -> &str {
+        &self.device
     }
 
     /// Queues a request and returns at once. Dropping the [`PendingCompletion`] cancels the request, also while its
@@ -194,7 +204,8 @@ impl Engine {
 
 /// A model whose weights were read.
 enum Loaded {
-    Cpu(Box<Network>),
+    /// The model, and why no GPU serves it where one could have.
+    Cpu(Box<Network>, Option<String>),
     Gpu(Box<GpuRunner>, GpuFacts),
 }
 
@@ -204,16 +215,19 @@ impl Loaded {
         origin: &WeightOrigin<'_>,
         settings: &mut EngineSettings,
     ) -> Result<Loaded, PolicyError> {
-        if let Some(device) = gpu::device(settings.device)? {
+        let mut no_gpu = None;
+        if settings.device != DeviceChoice::Cpu {
             let asked = settings.clone();
-            match GpuRunner::new(&device, &config, origin, settings) {
+            let loaded = gpu::device().and_then(|device| GpuRunner::new(&device, &config, origin, settings));
+            match loaded {
                 Ok((runner, facts)) => return Ok(Loaded::Gpu(Box::new(runner), facts)),
                 Err(error) if settings.device == DeviceChoice::Cuda => return Err(error),
                 // What is wrong with the files is found on the CPU too.
-                Err(_) => *settings = asked,
+                Err(error) => no_gpu = Some(error.to_string()),
             }
+            *settings = asked;
         }
-        Ok(Loaded::Cpu(Box::new(Network::new(config, origin, settings.weights)?)))
+        Ok(Loaded::Cpu(Box::new(Network::new(config, origin, settings.weights)?), no_gpu))
     }
 
     /// Takes the memory that steps need.
@@ -223,7 +237,7 @@ impl Loaded {
                 let batch = Batch::default();
                 return Ok((ServedModel::Gpu(facts), Backend::Gpu { runner, batch }));
             }
-            Loaded::Cpu(network) => *network,
+            Loaded::Cpu(network, _) => *network,
         };
         if network.phases() > MAX_PHASES {
             return Err(PolicyError::Request("the model has more layers than can be served".to_owned()));

@@ -7,7 +7,7 @@ use crate::network::Batch;
 use crate::sampling::{SampledToken, SamplingParams};
 use lemon_gpu::{Device, GpuError, Model, ModelSettings, ModelShape, Numbers, Sampling};
 use lemon_model::gpu_tensors as tensors;
-use lemon_model::{DeviceChoice, ModelConfig, PolicyError, TensorReader, WeightOrigin};
+use lemon_model::{ModelConfig, PolicyError, TensorReader, WeightOrigin};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -38,16 +38,12 @@ pub(crate) struct GpuFacts {
     pub(crate) fingerprint: u64,
 }
 
-/// The device for a choice. `None`: the model is served on the CPU.
+/// The GPU of this machine.
 ///
 /// # Errors
-/// A GPU is demanded, and there is none that can be used.
-pub(crate) fn device(choice: DeviceChoice) -> Result<Option<Arc<Device>>, PolicyError> {
-    match choice {
-        DeviceChoice::Cpu => Ok(None),
-        DeviceChoice::Auto => Ok(Device::open().ok()),
-        DeviceChoice::Cuda => Device::open().map(Some).map_err(refused),
-    }
+/// There is none that can be used.
+pub(crate) fn device() -> Result<Arc<Device>, PolicyError> {
+    Device::open().map_err(refused)
 }
 
 fn refused(error: GpuError) -> PolicyError {
@@ -90,6 +86,11 @@ impl GpuRunner {
         let facts = GpuFacts { config: config.clone(), weight_bytes: model.weight_bytes(), fingerprint };
         let mask_words = config.vocabulary.div_ceil(32);
         Ok((GpuRunner { model, batch: lemon_gpu::Batch::default(), mask_words }, facts))
+    }
+
+    /// The name of the device.
+    pub(crate) fn device_name(&self) -> &str {
+        self.model.device_name()
     }
 
     /// The logits of one batch.
@@ -203,12 +204,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demanded_device_that_is_not_there_is_an_error() {
-        assert!(device(DeviceChoice::Cpu).unwrap().is_none());
-        match (device(DeviceChoice::Auto).unwrap(), device(DeviceChoice::Cuda)) {
-            (None, Err(error)) => assert!(error.to_string().contains("hint:"), "{error}"),
-            (Some(_), Ok(Some(_))) => {}
-            (auto, cuda) => panic!("auto found {}, cuda {}", auto.is_some(), cuda.is_ok()),
+    fn a_device_that_is_not_there_is_an_error_with_a_hint() {
+        match device() {
+            Ok(device) => assert!(!device.info().name.is_empty()),
+            Err(error) => assert!(error.to_string().contains("hint:"), "{error}"),
         }
     }
 }

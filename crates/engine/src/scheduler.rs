@@ -7,8 +7,10 @@ use crate::kernels::paged_attention::BLOCK;
 use crate::network::{Batch, Row};
 use crate::prefix_cache::{PrefixCache, ROOT, Tokens};
 use crate::queue::{Next, RequestQueue};
+use crate::sampling::SampledToken;
 use crate::sequence::ActiveSequence;
 use lemon_model::Tokenizer;
+use rayon::prelude::*;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +32,8 @@ pub(crate) struct Scheduler {
     /// For each running sequence, the tokens it reads in this step and the number of its batch.
     planned: Vec<(usize, usize)>,
     sampled: Sampled,
+    /// Sequences that were ever started.
+    started: usize,
 }
 
 impl Scheduler {
@@ -53,6 +57,7 @@ impl Scheduler {
             claimed: HashSet::new(),
             planned: Vec::new(),
             sampled: Sampled::new(),
+            started: 0,
         }
     }
 
@@ -97,7 +102,10 @@ impl Scheduler {
                         self.publish();
                     }
                     match self.queue.pop(self.running.is_empty()) {
-                        Next::Job(job) => ActiveSequence::new(*job),
+                        Next::Job(job) => {
+                            self.started += 1;
+                            ActiveSequence::new(*job, self.started)
+                        }
                         Next::Empty => return true,
                         Next::Closed => return false,
                     }
@@ -215,6 +223,7 @@ impl Scheduler {
         let rows = self.planned.iter().map(|(count, _)| count).sum();
         self.backend.run(rows, &self.settings, &mut self.sampled)?;
         let mut sampled: Vec<_> = self.sampled.iter().map(|tokens| (0, tokens)).collect();
+        let mut drawn = Vec::with_capacity(self.running.len());
         for (sequence, (count, batch)) in self.running.iter_mut().zip(&self.planned) {
             if *count == 0 {
                 continue;
@@ -226,10 +235,20 @@ impl Scheduler {
                 cache_full_blocks(&mut self.blocks, sequence, first);
             }
             if let (true, Some((next, tokens))) = (complete, sampled.get_mut(*batch)) {
-                sequence.push(tokens.get(*next).copied().flatten(), &self.tokenizer);
+                drawn.push((sequence, tokens.get(*next).copied().flatten()));
                 *next += 1;
             }
         }
+        // What a grammar allows next takes longest to find, so threads share the sequences that have one.
+        let tokenizer = &self.tokenizer;
+        let push =
+            |(sequence, token): &mut (&mut ActiveSequence, Option<SampledToken>)| sequence.push(*token, tokenizer);
+        if drawn.iter().filter(|(sequence, _)| sequence.is_constrained()).count() > 1 {
+            drawn.par_iter_mut().for_each(push);
+        } else {
+            drawn.iter_mut().for_each(push);
+        }
+        drawn.into_iter().for_each(|(sequence, _)| sequence.stream());
         Ok(())
     }
 

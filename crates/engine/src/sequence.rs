@@ -23,6 +23,8 @@ pub(crate) struct ActiveSequence {
     /// How many of these bytes were streamed.
     streamed: usize,
     finish: Option<Result<FinishReason, EngineError>>,
+    /// Of all sequences: those with numbers that follow one another walk their grammars at the same time.
+    number: usize,
     /// The grammar that holds, once the text of one was written.
     grammar: Option<Walk>,
     /// The tokens that the grammar offers next.
@@ -30,7 +32,7 @@ pub(crate) struct ActiveSequence {
 }
 
 impl ActiveSequence {
-    pub(crate) fn new(job: Job) -> ActiveSequence {
+    pub(crate) fn new(job: Job, number: usize) -> ActiveSequence {
         ActiveSequence {
             tokens: job.request.prompt.clone(),
             job,
@@ -42,6 +44,7 @@ impl ActiveSequence {
             bytes: Vec::new(),
             streamed: 0,
             finish: None,
+            number,
             grammar: None,
             mask: None,
         }
@@ -86,6 +89,11 @@ impl ActiveSequence {
         self.mask.as_ref()
     }
 
+    /// Whether grammars may hold for what it writes.
+    pub(crate) fn is_constrained(&self) -> bool {
+        !self.job.request.constraints.is_empty()
+    }
+
     /// Appends the next token; `None` (logits that are no numbers) ends the sequence with an error.
     pub(crate) fn push(&mut self, sampled: Option<SampledToken>, tokenizer: &Tokenizer) {
         let Some(SampledToken { token, logprob }) = sampled else {
@@ -94,10 +102,9 @@ impl ActiveSequence {
         };
         let before = self.bytes.len();
         self.append(token, logprob, tokenizer);
-        if self.finish.is_none() && !self.job.request.constraints.is_empty() {
+        if self.finish.is_none() && self.is_constrained() {
             self.constrain(token, before, tokenizer);
         }
-        self.stream();
     }
 
     fn append(&mut self, token: u32, logprob: f32, tokenizer: &Tokenizer) {
@@ -154,7 +161,7 @@ impl ActiveSequence {
             let start = (before + 1).saturating_sub(after.len());
             let written = self.bytes.get(start..)?;
             let found = written.windows(after.len().max(1)).rposition(|window| window == after.as_bytes())?;
-            grammar.walk_after(written.get(found + after.len()..)?)
+            grammar.walk_after(self.number, written.get(found + after.len()..)?)
         })
     }
 
@@ -164,7 +171,7 @@ impl ActiveSequence {
     }
 
     /// Streams what is new and final: no half of a character, and nothing that may turn out to begin a stop string.
-    fn stream(&mut self) {
+    pub(crate) fn stream(&mut self) {
         let Some(on_text) = &self.job.on_text else { return };
         let ended = self.finish.is_some();
         let longest = self.job.request.stop.iter().map(String::len).max().unwrap_or(0);

@@ -456,6 +456,15 @@ fn a_device_that_fails_ends_all_requests() {
     assert_eq!(queue.push(CompletionRequest::new(vec![1], 3), None).err(), Some(failed));
 }
 
+#[test]
+fn an_engine_says_where_it_computes() {
+    let on = |device| engine(EngineSettings { device, ..settings(WeightForm::F32) }).device().to_owned();
+    assert_eq!(on(DeviceChoice::Cpu), "CPU");
+    let auto = on(DeviceChoice::Auto);
+    let with_reason = auto.starts_with("CPU; no GPU: ") && auto.contains("hint:");
+    assert!(with_reason || auto.starts_with("GPU "), "{auto}");
+}
+
 /// A waker that has the engine, and lets go of it where it is woken: in the engine's own thread.
 struct Owner {
     engine: std::sync::Mutex<Option<Engine>>,

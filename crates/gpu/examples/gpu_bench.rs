@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// What the variable `LEMON_GPU_NUMBERS` says.
 fn numbers() -> Numbers {
     match std::env::var("LEMON_GPU_NUMBERS").as_deref() {
-        Ok("f16") => Numbers::F16,
+        Ok("bf16") => Numbers::Bf16,
         _ => Numbers::default(),
     }
 }

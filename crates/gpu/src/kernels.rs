@@ -28,9 +28,9 @@ const SOURCE: &str = concat!(
 pub enum Numbers {
     /// Three bits more than bf16. Intermediate results of the models that were looked at stay below a fortieth of its range; what
     /// would leave it is held back.
+    #[default]
     F16,
     /// The range of f32, for any model, and for gradients.
-    #[default]
     Bf16,
 }
 

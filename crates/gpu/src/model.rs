@@ -179,6 +179,11 @@ impl Model {
         &self.shape
     }
 
+    /// The name of the device that it is on.
+    pub fn device_name(&self) -> &str {
+        &self.device.info().name
+    }
+
     /// Pages of keys and values.
     pub fn pages(&self) -> usize {
         self.settings.pages

@@ -15,7 +15,7 @@ use crate::{PolicyError, Tokenizer};
 use llguidance::Matcher;
 use llguidance::api::TopLevelGrammar;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A grammar over a vocabulary: cheap to clone.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct Grammar {
 struct Inner {
     /// At the start of the text. Clones share a cache of the grammar's states behind a lock.
     start: Matcher,
+    /// The same with caches of their own: what is computed in one does not wait for the others.
+    lanes: OnceLock<Vec<Matcher>>,
     vocabulary: Arc<Vocabulary>,
     tokenizer: Tokenizer,
 }
@@ -71,7 +73,9 @@ impl Grammar {
         let vocabulary = tokenizer.for_grammars()?;
         let parser = vocabulary.factory().create_parser(TopLevelGrammar::from_lark(lark.to_owned())).map_err(fault)?;
         let start = Matcher::new(Ok(parser));
-        let grammar = Grammar { inner: Arc::new(Inner { start, vocabulary, tokenizer: tokenizer.clone() }) };
+        let grammar = Grammar {
+            inner: Arc::new(Inner { start, lanes: OnceLock::new(), vocabulary, tokenizer: tokenizer.clone() }),
+        };
         // A grammar without any text shows at its first token.
         match grammar.walk().next() {
             Ok(_) => Ok(grammar),
@@ -87,13 +91,27 @@ impl Grammar {
 
     /// The state before the first token.
     pub fn walk(&self) -> Walk {
-        let (matcher, end) = (self.inner.start.clone(), self.inner.tokenizer.end());
+        self.walk_from(&self.inner.start)
+    }
+
+    /// The same for one of many texts that are walked at a time: numbers that follow one another do not wait for each other.
+    pub fn walk_of(&self, number: usize) -> Walk {
+        let lanes = self
+            .inner
+            .lanes
+            .get_or_init(|| (1..rayon::current_num_threads()).map(|_| self.inner.start.deep_clone()).collect());
+        let lane = (number % (lanes.len() + 1)).checked_sub(1).and_then(|lane| lanes.get(lane));
+        self.walk_from(lane.unwrap_or(&self.inner.start))
+    }
+
+    fn walk_from(&self, start: &Matcher) -> Walk {
+        let (matcher, end) = (start.clone(), self.inner.tokenizer.end());
         Walk { matcher, end, written: 0, choice: None, ended: false }
     }
 
-    /// The state after a text; `None` if the grammar does not allow it.
-    pub fn walk_after(&self, text: &[u8]) -> Option<Walk> {
-        let mut walk = self.walk();
+    /// The state of [`Self::walk_of`] after a text; `None` if the grammar does not allow it.
+    pub fn walk_after(&self, number: usize, text: &[u8]) -> Option<Walk> {
+        let mut walk = self.walk_of(number);
         for token in self.inner.vocabulary.spell(text) {
             walk.matcher.consume_token(token).ok()?;
         }

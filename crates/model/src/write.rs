@@ -1,13 +1,14 @@
 //! Samples texts for training: many at once, each with its own grammar, seed and place in the cache.
 
 use crate::api::{Finish, Sample, SampleRequest, SampleSettings};
-use crate::draw::draw;
+use crate::draw::{Drawn, draw};
 use crate::grammar::{Mask, NextTokens, Walk};
 use crate::model::Model;
 use crate::rows::{Cache, Part, Rows};
 use crate::{PolicyError, Tokenizer};
 use candle_core::{DType, Tensor};
 use lemon_num::Random;
+use rayon::prelude::*;
 use std::collections::VecDeque;
 
 /// Texts that are written at a time.
@@ -125,11 +126,15 @@ fn step(
     } else {
         Vec::new()
     };
-    for (at, (text, drawn)) in writing.iter_mut().flatten().zip(chosen).enumerate() {
-        let logprob = drawn.logprob.or_else(|| logprobs.get(at).copied()).unwrap_or(f32::NAN);
-        text.take(drawn.token, logprob)?;
-    }
-    Ok(())
+    let logprob = |at: usize, drawn: &Drawn| drawn.logprob.or_else(|| logprobs.get(at).copied()).unwrap_or(f32::NAN);
+    let drawn: Vec<(u32, f32)> =
+        chosen.iter().enumerate().map(|(at, drawn)| (drawn.token, logprob(at, drawn))).collect();
+    take_all(writing.iter_mut().flatten().zip(drawn).collect())
+}
+
+/// Goes on with tokens that were drawn, many texts at a time: what may come next takes longest to find.
+pub(crate) fn take_all(drawn: Vec<(&mut Writing<'_>, (u32, f32))>) -> Result<(), PolicyError> {
+    drawn.into_par_iter().try_for_each(|(text, (token, logprob))| text.take(token, logprob))
 }
 
 /// The masks of several rows, as the operations take them; `None` if nothing is masked.
@@ -196,7 +201,7 @@ impl<'r> Writing<'r> {
             number,
             given,
             tokenizer,
-            walk: request.grammar.as_ref().map(|grammar| grammar.walk()),
+            walk: request.grammar.as_ref().map(|grammar| grammar.walk_of(number)),
             mask: None,
             seed: request.seed,
             random: Random::new(request.seed),
@@ -230,6 +235,11 @@ impl<'r> Writing<'r> {
     /// What may come next; `None`: anything.
     pub(crate) fn mask(&self) -> Option<&Mask> {
         self.mask.as_ref()
+    }
+
+    /// Whether nothing more is written.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finish.is_some()
     }
 
     /// The noise seed.

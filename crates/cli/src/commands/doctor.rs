@@ -54,6 +54,9 @@ fn describe(finding: &EndpointCheck) -> String {
     text += &format!("  {replies}            {} ({seconds:.2} s)\n", mark(Some(finding.replies)));
     text += &format!("  returns usage      {}\n", mark(finding.returns_usage));
     text += &format!("  structured output  {}\n", mark(finding.structured_output));
+    if let Some(device) = &finding.device {
+        text += &format!("  runs on            {device}\n");
+    }
     if let Some(fact) = &finding.fact {
         text += &format!("  {}: {fact}\n", console::style("error").red());
     }

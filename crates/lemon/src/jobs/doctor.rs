@@ -35,6 +35,8 @@ pub struct EndpointCheck {
     pub structured_output: Option<bool>,
     /// The time of the first reply.
     pub seconds: f64,
+    /// What computes a model of this process.
+    pub device: Option<String>,
     /// What is wrong.
     pub fact: Option<String>,
     /// What to do about it.
@@ -53,15 +55,18 @@ pub async fn check_endpoint(name: &str, capacity: &Capacity, device: DeviceChoic
         returns_usage: None,
         structured_output: None,
         seconds: 0.0,
+        device: None,
         fact: None,
         hint: None,
     };
     if let Some(local) = &capacity.local {
         let began = Instant::now();
-        let (fact, hint) = load_model(name, local, device).err().map(|error| (error.fact, error.hint)).unzip();
-        let (seconds, replies) = (began.elapsed().as_secs_f64(), fact.is_none());
         let (base_url, model) = (IN_THIS_PROCESS.to_owned(), local.clone());
-        return EndpointCheck { base_url, model, replies, seconds, fact, hint: hint.flatten(), ..found };
+        found = match load_model(name, local, device) {
+            Ok(loaded) => EndpointCheck { replies: true, device: Some(loaded.engine.device().to_owned()), ..found },
+            Err(error) => EndpointCheck { fact: Some(error.fact), hint: error.hint, ..found },
+        };
+        return EndpointCheck { base_url, model, seconds: began.elapsed().as_secs_f64(), ..found };
     }
     let worker = match worker(name, capacity) {
         Ok(worker) => worker,

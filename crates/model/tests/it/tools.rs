@@ -228,7 +228,7 @@ fn a_walk_begins_after_a_text_that_fits() {
     let tokenizer = with(MARKED);
     let tools = [tool("say", json!({"type": "object"}))];
     let constraints = tokenizer.call_form().unwrap().constraints(&tools, &tokenizer).unwrap();
-    let walk = |text: &str| constraints[0].grammar.walk_after(text.as_bytes());
+    let walk = |text: &str| constraints[0].grammar.walk_after(0, text.as_bytes());
     for fits in ["", "\n", "\n{\"na", "{\"name\": \"say\", \"arguments\": {"] {
         assert!(walk(fits).is_some_and(|mut walk| walk.next().is_ok()), "{fits:?}");
     }
