@@ -87,7 +87,8 @@ fn score(config: &Config, args: &ScoreArgs) -> Result<u8, Fault> {
     let (policy, encoder) = lemon_workers::policy(config, &args.model.source(), language(config)?)?;
     let (task, text) = (question(&args.task)?, super::read_input(&args.spec)?);
     let scored = score_spec((&policy, &encoder), &task, &text, args.temperature).map_err(Fault::of_spec)?;
-    if args.json { print_json(&scored) } else { print(&table(&scored)) }
+    // As `sample` writes the same numbers.
+    if args.json { print_json(&json!(scored)) } else { print(&table(&scored)) }
 }
 
 /// The log-probability by field.
