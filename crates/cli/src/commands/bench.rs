@@ -6,6 +6,7 @@
 mod answers;
 mod api;
 mod cluster;
+mod load;
 mod policy;
 mod process;
 mod serve;

@@ -3,6 +3,7 @@
 //! The fake endpoint, the server and this load are processes of their own. The same load goes to the endpoint directly, then
 //! through the server, then through another proxy, if one is named.
 
+use super::load::{Target, failed};
 use super::process::{self, cpu_seconds_of};
 use super::{Server, this_program};
 use crate::args::ApiArgs;
@@ -14,7 +15,6 @@ use lemon_exec::worker::{http_client, http_error};
 use reqwest::{Client, RequestBuilder, Response};
 use serde::Serialize;
 use serde_json::json;
-use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -54,16 +54,15 @@ pub fn bench(args: &ApiArgs) -> Result<u8, Fault> {
 }
 
 async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
-    let client = http_client().map_err(Fault::new)?;
     let endpoint = Server::start(args.latency_ms)?;
-    // Clients that begin at one moment would be answered at one moment, and begin again at one.
     let spread = Duration::from_millis(args.latency_ms);
     let load = async |what, base: &str, model: &str, process: Option<u32>| -> Result<Load, Fault> {
         eprintln!("{what}: {} requests, {} at a time", args.requests, args.width);
-        // Connections are open, as they are in any longer run.
-        ask_all(&client, base, model, args.width, args.width, spread).await?;
+        let target = Target::new(base, model)?;
+        // What is made once is made, as it is in any longer run.
+        target.ask(args.width, args.width, spread).await?;
         let (cpu, began) = (process.and_then(cpu_seconds_of), Instant::now());
-        let mut times = ask_all(&client, base, model, args.requests, args.width, spread).await?;
+        let mut times = target.ask(args.requests, args.width, spread).await?;
         let seconds = began.elapsed().as_secs_f64();
         let cpu = process.and_then(cpu_seconds_of).zip(cpu).map(|(after, before)| after - before);
         times.sort_by(f64::total_cmp);
@@ -87,7 +86,7 @@ async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
     }
     let idle = match args.connections {
         0 => None,
-        connections => Some(hold(&client, connections).await?),
+        connections => Some(hold(connections).await?),
     };
     if args.json {
         return print_json(&json!({ "loads": loads, "idle": idle }));
@@ -105,49 +104,17 @@ async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// The seconds that each request took. The first of each client are spread over a time.
-async fn ask_all(
-    client: &Client,
-    base: &str,
-    model: &str,
-    requests: usize,
-    width: usize,
-    spread: Duration,
-) -> Result<Vec<f64>, Fault> {
-    let run = fresh_id();
-    let ask = |number: usize| {
-        // Every question differs, so that no reply is reused.
-        let request = request(client, base, model, &format!("Question {number} of {run}: what is the answer?"), false);
-        let wait = if number < width { spread.mul_f64(number as f64 / width as f64) } else { Duration::ZERO };
-        async move {
-            tokio::time::sleep(wait).await;
-            let began = Instant::now();
-            let response = request.send().await.map_err(|error| failed(http_error(&error)))?;
-            let status = response.status();
-            let body = response.text().await.map_err(|error| failed(http_error(&error)))?;
-            match status.is_success() {
-                true => Ok(began.elapsed().as_secs_f64()),
-                false => Err(failed(format!("{status} {body}"))),
-            }
-        }
-    };
-    let times: Vec<Result<f64, Fault>> = stream::iter(0..requests).map(ask).buffer_unordered(width).collect().await;
-    times.into_iter().collect()
-}
-
-fn request(client: &Client, base: &str, model: &str, question: &str, stream: bool) -> RequestBuilder {
-    let body = json!({ "model": model, "messages": [{ "role": "user", "content": question }], "stream": stream });
+/// A question whose answer is to come in pieces.
+fn request(client: &Client, base: &str, question: &str) -> RequestBuilder {
+    let body = json!({ "model": "lemon", "messages": [{ "role": "user", "content": question }], "stream": true });
     let request = client.post(format!("{base}/chat/completions")).header("content-type", "application/json");
     request.header("authorization", "Bearer sk-none").body(body.to_string())
 }
 
-fn failed(why: impl Display) -> Fault {
-    Fault::new(format!("a request failed, and the measurement is void: {why}")).code(1)
-}
-
 /// How much memory streams take whose model never answers.
-async fn hold(client: &Client, connections: usize) -> Result<Idle, Fault> {
+async fn hold(connections: usize) -> Result<Idle, Fault> {
     eprintln!("{connections} streams that wait");
+    let client = http_client().map_err(Fault::new)?;
     let endpoint = Server::start(FOR_EVER_MS)?;
     let serving = Serving::start(&endpoint.base_url)?;
     let memory = || {
@@ -155,10 +122,10 @@ async fn hold(client: &Client, connections: usize) -> Result<Idle, Fault> {
             .map(process::mib)
             .ok_or_else(|| failed("this system does not tell the memory of a process"))
     };
-    ask_health(client, &serving.base).await?;
+    ask_health(&client, &serving.base).await?;
     let before_mib = memory()?;
     let open = |number: usize| {
-        let request = request(client, &serving.base, "lemon", &format!("Question {number}: what is the answer?"), true);
+        let request = request(&client, &serving.base, &format!("Question {number}: what is the answer?"));
         async move { request.send().await.map_err(|error| failed(http_error(&error))) }
     };
     // The responses have begun, and their bodies are not read to an end.
