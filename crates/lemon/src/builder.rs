@@ -293,6 +293,7 @@ fn own(resolved: &Resolved, worker: Arc<dyn Worker>) -> Result<Backend, WorkersE
         Some(capacity) => Level {
             price: capacity.price.unwrap_or_default(),
             max_tokens: capacity.max_tokens(),
+            long_tokens: capacity.long_tokens(),
             temperature: capacity.temperature,
             style: capacity.style,
             ..Level::new(name)

@@ -193,7 +193,9 @@ impl AppState {
         settings.decisions = decisions;
         let mut backend = self.workers.backend.clone();
         for level in &mut backend.levels {
-            level.max_tokens = order.max_tokens.unwrap_or(level.max_tokens);
+            if let Some(most) = order.max_tokens {
+                level.limit_replies(most);
+            }
             level.temperature = order.temperature.or(level.temperature);
         }
         let told = live.clone();

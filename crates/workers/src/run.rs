@@ -125,7 +125,7 @@ impl ReadyRun {
             code.ready().map_err(|error| SandboxRunner::unavailable(&error))?;
         }
         if let Some(most) = request.max_tokens {
-            backend.levels.iter_mut().for_each(|level| level.max_tokens = most);
+            backend.levels.iter_mut().for_each(|level| level.limit_replies(most));
         }
         let Budget { tokens, usd, calls, seconds } = before.budget;
         let budget = Budget {

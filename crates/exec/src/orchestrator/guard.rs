@@ -79,6 +79,10 @@ impl Orchestrator for Guard {
         let cheap = joined.filter(|spec| self.allows(spec.agents.len())).map(|spec| render(&spec).text);
         cheap.or_else(|| plain_team(context.language)).filter(|team| team != plan.source())
     }
+
+    fn amends(&self) -> bool {
+        true
+    }
 }
 
 impl Guard {

@@ -388,4 +388,9 @@ impl Level {
             style: None,
         }
     }
+
+    /// Bounds every reply, whatever its style.
+    pub fn limit_replies(&mut self, tokens: u64) {
+        (self.max_tokens, self.long_tokens) = (tokens, tokens);
+    }
 }

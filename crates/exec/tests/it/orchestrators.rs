@@ -399,6 +399,7 @@ async fn no_team_by_default_has_a_critic_a_judge_or_a_reader() {
         let inner = Arc::new(Fixed { text: text.to_owned(), reviewer: None });
         let reply_tokens = vec![100; 3];
         let guard = Guard { inner, proven: BTreeMap::new(), reply_tokens, writing_costs: false, max_cost };
+        assert!(guard.amends(), "a run that may be amended stays on this machine");
         runner_by(scripted("[[reply]]\ntext = 'Answer: 68'\n"), Arc::new(guard))
     };
     for text in [&critic, &judge, &reader, &debate] {

@@ -370,4 +370,10 @@ answer: {from: [p, q, r, b, o], by: vote}
     run_on(CODE_QUESTION, &runner).await;
     assert_eq!(told("p").1, 900, "code is not cut at the length of a program that computes an answer");
     assert_eq!(told("b").1, 800, "code is not cut at the length of a brief answer");
+
+    runner.backend.levels.iter_mut().for_each(|level| level.limit_replies(50));
+    for question in ["What is 3 plus 5? Give the number.", CODE_QUESTION] {
+        run_on(question, &runner).await;
+        assert_eq!((told("p").1, told("b").1, told("o").1), (50, 50, 50), "{question}");
+    }
 }
