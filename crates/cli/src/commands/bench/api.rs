@@ -3,7 +3,7 @@
 //! The fake endpoint, the server and this load are processes of their own. The same load goes to the endpoint directly, then
 //! through the server, then through another proxy, if one is named.
 
-use super::load::{Target, failed};
+use super::load::{LoadTarget, failed};
 use super::process::{self, cpu_seconds_of};
 use super::{Server, this_program};
 use crate::args::ApiArgs;
@@ -58,7 +58,7 @@ async fn measure(args: &ApiArgs) -> Result<u8, Fault> {
     let spread = Duration::from_millis(args.latency_ms);
     let load = async |what, base: &str, model: &str, process: Option<u32>| -> Result<Load, Fault> {
         eprintln!("{what}: {} requests, {} at a time", args.requests, args.width);
-        let target = Target::new(base, model)?;
+        let target = LoadTarget::new(base, model)?;
         // What is made once is made, as it is in any longer run.
         target.ask(args.width, args.width, spread).await?;
         let (cpu, began) = (process.and_then(cpu_seconds_of), Instant::now());

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// Where questions go.
-pub struct Target {
+pub struct LoadTarget {
     host: String,
     path: String,
     model: String,
 }
 
-impl Target {
+impl LoadTarget {
     /// The chat completions below a base URL, for a model of this name.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Target {
             |found: String| Fault::new(format!("expected an address like http://127.0.0.1:8137/v1, {found}"));
         let url = Url::parse(base).map_err(|error| expected(format!("found {base}: {error}")))?;
         match (url.scheme(), url.host_str()) {
-            ("http", Some(host)) => Ok(Target {
+            ("http", Some(host)) => Ok(LoadTarget {
                 host: format!("{host}:{}", url.port_or_known_default().unwrap_or(80)),
                 path: format!("{}/chat/completions", url.path().trim_end_matches('/')),
                 model: model.to_owned(),
@@ -77,7 +77,7 @@ impl Target {
     }
 
     async fn ask_one(&self, line: &mut SendRequest<String>, question: &str) -> Result<(), Fault> {
-        let Target { host, path, model } = self;
+        let LoadTarget { host, path, model } = self;
         let body =
             format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{question}"}}],"stream":false}}"#);
         let request = Request::post(path)
