@@ -16,8 +16,9 @@
 //! ```
 //!
 //! [`FakeHub`] is the same for downloads: it speaks as much of the protocol of the Hugging Face hub as a client needs to
-//! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly. [`NatsServer`] is no fake
-//! but the real server, where it is installed.
+//! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly. [`FakeTinker`] is a server
+//! of the Tinker API with a model of one number, [`RecordedTinker`] one that repeats what a real one said. [`NatsServer`] and
+//! [`SkyrlServer`] are no fakes but the real servers, where they are installed.
 
 mod behaviour;
 mod clock;
@@ -28,6 +29,8 @@ mod nats;
 mod request;
 mod seen;
 mod server;
+mod skyrl;
+mod tinker;
 mod wire;
 
 pub use behaviour::{Behaviour, FakeReplies, FakeReply, Faults, ReplyFn};
@@ -37,6 +40,8 @@ pub use mcp::{FakeMcp, HOSTILE_TOOLS};
 pub use nats::{DroppingProxy, NatsServer};
 pub use request::{ChatRequest, SeenMessage};
 pub use seen::SeenRequest;
+pub use skyrl::{SKYRL_VARIABLE, SkyrlServer};
+pub use tinker::{FakeTinker, RecordedExchange, RecordedTinker, TinkerFault, TinkerWorld};
 
 /// How often a test of faults repeats its draws: so often, times the number in `LEMON_FAULT_ROUNDS`, if it is set.
 /// `LEMON_FAULT_ROUNDS=20 cargo test --workspace --test it` is a campaign.
