@@ -82,6 +82,7 @@ pub const WALLS: &[Wall] = &[
         ],
         tests_use: &["lemon-fakes", "lemon-sandbox"],
     },
+    Wall { package: "lemon-tinker", uses: &["lemon-exec", "lemon-model", "lemon-policy"], tests_use: &["lemon-fakes"] },
     Wall {
         package: "lemon-train",
         uses: &[
@@ -97,6 +98,7 @@ pub const WALLS: &[Wall] = &[
             "lemon-model",
             "lemon-policy",
             "lemon-sft",
+            "lemon-tinker",
         ],
         tests_use: &[],
     },

@@ -36,7 +36,25 @@ pub enum PolicyError {
     /// The requested device is not available.
     #[error("{0}")]
     Device(String),
+    /// A service that learns in place of this process failed.
+    #[error("{fact}")]
+    Service {
+        /// What failed.
+        fact: String,
+        /// What to do about it.
+        hint: Option<&'static str>,
+    },
     /// The tensor library failed.
     #[error("the model failed: {0}")]
     Tensor(#[from] candle_core::Error),
+}
+
+impl PolicyError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            PolicyError::Service { hint, .. } => *hint,
+            _ => None,
+        }
+    }
 }

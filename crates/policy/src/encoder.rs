@@ -4,11 +4,12 @@ use crate::pair::{Pair, Told};
 use crate::trainable::{Encoded, PromptEncoder};
 use crate::writer::MOST_TOKENS;
 use lemon_exec::Form;
-use lemon_exec::orchestrator::{RoundResult, WriteContext, assignment_within, instructions};
+use lemon_exec::orchestrator::{RoundResult, WriteContext, assignment_within, instructions, specification_in};
 use lemon_model::tokenizer::{Message, Role};
 use lemon_model::{Grammar, PolicyError, SampleRequest, Tokenizer};
 use lemon_spec::{Language, PLAIN, Shape, grammar};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Encodes rounds as prompts of a language model, with the grammar of the team to write.
@@ -21,6 +22,8 @@ pub struct LanguagePromptEncoder {
     longest_prompt: usize,
     /// Rounds that a run has at most: the last one cannot ask for another.
     rounds: u32,
+    /// Whether training samples under the grammar.
+    constrained: bool,
     grammars: Arc<Mutex<Grammars>>,
 }
 
@@ -34,13 +37,27 @@ impl LanguagePromptEncoder {
         let longest_prompt = positions.saturating_sub(MOST_TOKENS.min(positions / 2)).max(1);
         // One plain call is the guard's decision. Policies choose among the roles they were trained with.
         let language = Arc::new(Language { roles: language.roles.without(PLAIN), ..(*language).clone() });
-        LanguagePromptEncoder { tokenizer, language, shape, longest_prompt, rounds: u32::MAX, grammars: Arc::default() }
+        LanguagePromptEncoder {
+            tokenizer,
+            language,
+            shape,
+            longest_prompt,
+            rounds: u32::MAX,
+            constrained: true,
+            grammars: Arc::default(),
+        }
     }
 
     /// The same for runs of at most so many rounds.
     #[must_use]
     pub fn with_rounds(self, rounds: u32) -> Self {
         LanguagePromptEncoder { rounds, ..self }
+    }
+
+    /// The same for a policy that samples without grammars: some of its texts are not valid.
+    #[must_use]
+    pub fn unconstrained(self) -> Self {
+        LanguagePromptEncoder { constrained: false, ..self }
     }
 
     /// The tokenizer.
@@ -110,6 +127,40 @@ impl LanguagePromptEncoder {
         Ok(SampleRequest { prompt: self.prompt(context)?, grammar, seed: context.seed })
     }
 
+    /// A text without a grammar: the tokens of `like` as far as both are the same, then what the tokenizer makes of the rest. Where
+    /// that text stood between fences, this one does too.
+    fn encode_freely(&self, text: &str, like: &[u32]) -> Encoded {
+        let end = self.tokenizer.end();
+        let known = self.tokenizer.decode(like);
+        let span = specification_span(&known);
+        let around = (known.get(..span.start).unwrap_or_default(), known.get(span.end..).unwrap_or_default());
+        let whole = [around.0, text, around.1].concat();
+        let mut rest = whole.as_str();
+        let mut tokens = Vec::new();
+        for token in like.iter().filter(|token| **token != end) {
+            let after = std::str::from_utf8(self.tokenizer.bytes(*token)).ok().and_then(|it| rest.strip_prefix(it));
+            let Some(after) = after.filter(|after| after.len() < rest.len()) else { break };
+            tokens.push(*token);
+            rest = after;
+        }
+        tokens.extend(self.tokenizer.encode_plain(rest));
+        tokens.push(end);
+        let ends = self.ends(&tokens).into_iter();
+        let ends = ends.map(|at| at.saturating_sub(around.0.len()).min(text.len())).collect();
+        Encoded { tokens, ends }
+    }
+
+    /// The byte at which each token ends.
+    fn ends(&self, tokens: &[u32]) -> Vec<usize> {
+        let end = self.tokenizer.end();
+        let length = |token: &u32| if *token == end { 0 } else { self.tokenizer.bytes(*token).len() };
+        let ends = tokens.iter().scan(0, |at, token| {
+            *at += length(token);
+            Some(*at)
+        });
+        ends.collect()
+    }
+
     /// The context of a first round.
     pub fn first<'b>(&'b self, question: &'b str, seed: u64) -> WriteContext<'b> {
         WriteContext {
@@ -160,20 +211,26 @@ fn shortened(text: &str, most: usize) -> String {
 
 impl PromptEncoder for LanguagePromptEncoder {
     fn request(&self, context: &WriteContext<'_>) -> Result<SampleRequest, PolicyError> {
-        LanguagePromptEncoder::request(self, context, true)
+        LanguagePromptEncoder::request(self, context, self.constrained)
     }
 
     fn encode(&self, request: &SampleRequest, text: &str, like: &[u32]) -> Option<Encoded> {
+        let Some(grammar) = &request.grammar else { return Some(self.encode_freely(text, like)) };
         // A text that the grammar does not have has no tokens of it: `None`, as documented.
-        let tokens = request.grammar.as_ref()?.encode_like(text, like).ok()?;
-        let end = self.tokenizer().end();
-        let length = |token: &u32| if *token == end { 0 } else { self.tokenizer().bytes(*token).len() };
-        let ends = tokens.iter().scan(0, |at, token| {
-            *at += length(token);
-            Some(*at)
-        });
-        Some(Encoded { ends: ends.collect(), tokens })
+        let tokens = grammar.encode_like(text, like).ok()?;
+        Some(Encoded { ends: self.ends(&tokens), tokens })
     }
+}
+
+/// Where the specification stands in what a model wrote without a grammar: between fences, if there are some; else it is all of it.
+pub fn specification_span(text: &str) -> Range<usize> {
+    if !text.contains("```") {
+        return 0..text.len();
+    }
+    let found = specification_in(text);
+    // It is a part of the text.
+    let start = (found.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    start..start + found.len()
 }
 
 #[cfg(test)]
@@ -218,5 +275,44 @@ mod tests {
         let long = told(&format!("First words. {exact}"));
         assert!(long.contains(&format!("> … {exact}\n")));
         assert!(long.contains("A task?") && !long.contains("First words."));
+    }
+
+    #[test]
+    fn a_text_without_a_grammar_shares_the_tokens_of_another() {
+        let whole = encoder();
+        let specs = ["agents:\n  - {id: a1, base: solver, capacity: small}\n".to_owned()];
+        let tokenizer = Tokenizer::train(specs.into_iter(), 300, &["<|end|>"]).unwrap();
+        let free = LanguagePromptEncoder { tokenizer: tokenizer.clone(), ..whole }.unconstrained();
+        let request = PromptEncoder::request(&free, &free.first("A task?", 0)).unwrap();
+        assert!(request.grammar.is_none());
+        let text = "agents:\n  - {id: a1, base: solver, capacity: large}\n";
+        // Byte by byte, as no tokenizer would write it, until the texts part.
+        let written = "agents:\n  - {id: a1, base: solver, capacity: small}\n";
+        let like: Vec<u32> =
+            written.bytes().flat_map(|byte| tokenizer.encode_plain(&char::from(byte).to_string())).collect();
+        let Encoded { tokens, ends } = free.encode(&request, text, &like).unwrap();
+        let shared = text.find("large").unwrap();
+        assert_eq!(tokens[..shared], like[..shared]);
+        assert_eq!((tokens.last(), ends.last()), (Some(&tokenizer.end()), Some(&text.len())));
+        assert_eq!(tokenizer.decode(&tokens), text);
+        // Without a text to share with, it is what the tokenizer makes of it.
+        let alone = free.encode(&request, text, &[]).unwrap();
+        assert_eq!(alone.tokens, [tokenizer.encode_plain(text), vec![tokenizer.end()]].concat());
+        assert!(alone.tokens.len() < tokens.len());
+        // What stood between fences stays there, and places are those of the text alone.
+        let like = tokenizer.encode_plain(&format!("```yaml\n{}\n```", written.trim_end()));
+        let Encoded { tokens, ends } = free.encode(&request, text.trim_end(), &like).unwrap();
+        assert_eq!(tokenizer.decode(&tokens), format!("```yaml\n{}\n```", text.trim_end()));
+        assert_eq!((ends[0], ends.last().copied(), ends.is_sorted()), (0, Some(text.trim_end().len()), true));
+    }
+
+    #[test]
+    fn a_specification_is_found_between_fences() {
+        let check = |text: &str, expected: &str| assert_eq!(&text[specification_span(text)], expected);
+        check("agents: []\n", "agents: []\n");
+        check("Here:\n```yaml\nagents: []\n```\nEnjoy!", "agents: []");
+        check("``` only one fence", "``` only one fence");
+        check("", "");
+        check("```\n```", "");
     }
 }

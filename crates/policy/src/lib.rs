@@ -15,7 +15,7 @@ mod trainable;
 mod writer;
 
 pub use checkpoint::{KeepError, check_folder, damage};
-pub use encoder::{LanguagePromptEncoder, write_context};
+pub use encoder::{LanguagePromptEncoder, specification_span, write_context};
 pub use features::{TaskFeatures, TaskKind, featurize, is_option};
 pub use small::small_model;
 pub use trainable::{Encoded, PromptEncoder, TrainablePolicy};

@@ -11,7 +11,7 @@ mod sse;
 pub use by_level::ByLevel;
 pub use cassette::{CassetteError, Recording, Replay, recorded_workers};
 pub use identity::Identity;
-pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_error, streamed_text};
+pub use openai::{ApiKey, Endpoint, OpenAi, http_client, http_client_with, http_error, streamed_text};
 pub use redact::{Secrets, mask_url};
 pub use scripted::{Script, ScriptError, Scripted};
 

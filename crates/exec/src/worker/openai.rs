@@ -260,16 +260,27 @@ impl EndpointState {
 /// # Errors
 /// The reason why none can be had.
 pub fn http_client() -> Result<reqwest::Client, String> {
+    http_client_with(|builder| builder)
+}
+
+/// The same with other settings besides.
+///
+/// # Errors
+/// The reason why none can be had.
+pub fn http_client_with(
+    change: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, String> {
     // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
-        reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
             .tcp_nodelay(true)
             // A redirected request would carry its key to another server.
             .redirect(reqwest::redirect::Policy::none())
             // Trying again is the driver's to decide: every request counts.
-            .retry(reqwest::retry::never())
+            .retry(reqwest::retry::never());
+        change(builder)
     };
     // A bare machine has no certificates to trust. It can still ask a server without encryption, such as its own.
     builder()

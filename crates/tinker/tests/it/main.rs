@@ -1,0 +1,13 @@
+//! The policy against a fake server, against what a real one said, and against a real one where it is installed.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests.
+
+mod common;
+mod connections;
+mod faults;
+mod learning;
+mod opening;
+mod recorded;
+mod refused;
+mod sampling;
+mod sessions;
+mod skyrl;
