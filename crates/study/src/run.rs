@@ -480,6 +480,7 @@ fn device_of(policy: &AnyPolicy) -> String {
     match policy {
         AnyPolicy::Language(policy) => format!("{} {}", policy.device(), std::env::consts::ARCH),
         AnyPolicy::Fields(_) => format!("cpu {}", std::env::consts::ARCH),
+        AnyPolicy::Tinker(_) => "a Tinker server".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::recipe::{Recipe, Start, TaskSettings, WarmStart};
 use lemon_exec::{Backend, Settings};
-use lemon_model::{DeviceChoice, LanguagePolicy, Learning, LoraSettings, Packed, PolicyError};
+use lemon_model::{DeviceChoice, LanguagePolicy, Learning, LoraSettings, Packed, PolicyError, Tokenizer};
 use lemon_num::Random;
 use lemon_policy::LanguagePromptEncoder;
 use lemon_policy::fields::{FieldPromptEncoder, FieldTable};
@@ -17,6 +17,7 @@ use lemon_sft::teach::{TeachContext, broad, draw};
 use lemon_sft::tokenize;
 use lemon_spec::{Effort, Language, Shape, validate};
 use lemon_task::{Item, SetName, Source, TaskError, compose, load};
+use lemon_tinker::{Patience, TinkerKey, TinkerPolicy, TinkerStart};
 use lemon_world::{AgentNoise, Choices, Preset, World};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -57,9 +58,36 @@ pub enum BuildError {
     /// Adapters cannot be trained.
     #[error("`lora` must be a rank of 1 to 256, and the policy must start from a model: got {0}")]
     Adapters(usize),
+    /// A server trains adapters alone.
+    #[error("a start of kind `tinker` trains adapters: expected `lora` from 1 to 256, got {}", given(.0))]
+    ServerAdapters(Option<usize>),
+    /// A server cannot do what the recipe asks for.
+    #[error("a start of kind `tinker` needs `{key}` to be {value}, got {found}: the Tinker API has no other")]
+    Server {
+        /// The key of the recipe.
+        key: &'static str,
+        /// What it has to be.
+        value: String,
+        /// What it is.
+        found: String,
+    },
     /// The warm start failed.
     #[error("the warm start failed: {0}")]
     Sft(#[from] SftError),
+}
+
+fn given(rank: &Option<usize>) -> String {
+    rank.map_or_else(|| "none".to_owned(), |rank| rank.to_string())
+}
+
+impl BuildError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            BuildError::Policy(error) => error.hint(),
+            _ => None,
+        }
+    }
 }
 
 /// The splits of published sets to teach and train with. The test splits are for evaluation.
@@ -229,6 +257,8 @@ pub enum AnyPolicy {
     Language(Box<LanguagePolicy>),
     /// A table of choices.
     Fields(Box<FieldTable>),
+    /// A model on a server.
+    Tinker(Box<TinkerPolicy>),
 }
 
 impl AnyPolicy {
@@ -237,6 +267,7 @@ impl AnyPolicy {
         match self {
             AnyPolicy::Language(policy) => policy.as_mut(),
             AnyPolicy::Fields(table) => table.as_mut(),
+            AnyPolicy::Tinker(policy) => policy.as_mut(),
         }
     }
 }
@@ -261,18 +292,15 @@ pub async fn build_policy(
     }
     let writing = Arc::new(writing);
     let shape = Shape { review: rollouts.rounds > 1, agents: rollouts.agents, ..Shape::default() };
-    let encoder = |policy: &LanguagePolicy| -> Box<dyn PromptEncoder> {
-        let encoder = LanguagePromptEncoder::new(
-            policy.tokenizer().clone(),
-            writing.clone(),
-            shape.clone(),
-            policy.config().positions,
-        );
-        Box::new(encoder.with_rounds(rollouts.rounds))
+    let encoder = |tokenizer: &Tokenizer, positions: usize| {
+        LanguagePromptEncoder::new(tokenizer.clone(), writing.clone(), shape.clone(), positions)
+            .with_rounds(rollouts.rounds)
     };
     let learning = match (recipe.lora, &recipe.start) {
+        // The adapters are those of the server.
+        (_, Start::Tinker(_)) => Learning::Nothing,
         (None, _) => Learning::Everything,
-        (Some(rank), Start::Model { .. }) if (1..=256).contains(&rank) => {
+        (Some(rank), Start::Model { .. }) if RANKS.contains(&rank) => {
             Learning::Adapters(LoraSettings { rank, alpha: 2.0 * rank as f64 })
         }
         (Some(rank), _) => return Err(BuildError::Adapters(rank)),
@@ -283,13 +311,41 @@ pub async fn build_policy(
             let encoder: Box<dyn PromptEncoder> = Box::new(FieldPromptEncoder::new(start, writing, rollouts.rounds)?);
             return Ok(BuiltPolicy { policy: AnyPolicy::Fields(Box::new(table)), encoder });
         }
+        Start::Tinker(start) => {
+            let policy = tinker(recipe, start)?;
+            let encoder = encoder(policy.tokenizer(), policy.positions()).unconstrained();
+            return Ok(BuiltPolicy { policy: AnyPolicy::Tinker(Box::new(policy)), encoder: Box::new(encoder) });
+        }
         Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, learning)?,
         Start::Model { folder: None } => LanguagePolicy::load_packed(bundled, device, learning)?,
         Start::Warm(start) => warm(recipe, start, device, language, (workers, folder), watch).await?,
     };
-    let encoder = encoder(&policy);
+    let encoder = Box::new(encoder(policy.tokenizer(), policy.config().positions));
     Ok(BuiltPolicy { policy: AnyPolicy::Language(Box::new(policy)), encoder })
 }
+
+/// A model on a server of the Tinker API, which cannot do all that a recipe may ask for.
+fn tinker(recipe: &Recipe, start: &TinkerStart) -> Result<TinkerPolicy, BuildError> {
+    let Recipe { rollouts, update, credit, .. } = recipe;
+    let rank = recipe.lora.filter(|rank| RANKS.contains(rank)).ok_or(BuildError::ServerAdapters(recipe.lora))?;
+    let wanted = [
+        ("rollouts.temperature", 1.0, rollouts.temperature),
+        ("update.clip_norm", 0.0, update.clip_norm as f32),
+        ("update.kl", 0.0, update.kl),
+        ("credit.guard.entropy_floor", 0.0, credit.guard.entropy_floor as f32),
+    ];
+    if let Some((key, value, found)) = wanted.into_iter().find(|(_, value, found)| value != found) {
+        return Err(BuildError::Server { key, value: value.to_string(), found: found.to_string() });
+    }
+    if update.optimiser.muon.is_some() {
+        let (value, found) = ("absent".to_owned(), "a table".to_owned());
+        return Err(BuildError::Server { key: "update.optimiser.muon", value, found });
+    }
+    Ok(TinkerPolicy::open(start, (rank, recipe.seed), &TinkerKey::from_environment(), Patience::default())?)
+}
+
+/// The ranks that adapters may have.
+const RANKS: RangeInclusive<usize> = 1..=256;
 
 /// A new model, fine-tuned on teams of every kind.
 async fn warm(

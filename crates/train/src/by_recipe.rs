@@ -137,16 +137,22 @@ impl RecipeTrainingError {
             Self::Train(TrainError::Keep(KeepError::OtherRun { .. })) => {
                 Some("it goes on only with the recipe, the seed and the tasks it was begun with")
             }
+            Self::Train(TrainError::Policy(error) | TrainError::Keep(KeepError::Policy(error)))
+                if error.hint().is_some() =>
+            {
+                error.hint()
+            }
             Self::Train(_) => Some("the last checkpoint stands; the same command with --resume goes on from it"),
             Self::InWarmStart => Some("--resume goes on"),
-            Self::Build(_) | Self::Policy(_) | Self::Report { .. } => None,
+            Self::Build(error) => error.hint(),
+            Self::Policy(_) | Self::Report { .. } => None,
         }
     }
 }
 
 impl RecipeTraining<'_> {
     /// Makes the policy, trains it, and writes `report.html`, the board, `recipe.toml`, `summary.json` and, of a language model,
-    /// `model`. `watch` sees every step and returns whether to go on.
+    /// `model`: of one on a server, where it is there. `watch` sees every step and returns whether to go on.
     ///
     /// # Errors
     /// The policy cannot be made, the workers cannot be reached, or the folder cannot be used.
@@ -179,8 +185,10 @@ impl RecipeTraining<'_> {
         })
         .await?;
         leave(folder, recipe, &trained)?;
-        if let AnyPolicy::Language(policy) = &policy {
-            policy.save(&folder.join("model"), Precision::Bf16)?;
+        match &policy {
+            AnyPolicy::Language(policy) => policy.save(&folder.join("model"), Precision::Bf16)?,
+            AnyPolicy::Tinker(policy) => policy.leave(&folder.join("model"))?,
+            AnyPolicy::Fields(_) => {}
         }
         Ok(trained)
     }
@@ -233,8 +241,8 @@ mod tests {
 
     #[test]
     fn the_recipes_that_come_along_can_be_read_and_say_what_to_expect() {
-        let ours =
-            ["words-start", "words"].map(|name| format!("{}/../../recipes/{name}.toml", env!("CARGO_MANIFEST_DIR")));
+        let ours = ["words-start", "words", "large"]
+            .map(|name| format!("{}/../../recipes/{name}.toml", env!("CARGO_MANIFEST_DIR")));
         for name in RECIPES.map(|(name, _)| name).into_iter().chain(ours.iter().map(String::as_str)) {
             let recipe = Recipe::find(name).unwrap();
             assert!(recipe.about.contains("Seen") && recipe.steps > 0, "{name}");

@@ -8,6 +8,7 @@ use lemon_model::OptimiserSettings;
 pub use lemon_policy::fields::{FieldStart, FirstTeams};
 use lemon_spec::Shape;
 use lemon_task::SetName;
+use lemon_tinker::TinkerStart;
 use lemon_world::Preset;
 pub use prices::Prices;
 use serde::{Deserialize, Serialize};
@@ -138,6 +139,8 @@ pub enum Start {
     Warm(WarmStart),
     /// A table of choices, one for each field: for studies.
     Fields(FieldStart),
+    /// A model on a server of the Tinker API, with adapters of the rank `lora`.
+    Tinker(TinkerStart),
 }
 
 impl Default for Start {

@@ -46,6 +46,7 @@ mod served;
 mod specs;
 mod started;
 mod tasks;
+mod tinker;
 mod together;
 mod tool_runs;
 mod tools;
