@@ -129,30 +129,30 @@ pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
         }
         Ask::Recall { job, key } => match of_call(shared, &job, &key) {
             Ok((kept, key)) => kept.recall(key).await,
-            Err(answer) => answer,
+            Err(answer) => *answer,
         },
         Ask::Remember { job, key, reply } => match of_call(shared, &job, &key) {
             Ok((kept, key)) => kept.remember(key, reply),
-            Err(answer) => answer,
+            Err(answer) => *answer,
         },
         Ask::OnRecord { job, key } => match of_call(shared, &job, &key) {
             Ok((kept, key)) => kept.on_record(key),
-            Err(answer) => answer,
+            Err(answer) => *answer,
         },
         Ask::Record { job, key, reply } => match of_call(shared, &job, &key) {
             Ok((kept, key)) => kept.record(key, reply),
-            Err(answer) => answer,
+            Err(answer) => *answer,
         },
         Ask::Lease(ask) => shared.lenders.answer(&ask),
     }
 }
 
 /// What is kept of a job, and the key of one of its calls.
-fn of_call(shared: &Shared, job: &str, key: &str) -> Result<(Arc<Kept>, [u8; 32]), Answer> {
-    let Some(kept) = shared.kept(job) else { return Err(Answer::Unknown) };
+fn of_call(shared: &Shared, job: &str, key: &str) -> Result<(Arc<Kept>, [u8; 32]), Box<Answer>> {
+    let Some(kept) = shared.kept(job) else { return Err(Box::new(Answer::Unknown)) };
     match key_of(key) {
         Some(key) => Ok((kept, key)),
-        None => Err(Answer::Refused(format!("`{key}` is no key"))),
+        None => Err(Box::new(Answer::Refused(format!("`{key}` is no key")))),
     }
 }
 

@@ -125,14 +125,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wished, lost, repeated or given back: what workers hold or have spent is never more than the limit.
+        /// Whatever is wished, lost, repeated or given back, and when a worker that is taken for dead speaks again: what workers hold
+        /// or have spent is never more than the limit, and all of it stays on account.
         #[test]
         fn no_more_is_lent_than_there_is(
             limit in 0u64..2_000,
             steps in prop::collection::vec((0usize..3, 0u64..400, 0u64..400, any::<bool>(), any::<bool>()), 0..100),
         ) {
             let budget = Arc::new(SharedBudget::new(Some(limit), None, CancellationToken::new()));
-            let lenders = Lenders::new(Some(budget.clone()), Duration::from_secs(20));
+            let lenders = Lenders::new(Some(budget.clone()), Duration::ZERO);
             // Held, spent, returned, and the number of the last wish, of three workers.
             let mut workers = [(0u64, 0u64, 0u64, 0u64); 3];
             for (at, tokens, part, lost, again) in steps {
@@ -161,6 +162,10 @@ mod tests {
                 let in_all: u64 = workers.iter().map(|(held, spent, ..)| held + spent).sum();
                 prop_assert!(in_all <= limit, "{in_all} of {limit}");
                 prop_assert!(budget.spent().0 >= in_all && budget.spent().0 <= limit);
+                if part % 3 == 0 {
+                    lenders.forfeit_silent();
+                    prop_assert!(budget.spent().0 >= in_all && budget.spent().0 <= limit);
+                }
             }
         }
     }

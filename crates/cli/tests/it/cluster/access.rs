@@ -180,6 +180,8 @@ fn what_no_message_holds_goes_as_an_object() {
 /// Sends a job as it stands, and waits for what becomes of it: its dead letter.
 #[track_caller]
 fn dead_letter(folder: &Folder, address: &str, headers: &[(&str, &str)], body: &'static str) -> Value {
+    let status = || folder.lemon(&["cluster", "status", "--nats", address, "--json"]).ok().json();
+    let before = status()["dead"].as_u64().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = async_nats::connect(address).await.unwrap();
@@ -193,8 +195,6 @@ fn dead_letter(folder: &Folder, address: &str, headers: &[(&str, &str)], body: &
             .await
             .unwrap();
     });
-    let status = || folder.lemon(&["cluster", "status", "--nats", address, "--json"]).ok().json();
-    let before = status()["dead"].as_u64().unwrap();
     wait_until("it is given up", || status()["dead"].as_u64().unwrap() > before);
     status()["letters"].as_array().unwrap().last().unwrap().clone()
 }
