@@ -173,7 +173,16 @@ pub const WALLS: &[Wall] = &[
     },
     Wall {
         package: "lemon-server",
-        uses: &["lemon-spec", "lemon-trace", "lemon-view", "lemon-exec", "lemon-eval", "lemon-workers", "lemon"],
+        uses: &[
+            "lemon-spec",
+            "lemon-trace",
+            "lemon-view",
+            "lemon-exec",
+            "lemon-eval",
+            "lemon-workers",
+            "lemon-cluster",
+            "lemon",
+        ],
         tests_use: &["lemon-fakes"],
     },
     Wall {

@@ -3,6 +3,7 @@
 use crate::coordinator::Shared;
 use crate::wire::{Answer, Ask, Drafted, ExactReply};
 use lemon_exec::orchestrator::{Orchestrator, Refused};
+use lemon_exec::store::Store;
 use lemon_exec::{OpenReply, ReplyCache};
 use lemon_rollout::RemoteRun;
 use lemon_spec::{Language, validate_round};
@@ -19,6 +20,8 @@ pub(crate) struct Kept {
     language: Arc<Language>,
     question: String,
     cache: Option<Arc<ReplyCache>>,
+    /// Where replies are on record, if they are reused.
+    store: Option<Arc<Store>>,
     calls: Mutex<Calls>,
 }
 
@@ -29,6 +32,8 @@ struct Calls {
     open: HashMap<[u8; 32], OpenReply>,
     /// Those it has made. Made anew by another worker, it makes them again: its result must not depend on how often it is made.
     made: HashSet<[u8; 32]>,
+    /// Those whose replies it has put on record, for the same reason.
+    recorded: HashSet<[u8; 32]>,
 }
 
 impl Kept {
@@ -38,6 +43,7 @@ impl Kept {
             language: run.runner.language.clone(),
             question: run.job.question.clone(),
             cache: run.runner.reply_cache.clone(),
+            store: run.runner.store.clone().filter(|_| run.runner.settings.reuse),
             calls: Mutex::default(),
         }
     }
@@ -75,6 +81,25 @@ impl Kept {
         }
         Answer::Done
     }
+
+    fn on_record(&self, key: [u8; 32]) -> Answer {
+        let Some(store) = self.store.as_ref().filter(|_| !self.calls().recorded.contains(&key)) else {
+            return Answer::Yours;
+        };
+        match store.recall(&key) {
+            Ok(Some(reply)) => Answer::Reply(reply.into()),
+            Ok(None) => Answer::Yours,
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+
+    fn record(&self, key: [u8; 32], reply: ExactReply) -> Answer {
+        if let Some(store) = &self.store {
+            store.remember(key, &reply.into());
+            self.calls().recorded.insert(key);
+        }
+        Answer::Done
+    }
 }
 
 /// The answer to a message.
@@ -83,16 +108,15 @@ pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
         Ok(ask) => ask,
         Err(error) => return Answer::Refused(error.to_string()),
     };
-    let kept = |job: &str| shared.kept(job);
     match ask {
         Ask::Draft { job, context } => {
-            let Some(kept) = kept(&job) else { return Answer::Unknown };
+            let Some(kept) = shared.kept(&job) else { return Answer::Unknown };
             let context = context.context(&kept.question, &kept.language);
             let draft = kept.orchestrator.draft(&context).await;
             Answer::Drafted(Drafted::of(draft, kept.orchestrator.fallback(&context)))
         }
         Ask::Repair { job, context, text } => {
-            let Some(kept) = kept(&job) else { return Answer::Unknown };
+            let Some(kept) = shared.kept(&job) else { return Answer::Unknown };
             let earlier = context.earlier();
             let diagnostics = match validate_round(&text, &kept.language, &earlier) {
                 Ok(_) => Vec::new(),
@@ -103,17 +127,32 @@ pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
             let draft = kept.orchestrator.repair(&context, &refused).await;
             Answer::Drafted(Drafted::of(draft, kept.orchestrator.fallback(&context)))
         }
-        Ask::Recall { job, key } => match (kept(&job), key_of(&key)) {
-            (Some(kept), Some(key)) => kept.recall(key).await,
-            (None, _) => Answer::Unknown,
-            (_, None) => Answer::Refused(format!("`{key}` is no key")),
+        Ask::Recall { job, key } => match of_call(shared, &job, &key) {
+            Ok((kept, key)) => kept.recall(key).await,
+            Err(answer) => *answer,
         },
-        Ask::Remember { job, key, reply } => match (kept(&job), key_of(&key)) {
-            (Some(kept), Some(key)) => kept.remember(key, reply),
-            (None, _) => Answer::Unknown,
-            (_, None) => Answer::Refused(format!("`{key}` is no key")),
+        Ask::Remember { job, key, reply } => match of_call(shared, &job, &key) {
+            Ok((kept, key)) => kept.remember(key, reply),
+            Err(answer) => *answer,
+        },
+        Ask::OnRecord { job, key } => match of_call(shared, &job, &key) {
+            Ok((kept, key)) => kept.on_record(key),
+            Err(answer) => *answer,
+        },
+        Ask::Record { job, key, reply } => match of_call(shared, &job, &key) {
+            Ok((kept, key)) => kept.record(key, reply),
+            Err(answer) => *answer,
         },
         Ask::Lease(ask) => shared.lenders.answer(&ask),
+    }
+}
+
+/// What is kept of a job, and the key of one of its calls.
+fn of_call(shared: &Shared, job: &str, key: &str) -> Result<(Arc<Kept>, [u8; 32]), Box<Answer>> {
+    let Some(kept) = shared.kept(job) else { return Err(Box::new(Answer::Unknown)) };
+    match key_of(key) {
+        Some(key) => Ok((kept, key)),
+        None => Err(Box::new(Answer::Refused(format!("`{key}` is no key")))),
     }
 }
 

@@ -5,8 +5,8 @@ use crate::error::{ClusterError, jetstream};
 use crate::exact;
 use crate::lending::Lenders;
 use crate::link::{ALIVE, Link};
-use crate::objects::Blobs;
-use crate::wire::{DoneHead, Drafted, Job, Letter, RunSettings, VERSION, VERSION_HEADER, written};
+use crate::objects::{Blobs, object_of};
+use crate::wire::{Answer, DoneHead, Drafted, JOB_HEADER, Job, Letter, RunSettings, VERSION, VERSION_HEADER, written};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_ID;
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How long the results of jobs that were cancelled while they ran are waited for.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -58,9 +58,18 @@ pub struct DeadJob {
     pub error: String,
 }
 
-/// Hands out runs to the workers of a project.
+/// Hands out runs to the workers of a project. Clones share everything, and it ends with the last of them.
+#[derive(Clone)]
 pub struct Coordinator {
     shared: Arc<Shared>,
+    _end: Arc<DropGuard>,
+}
+
+/// The runs of one environment on the workers of a coordinator.
+pub struct ClusterRuns {
+    coordinator: Coordinator,
+    /// The object that says how the environment is made.
+    env: String,
 }
 
 /// What the tasks of a coordinator share.
@@ -69,7 +78,6 @@ pub(crate) struct Shared {
     pub session: String,
     pub blobs: Blobs,
     pub lenders: Lenders,
-    env: String,
     priority: &'static str,
     pending: Mutex<HashMap<String, Pending>>,
     dead: Mutex<Vec<DeadJob>>,
@@ -89,8 +97,8 @@ struct Pending {
 
 /// How a job ended.
 enum End {
-    /// With this result.
-    Done(Bytes),
+    /// With this result: headers and body of its message.
+    Done(Option<HeaderMap>, Bytes),
     /// No worker could make it.
     Dead,
     /// It was cancelled before it began.
@@ -98,20 +106,17 @@ enum End {
 }
 
 impl Coordinator {
-    /// A coordinator of runs in this environment. `recipe` says how a worker makes it.
+    /// A coordinator that is alive, and has no runs yet.
     ///
     /// # Errors
     /// The server cannot be used.
-    pub async fn begin(link: &Link, recipe: &[u8], options: CoordinatorOptions) -> Result<Self, ClusterError> {
-        let blobs = Blobs::new(link);
-        let env = blobs.put(recipe).await?;
+    pub async fn begin(link: &Link, options: CoordinatorOptions) -> Result<Self, ClusterError> {
         let session = format!("{}{}", fresh_id(), fresh_id());
         let shared = Arc::new(Shared {
             link: link.clone(),
-            lenders: Lenders::new(options.budget),
+            lenders: Lenders::new(options.budget, link.ack_wait() * 2),
             session,
-            blobs,
-            env,
+            blobs: Blobs::new(link),
             priority: match options.priority {
                 Priority::High => "high",
                 Priority::Low => "low",
@@ -131,7 +136,17 @@ impl Coordinator {
         }
         link.client.flush().await.map_err(jetstream)?;
         tokio::spawn(shared.clone().keep_alive());
-        Ok(Coordinator { shared })
+        let end = Arc::new(shared.end.clone().drop_guard());
+        Ok(Coordinator { shared, _end: end })
+    }
+
+    /// Runs in an environment that workers make by this recipe.
+    ///
+    /// # Errors
+    /// The server cannot be used.
+    pub async fn runs(&self, recipe: &[u8]) -> Result<ClusterRuns, ClusterError> {
+        let env = self.shared.blobs.put(recipe).await?;
+        Ok(ClusterRuns { coordinator: self.clone(), env })
     }
 
     /// The jobs that no worker could make, so far.
@@ -152,20 +167,14 @@ impl Coordinator {
     }
 }
 
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        self.shared.end.cancel();
-    }
-}
-
 #[async_trait]
-impl RemoteRuns for Coordinator {
+impl RemoteRuns for ClusterRuns {
     async fn run(&self, run: RemoteRun<'_>) -> Result<Option<RemoteTrace>, RolloutError> {
         if run.runner.orchestrator.amends() {
             return here(run).await.map(Some);
         }
-        let shared = &self.shared;
-        let (job, message) = shared.job(&run).await;
+        let shared = &self.coordinator.shared;
+        let (job, message) = shared.job(&run, &self.env).await;
         let (result, ended) = oneshot::channel();
         let pending =
             Pending { kept: Arc::new(Kept::of(&run)), message: message.clone(), cancel: run.cancel.clone(), result };
@@ -180,7 +189,7 @@ impl RemoteRuns for Coordinator {
             () = shared.drained(run.cancel) => return Ok(None),
         };
         match end {
-            Ok(End::Done(body)) => Ok(Some(self.shared.trace(body).await?)),
+            Ok(End::Done(headers, body)) => Ok(Some(shared.trace(headers, body).await?)),
             Ok(End::Dead | End::Forgotten) => Ok(None),
             // The sender is dropped only with the entry.
             Err(_) => Err(RolloutError::BrokeOff("its entry is gone".to_owned())),
@@ -222,7 +231,7 @@ impl Shared {
     }
 
     /// The job of a run, by name and as a message.
-    async fn job(&self, run: &RemoteRun<'_>) -> (String, Bytes) {
+    async fn job(&self, run: &RemoteRun<'_>, env: &str) -> (String, Bytes) {
         let RemoteRun { runner, job, .. } = run;
         let id = format!("{}-{}", self.session, self.jobs.fetch_add(1, Ordering::Relaxed));
         let mut context = WriteContext::first(&job.question, &runner.language, runner.settings.budget.tokens, job.seed);
@@ -232,7 +241,7 @@ impl Shared {
         let message = Job {
             id: id.clone(),
             session: self.session.clone(),
-            env: self.env.clone(),
+            env: env.to_owned(),
             run_id: job.run_id.clone(),
             task_id: job.task_id.clone(),
             question: job.question.clone(),
@@ -243,6 +252,7 @@ impl Shared {
             settings: RunSettings::from(&runner.settings),
             first,
             cached: runner.reply_cache.is_some(),
+            reuse: runner.settings.reuse && runner.store.is_some(),
             shared: self.lenders.is_limited(),
         };
         // Our own plain types always serialise; were one not to, every worker would refuse the empty message.
@@ -251,28 +261,21 @@ impl Shared {
 
     /// Queues a job, however often it takes. The server drops what it has already.
     async fn publish(self: &Arc<Self>, job: &str, message: Bytes, cancel: &CancellationToken) {
-        let most = self.link.client.max_payload().saturating_sub(4096);
-        let mut message = message;
-        let mut object = None;
-        if message.len() > most {
-            object = loop {
-                match self.blobs.put(&message).await {
-                    Ok(name) => break Some(name),
-                    Err(_) if cancel.is_cancelled() => return,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
-                }
-            };
-            message = Bytes::new();
-        }
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_MESSAGE_ID, job);
+        headers.insert(VERSION_HEADER, VERSION);
+        let message = loop {
+            match self.blobs.fitted(&mut headers, message.clone()).await {
+                Ok(message) => break message,
+                Err(_) if cancel.is_cancelled() => return,
+                // The server is away, as below.
+                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
+        };
         let subject = self.link.subject(&format!("jobs.{}.{}", self.priority, self.session));
         loop {
-            let mut headers = HeaderMap::new();
-            headers.insert(NATS_MESSAGE_ID, job);
-            headers.insert(VERSION_HEADER, VERSION);
-            if let Some(object) = &object {
-                headers.insert("Lemon-Object", object.as_str());
-            }
-            let sent = self.link.jetstream.publish_with_headers(subject.clone(), headers, message.clone()).await;
+            let sent =
+                self.link.jetstream.publish_with_headers(subject.clone(), headers.clone(), message.clone()).await;
             let queued = match sent {
                 Ok(queued) => queued.await.is_ok(),
                 Err(_) => false,
@@ -313,22 +316,28 @@ impl Shared {
                 Listen::Ask => {
                     let shared = self.clone();
                     // Some wait for another job.
-                    tokio::spawn(async move {
-                        let answer = asks::answer(&shared, &message.payload).await;
-                        if let Some(reply) = message.reply {
-                            let answer = written(&answer);
-                            // A worker that hears nothing asks again.
-                            let _ = shared.link.client.publish(reply, answer.into()).await;
-                        }
-                    });
+                    tokio::spawn(async move { shared.answer(message).await });
                 }
             }
         }
     }
 
+    /// Answers a question. A worker that hears nothing asks again.
+    async fn answer(&self, message: async_nats::Message) {
+        let Some(to) = message.reply else { return };
+        let answer = match self.blobs.body(message.headers.as_ref(), message.payload).await {
+            Ok(body) => asks::answer(self, &body).await,
+            Err(error) => Answer::Refused(error.to_string()),
+        };
+        let mut headers = HeaderMap::new();
+        if let Ok(answer) = self.blobs.fitted(&mut headers, written(&answer).into()).await {
+            let _ = self.link.client.publish_with_headers(to, headers, answer).await;
+        }
+    }
+
     /// Takes a result. One that is not waited for came before, or its caller has gone.
     async fn done(&self, message: async_nats::Message) {
-        let job = message.headers.as_ref().and_then(|headers| headers.get("Lemon-Job"));
+        let job = message.headers.as_ref().and_then(|headers| headers.get(JOB_HEADER));
         let pending = job.and_then(|job| self.pending().remove(job.as_str()));
         if let Some(reply) = message.reply {
             // A worker that hears nothing sends it again.
@@ -336,11 +345,7 @@ impl Shared {
         }
         if let Some(pending) = pending {
             // The caller has gone: nothing is lost, since it wants nothing.
-            let _ =
-                pending.result.send(End::Done(match message.headers.as_ref().and_then(|it| it.get("Lemon-Object")) {
-                    Some(object) => Bytes::from(format!("@{object}")),
-                    None => message.payload,
-                }));
+            let _ = pending.result.send(End::Done(message.headers, message.payload));
         }
     }
 
@@ -362,17 +367,14 @@ impl Shared {
     }
 
     /// The trace of a result.
-    async fn trace(&self, body: Bytes) -> Result<RemoteTrace, RolloutError> {
-        let body = match body.first() {
-            Some(b'@') => {
-                let name = String::from_utf8_lossy(body.get(1..).unwrap_or_default()).into_owned();
-                let content = self.blobs.get(&name).await.map_err(|error| RolloutError::Remote(error.to_string()))?;
-                self.blobs.remove(&name).await;
-                Bytes::from(content)
-            }
-            _ => body,
-        };
-        read_trace(&body).map_err(|reason| RolloutError::Remote(format!("a result cannot be read: {reason}")))
+    async fn trace(&self, headers: Option<HeaderMap>, body: Bytes) -> Result<RemoteTrace, RolloutError> {
+        let failed = |error: ClusterError| RolloutError::Remote(error.to_string());
+        let body = self.blobs.body(headers.as_ref(), body).await.map_err(failed)?;
+        let trace = read_trace(&body);
+        if let Some(object) = object_of(headers.as_ref()) {
+            self.blobs.remove(object).await;
+        }
+        trace.map_err(|reason| RolloutError::Remote(format!("a result cannot be read: {reason}")))
     }
 
     /// Ends when the run is cancelled and its result is not to be expected.
@@ -459,6 +461,7 @@ async fn here(run: RemoteRun<'_>) -> Result<RemoteTrace, RolloutError> {
         // The caller keeps the record.
         store: None,
         reply_cache: runner.reply_cache.clone(),
+        reply_record: None,
         settings: runner.settings.clone(),
         on_delta: None,
     };

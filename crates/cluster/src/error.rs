@@ -25,6 +25,9 @@ pub enum ClusterError {
     /// A name that cannot be part of a subject.
     #[error("`{0}` is no project name: it may hold letters, digits, `-` and `_`")]
     Project(String),
+    /// A time that is none.
+    #[error("LEMON_WORKER_SILENCE: expected 1 to 3600 seconds, found `{0}`")]
+    Silence(String),
     /// The coordinator of a job is gone.
     #[error("the coordinator is gone")]
     NoCoordinator,
@@ -36,7 +39,10 @@ impl ClusterError {
         match self {
             ClusterError::Connect { .. } => Some("is it running, and are LEMON_NATS_CREDS and LEMON_NATS_CA right?"),
             ClusterError::JetStream(_) => Some("start the server with JetStream: nats-server -js"),
-            ClusterError::Project(_) | ClusterError::Object { .. } | ClusterError::NoCoordinator => None,
+            ClusterError::Project(_)
+            | ClusterError::Object { .. }
+            | ClusterError::Silence(_)
+            | ClusterError::NoCoordinator => None,
         }
     }
 }

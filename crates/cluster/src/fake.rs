@@ -3,7 +3,7 @@
 
 use crate::error::{ClusterError, jetstream};
 use crate::link::{Link, PRIORITIES};
-use crate::wire::{DoneHead, Job, written};
+use crate::wire::{DoneHead, JOB_HEADER, Job, written};
 use async_nats::HeaderMap;
 use futures::StreamExt;
 use lemon_trace::{Header, VERSION};
@@ -68,7 +68,7 @@ async fn answer(link: &Link, job: Job, events: &[String]) {
         body.push_str(event);
     }
     let mut headers = HeaderMap::new();
-    headers.insert("Lemon-Job", job.id.as_str());
+    headers.insert(JOB_HEADER, job.id.as_str());
     let subject = link.subject(&format!("session.{}.done", job.session));
     // A measurement in which results get lost ends in a time-out of its own.
     let _ = link.client.request_with_headers(subject, headers, body.into()).await;

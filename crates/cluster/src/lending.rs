@@ -7,12 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A worker that says nothing for so long has lost what it held.
-const SILENT: Duration = Duration::from_secs(20);
-
 /// The accounts of the workers.
 pub(crate) struct Lenders {
     budget: Option<Arc<SharedBudget>>,
+    /// A worker that says nothing for so long has spent what it held, for all that is known.
+    silent: Duration,
     accounts: Mutex<HashMap<String, Account>>,
 }
 
@@ -25,11 +24,13 @@ struct Account {
     /// The last wish that was granted.
     granted: u64,
     heard: Instant,
+    /// What it held when it fell silent, and others need not wait for any more.
+    forfeit: Amount,
 }
 
 impl Lenders {
-    pub fn new(budget: Option<Arc<SharedBudget>>) -> Self {
-        Lenders { budget, accounts: Mutex::default() }
+    pub fn new(budget: Option<Arc<SharedBudget>>, silent: Duration) -> Self {
+        Lenders { budget, silent, accounts: Mutex::default() }
     }
 
     /// Whether there is a budget at all.
@@ -41,10 +42,11 @@ impl Lenders {
     pub fn answer(&self, ask: &LeaseAsk) -> Answer {
         let Some(budget) = &self.budget else { return Answer::Refused("there is no budget".to_owned()) };
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let new =
-            || Account { told: LeaseAccount::default(), lent: Amount::default(), granted: 0, heard: Instant::now() };
-        let account = accounts.entry(ask.node.clone()).or_insert_with(new);
+        let account = accounts.entry(ask.node.clone()).or_insert_with(Account::new);
         account.heard = Instant::now();
+        let forfeit = std::mem::take(&mut account.forfeit);
+        // It was only slow: it holds that still.
+        budget.hold_again(forfeit.tokens, forfeit.usd);
         account.note(ask.account, budget);
         let Some(wanted) = ask.wanted else { return Answer::Done };
         // The grant of this wish was lost on its way.
@@ -67,20 +69,30 @@ impl Lenders {
     pub fn forfeit_silent(&self) {
         let Some(budget) = &self.budget else { return };
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        accounts.retain(|_, account| {
-            let gone = account.heard.elapsed() > SILENT;
-            if gone {
-                let LeaseAccount { spent, returned, .. } = account.told;
-                let tokens = account.lent.tokens.saturating_sub(spent.tokens + returned.tokens);
-                let usd = (account.lent.usd - spent.usd - returned.usd).max(0.0);
-                budget.take_back((tokens, usd), (0, 0.0));
-            }
-            !gone
-        });
+        for account in accounts.values_mut().filter(|account| account.heard.elapsed() > self.silent) {
+            let LeaseAccount { spent, returned, .. } = account.told;
+            let held = Amount {
+                tokens: account.lent.tokens.saturating_sub(spent.tokens + returned.tokens + account.forfeit.tokens),
+                usd: (account.lent.usd - spent.usd - returned.usd - account.forfeit.usd).max(0.0),
+            };
+            budget.take_back((held.tokens, held.usd), (0, 0.0));
+            account.forfeit.tokens += held.tokens;
+            account.forfeit.usd += held.usd;
+        }
     }
 }
 
 impl Account {
+    fn new() -> Self {
+        Account {
+            told: LeaseAccount::default(),
+            lent: Amount::default(),
+            granted: 0,
+            heard: Instant::now(),
+            forfeit: Amount::default(),
+        }
+    }
+
     /// Notes what the worker says of itself. Counts only grow: an older message says nothing new.
     fn note(&mut self, now: LeaseAccount, budget: &SharedBudget) {
         let before = self.told;
@@ -113,14 +125,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wished, lost, repeated or given back: what workers hold or have spent is never more than the limit.
+        /// Whatever is wished, lost, repeated or given back, and when a worker that is taken for dead speaks again: what workers hold
+        /// or have spent is never more than the limit, and all of it stays on account.
         #[test]
         fn no_more_is_lent_than_there_is(
             limit in 0u64..2_000,
             steps in prop::collection::vec((0usize..3, 0u64..400, 0u64..400, any::<bool>(), any::<bool>()), 0..100),
         ) {
             let budget = Arc::new(SharedBudget::new(Some(limit), None, CancellationToken::new()));
-            let lenders = Lenders::new(Some(budget.clone()));
+            let lenders = Lenders::new(Some(budget.clone()), Duration::ZERO);
             // Held, spent, returned, and the number of the last wish, of three workers.
             let mut workers = [(0u64, 0u64, 0u64, 0u64); 3];
             for (at, tokens, part, lost, again) in steps {
@@ -149,6 +162,10 @@ mod tests {
                 let in_all: u64 = workers.iter().map(|(held, spent, ..)| held + spent).sum();
                 prop_assert!(in_all <= limit, "{in_all} of {limit}");
                 prop_assert!(budget.spent().0 >= in_all && budget.spent().0 <= limit);
+                if part % 3 == 0 {
+                    lenders.forfeit_silent();
+                    prop_assert!(budget.spent().0 >= in_all && budget.spent().0 <= limit);
+                }
             }
         }
     }

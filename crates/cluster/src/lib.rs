@@ -35,10 +35,10 @@ mod remote;
 mod status;
 mod wire;
 
-pub use coordinator::{Coordinator, CoordinatorOptions, DeadJob, Priority};
+pub use coordinator::{ClusterRuns, Coordinator, CoordinatorOptions, DeadJob, Priority};
 pub use error::ClusterError;
 pub use fake::fake_workers;
 pub use link::{Access, Link};
 pub use node::{BuildEnv, Node, NodeEnv, NodeOptions};
 pub use objects::Blobs;
-pub use status::{NodeReport, Status};
+pub use status::{DeadLetter, NodeReport, Status};

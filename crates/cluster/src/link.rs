@@ -5,11 +5,14 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy, Stream};
 use async_nats::jetstream::{self, Context, kv, object_store, stream};
 use async_nats::{Client, ConnectOptions};
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A worker that is silent for so long is gone: its job is delivered again.
-pub(crate) const ACK_WAIT: Duration = Duration::from_secs(10);
+/// A worker that is silent for so long is gone, by default: its jobs are delivered again.
+const ACK_WAIT: Duration = Duration::from_secs(10);
 /// How long a message of a job is remembered by its id, so that it is not queued twice.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long a coordinator or a worker that says nothing is taken for alive.
@@ -43,15 +46,36 @@ pub struct Access {
     pub authority: Option<PathBuf>,
     /// The certificate and the key of this client.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// How long a worker may be silent before its jobs go to others; `None`: 10 seconds. What the first process of a project says
+    /// counts for all.
+    pub silence: Option<Duration>,
+}
+
+/// Without secrets.
+impl fmt::Debug for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Access").field("address", &self.shown()).finish_non_exhaustive()
+    }
 }
 
 impl Access {
     /// Access by what the environment says: `LEMON_NATS_CREDS` (file), `LEMON_NATS_NKEY` (seed), `LEMON_NATS_USER` and
-    /// `LEMON_NATS_PASSWORD`, `LEMON_NATS_TOKEN`, `LEMON_NATS_CA`, `LEMON_NATS_CERT` and `LEMON_NATS_KEY` (files).
-    pub fn from_environment(address: &str, project: &str) -> Self {
+    /// `LEMON_NATS_PASSWORD`, `LEMON_NATS_TOKEN`, `LEMON_NATS_CA`, `LEMON_NATS_CERT` and `LEMON_NATS_KEY` (files),
+    /// `LEMON_WORKER_SILENCE` (seconds).
+    ///
+    /// # Errors
+    /// A value is no number of seconds.
+    pub fn from_environment(address: &str, project: &str) -> Result<Self, ClusterError> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let path = |name: &str| text(name).map(PathBuf::from);
-        Access {
+        let silence = match text("LEMON_WORKER_SILENCE") {
+            None => None,
+            Some(found) => match found.parse::<u64>() {
+                Ok(seconds @ 1..=3600) => Some(Duration::from_secs(seconds)),
+                _ => return Err(ClusterError::Silence(found)),
+            },
+        };
+        Ok(Access {
             address: address.to_owned(),
             project: project.to_owned(),
             credentials: path("LEMON_NATS_CREDS"),
@@ -60,7 +84,8 @@ impl Access {
             token: text("LEMON_NATS_TOKEN"),
             authority: path("LEMON_NATS_CA"),
             certificate: path("LEMON_NATS_CERT").zip(path("LEMON_NATS_KEY")),
-        }
+            silence,
+        })
     }
 
     /// The addresses without what may be secret in them.
@@ -109,6 +134,8 @@ pub struct Link {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,
     project: String,
+    /// Milliseconds that a worker may be silent: what this process wants, then what the project has.
+    ack_wait_ms: Arc<AtomicU64>,
 }
 
 impl Link {
@@ -136,7 +163,9 @@ impl Link {
             .ack_timeout(REQUEST_TIMEOUT)
             .max_ack_inflight(16 * 1024)
             .build(client.clone());
-        let link = Link { client, jetstream, project: project.to_owned() };
+        let ack_wait = access.silence.unwrap_or(ACK_WAIT).as_millis();
+        let ack_wait_ms = Arc::new(AtomicU64::new(u64::try_from(ack_wait).unwrap_or(u64::MAX)));
+        let link = Link { client, jetstream, project: project.to_owned(), ack_wait_ms };
         // A connection may drop, and a server restart, at this moment too.
         for _ in 1..PREPARATIONS {
             match link.prepare().await {
@@ -153,12 +182,23 @@ impl Link {
     pub(crate) async fn prepare(&self) -> Result<(), ClusterError> {
         self.jobs().await?;
         for priority in PRIORITIES {
-            self.consumer(priority).await?;
+            let has = self.consumer(priority).await?.cached_info().config.ack_wait;
+            self.ack_wait_ms.store(u64::try_from(has.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
         self.letters().await?;
         self.bucket("alive", ALIVE).await?;
         self.objects().await?;
         Ok(())
+    }
+
+    /// A worker that is silent for so long is gone.
+    pub(crate) fn ack_wait(&self) -> Duration {
+        Duration::from_millis(self.ack_wait_ms.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that the body of a message may have, beside so many of its headers.
+    pub(crate) fn most_bytes(&self, headers: usize) -> usize {
+        self.client.max_payload().saturating_sub(headers)
     }
 
     /// The name of something of this project: `lemon.PROJECT.REST`.
@@ -189,7 +229,7 @@ impl Link {
             durable_name: Some(priority.to_owned()),
             filter_subject: self.subject(&format!("jobs.{priority}.*")),
             ack_policy: AckPolicy::Explicit,
-            ack_wait: ACK_WAIT,
+            ack_wait: self.ack_wait(),
             max_ack_pending: 1_000_000,
             ..pull::Config::default()
         };

@@ -4,6 +4,7 @@ mod calls;
 mod run;
 
 pub(crate) use calls::{Caller, Sessions, ask_session};
+pub(crate) use run::Failure;
 
 use crate::error::{ClusterError, jetstream};
 use crate::link::{ALIVE, Link, PRIORITIES};
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, OnceCell, Semaphore};
+use tokio::sync::{Notify, OnceCell, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
 /// Environments that a worker keeps.
@@ -29,6 +30,8 @@ const MOST_ENVS: usize = 8;
 const IDLE: Duration = Duration::from_millis(500);
 /// Jobs that are taken with one request at most.
 const MOST_TAKEN: usize = 256;
+/// Jobs that one worker has and has not acknowledged at most.
+const MOST_UNDER_WAY: u32 = 1_000_000;
 
 /// Makes the environments that jobs are made in.
 #[async_trait]
@@ -76,6 +79,8 @@ pub struct Node {
     envs: Mutex<Envs>,
     slots: Arc<Semaphore>,
     slot_free: Notify,
+    /// A permit for each job that is not acknowledged yet: its result may be on its way while the next is made.
+    under_way: Arc<Semaphore>,
     busy: AtomicUsize,
     done: AtomicU64,
     failed: AtomicU64,
@@ -104,6 +109,7 @@ impl Node {
             envs: Mutex::default(),
             slots: Arc::new(Semaphore::new(slots)),
             slot_free: Notify::new(),
+            under_way: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
             busy: AtomicUsize::new(0),
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -192,9 +198,8 @@ impl Node {
                 }
             }
         }
-        // All slots are free when all jobs are finished.
-        let all = u32::try_from(self.options.slots).unwrap_or(u32::MAX);
-        let _ = self.slots.acquire_many(all).await;
+        // All permits are there when all jobs are finished and acknowledged.
+        let _ = self.under_way.acquire_many(MOST_UNDER_WAY).await;
         if let Ok(alive) = self.link.alive().await {
             // It vanishes by its age anyway.
             let _ = alive.delete(format!("node.{}", self.id)).await;
@@ -230,15 +235,14 @@ impl Node {
 
     /// Makes a job beside the others.
     fn start(self: &Arc<Self>, message: Message) {
-        let node = self.clone();
-        // There is one for each message that was taken: only this task takes permits.
-        let permit = self.slots.clone().try_acquire_owned();
         self.busy.fetch_add(1, Ordering::Relaxed);
+        // There is one for each message that was taken: only this task takes permits.
+        let slot = Slot { _permit: self.slots.clone().try_acquire_owned(), _freed: Freed(self.clone()) };
+        let (node, under_way) = (self.clone(), self.under_way.clone());
         tokio::spawn(async move {
-            node.handle(message).await;
-            node.busy.fetch_sub(1, Ordering::Relaxed);
-            drop(permit);
-            node.slot_free.notify_one();
+            // As above, and there are more than a server lets be unacknowledged.
+            let _under_way = under_way.try_acquire_owned();
+            node.handle(message, slot).await;
         });
     }
 
@@ -267,6 +271,22 @@ impl Node {
             self.builder.build(&recipe, &self.blobs).await.map(Arc::new)
         };
         cell.get_or_try_init(make).await.cloned()
+    }
+}
+
+/// A slot that a job has: free again when this is dropped.
+pub(crate) struct Slot {
+    _permit: Result<OwnedSemaphorePermit, TryAcquireError>,
+    /// After the permit: who waits for a slot finds one.
+    _freed: Freed,
+}
+
+struct Freed(Arc<Node>);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        self.0.slot_free.notify_one();
     }
 }
 

@@ -2,7 +2,10 @@
 
 use crate::error::ClusterError;
 use crate::link::Link;
+use crate::wire::OBJECT_HEADER;
+use async_nats::HeaderMap;
 use async_nats::jetstream::object_store::ObjectMetadata;
+use bytes::Bytes;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Objects larger than this are refused: they would not fit into the memory of a worker.
 const MOST_BYTES: usize = 8 << 30;
+/// Bytes of the pieces that objects are kept in.
+const PIECE: usize = 128 * 1024;
+/// Bytes that the headers of a message may take.
+const HEADERS: usize = 4096;
 
 /// Puts objects on the server and gets them from there.
 pub struct Blobs {
@@ -37,8 +44,7 @@ impl Blobs {
         let there = store.info(&name).await.is_ok_and(|info| info.size == content.len() && !info.deleted);
         if !there {
             let failed = |error: &dyn std::fmt::Display| failed(&name, error);
-            let metadata = ObjectMetadata { name: name.clone(), ..ObjectMetadata::default() };
-            store.put(metadata, &mut &content[..]).await.map_err(|error| failed(&error))?;
+            store.put(self.metadata(&name), &mut &content[..]).await.map_err(|error| failed(&error))?;
         }
         self.known().insert(name.clone());
         Ok(name)
@@ -61,8 +67,7 @@ impl Blobs {
         let there = store.info(&name).await.is_ok_and(|info| !info.deleted);
         if !there {
             let mut file = tokio::fs::File::open(file).await.map_err(unread)?;
-            let metadata = ObjectMetadata { name: name.clone(), ..ObjectMetadata::default() };
-            store.put(metadata, &mut file).await.map_err(|error| failed(&name, &error))?;
+            store.put(self.metadata(&name), &mut file).await.map_err(|error| failed(&name, &error))?;
         }
         Ok(name)
     }
@@ -112,6 +117,32 @@ impl Blobs {
         }
     }
 
+    fn metadata(&self, name: &str) -> ObjectMetadata {
+        // A piece is a message.
+        let piece = PIECE.min(self.link.most_bytes(HEADERS));
+        ObjectMetadata { name: name.to_owned(), chunk_size: Some(piece), ..ObjectMetadata::default() }
+    }
+
+    /// What to send: the body, or nothing, where it is larger than a message may be. Then it is an object, which the headers name.
+    pub(crate) async fn fitted(&self, headers: &mut HeaderMap, body: Bytes) -> Result<Bytes, ClusterError> {
+        if body.len() <= self.link.most_bytes(HEADERS) {
+            return Ok(body);
+        }
+        let name = blake3::hash(&body).to_hex();
+        // Another process may have removed it.
+        self.known().remove(name.as_str());
+        headers.insert(OBJECT_HEADER, self.put(&body).await?.as_str());
+        Ok(Bytes::new())
+    }
+
+    /// The body of a message: what came with it, or the object that its headers name.
+    pub(crate) async fn body(&self, headers: Option<&HeaderMap>, came: Bytes) -> Result<Bytes, ClusterError> {
+        match object_of(headers) {
+            Some(object) => Ok(self.get(object).await?.into()),
+            None => Ok(came),
+        }
+    }
+
     /// Removes an object that is of no use to another process.
     pub(crate) async fn remove(&self, name: &str) {
         if let Ok(store) = self.link.objects().await {
@@ -124,6 +155,11 @@ impl Blobs {
     fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The object that the headers of a message name.
+pub(crate) fn object_of(headers: Option<&HeaderMap>) -> Option<&str> {
+    Some(headers?.get(OBJECT_HEADER)?.as_str())
 }
 
 fn failed(name: &str, error: &dyn std::fmt::Display) -> ClusterError {

@@ -1,12 +1,12 @@
-//! A worker's side of what stays with the coordinator: the orchestrator and the reply cache of a job.
+//! A worker's side of what stays with the coordinator: the orchestrator, the reply cache and the replies on record of a job.
 
 use crate::asks::key_text;
 use crate::node::Caller;
 use crate::wire::{Answer, Ask, Drafted, WireContext};
 use async_trait::async_trait;
-use lemon_exec::ReplySource;
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, Refused, WriteContext};
 use lemon_exec::worker::Reply;
+use lemon_exec::{ReplyRecord, ReplySource};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ impl RemoteOrchestrator {
     async fn asked(&self, ask: Ask) -> Result<Option<Draft>, OrchestratorError> {
         match self.caller.ask(&ask).await {
             Ok(Answer::Drafted(drafted)) => self.drafted(drafted),
-            // The result of this run is not wanted any more, and is never sent.
-            _ => {
-                self.caller.abandon();
+            other => {
+                // What this run comes to is never sent.
+                self.caller.give_up(other);
                 Ok(None)
             }
         }
@@ -79,8 +79,8 @@ impl ReplySource for RemoteReplies {
                 Ok(Answer::Yours) => return None,
                 // Another job makes the call; the coordinator has waited a while already.
                 Ok(Answer::Wait) => tokio::time::sleep(Duration::from_millis(1)).await,
-                _ => {
-                    self.0.abandon();
+                other => {
+                    self.0.give_up(other);
                     // The run is cancelled: this future is dropped.
                     return std::future::pending().await;
                 }
@@ -92,6 +92,28 @@ impl ReplySource for RemoteReplies {
         let reply = reply.map(|reply| reply.clone().into());
         let ask = Ask::Remember { job: self.0.job.clone(), key: key_text(key), reply };
         self.0.tell(ask);
+    }
+}
+
+/// The replies on record at the coordinator of a job.
+pub(crate) struct RemoteRecord(pub Arc<Caller>);
+
+#[async_trait]
+impl ReplyRecord for RemoteRecord {
+    async fn recall(&self, key: &[u8; 32]) -> Option<Reply> {
+        match self.0.ask(&Ask::OnRecord { job: self.0.job.clone(), key: key_text(key) }).await {
+            Ok(Answer::Reply(reply)) => Some(reply.into()),
+            Ok(Answer::Yours) => None,
+            other => {
+                self.0.give_up(other);
+                // As above.
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn remember(&self, key: &[u8; 32], reply: &Reply) {
+        self.0.tell(Ask::Record { job: self.0.job.clone(), key: key_text(key), reply: reply.clone().into() });
     }
 }
 

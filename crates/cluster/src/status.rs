@@ -3,7 +3,7 @@
 use crate::error::{ClusterError, jetstream};
 use crate::link::{Link, PRIORITIES};
 use crate::wire::Letter;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 /// What a worker process says of itself.
@@ -66,6 +66,8 @@ pub struct DeadLetter {
     pub at_ms: u64,
 }
 
+/// Workers that are asked about at a time.
+const AT_ONCE: usize = 32;
 /// Dead letters that are shown at most.
 const MOST_LETTERS: u64 = 20;
 
@@ -78,16 +80,13 @@ impl Status {
         let mut status = Status::default();
         let alive = link.alive().await?;
         let keys: Vec<String> = alive.keys().await.map_err(jetstream)?.try_collect().await.map_err(jetstream)?;
-        for key in keys {
-            if key.starts_with("session.") {
-                status.coordinators += 1;
-            } else if key.starts_with("node.")
-                && let Some(report) = alive.get(&key).await.map_err(jetstream)?
-                && let Ok(report) = serde_json::from_slice(&report)
-            {
-                status.workers.push(report);
-            }
-        }
+        status.coordinators = keys.iter().filter(|key| key.starts_with("session.")).count();
+        let nodes = keys.into_iter().filter(|key| key.starts_with("node."));
+        let bucket = &alive;
+        let report = |key: String| async move { bucket.get(key).await.map_err(jetstream) };
+        let reports: Vec<_> = stream::iter(nodes).map(report).buffered(AT_ONCE).try_collect().await?;
+        // A worker of another version says other things.
+        status.workers = reports.iter().flatten().filter_map(|report| serde_json::from_slice(report).ok()).collect();
         status.workers.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         for (at, priority) in PRIORITIES.iter().enumerate() {
             let mut consumer = link.consumer(priority).await?;

@@ -16,9 +16,13 @@ pub fn written(message: &impl Serialize) -> String {
 }
 
 /// The version of this protocol and of the program. A worker makes jobs of its own version only.
-pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 /// The header that says the version of a message.
 pub(crate) const VERSION_HEADER: &str = "Lemon-Version";
+/// The header that names the object that holds the body of a message, where it is too large for one.
+pub(crate) const OBJECT_HEADER: &str = "Lemon-Object";
+/// The header that names the job of a result.
+pub(crate) const JOB_HEADER: &str = "Lemon-Job";
 
 /// One run to be made. It says everything that its result depends on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,6 +47,8 @@ pub(crate) struct Job {
     pub first: Drafted,
     /// Whether its calls are shared with other runs: then the coordinator is asked for each.
     pub cached: bool,
+    /// Whether replies on record answer its calls: then the coordinator is asked for each.
+    pub reuse: bool,
     /// Whether its calls count against a budget that the coordinator keeps.
     pub shared: bool,
 }
@@ -244,6 +250,10 @@ pub(crate) enum Ask {
     Recall { job: String, key: String },
     /// The reply to a call that was left to this job, or none.
     Remember { job: String, key: String, reply: Option<ExactReply> },
+    /// The reply on record to a call.
+    OnRecord { job: String, key: String },
+    /// A reply to be put on record.
+    Record { job: String, key: String, reply: ExactReply },
     /// Part of the budget.
     Lease(LeaseAsk),
 }

@@ -3,6 +3,7 @@
 use crate::driver::Run;
 use crate::ledger::{LedgerVerdict, Reservation, Want};
 use crate::reply_cache::Known;
+use crate::runner::Runner;
 use crate::store::{Store, StoreError};
 use crate::tokens;
 use crate::tool;
@@ -79,8 +80,8 @@ impl Run<'_> {
                 Ok(reply) => {
                     // A reply that only this budget cut short is no reply to the same call with another.
                     let lasting = !reply.truncated || request.max_tokens == wanted;
-                    if let (true, Some(key), Some(store)) = (lasting, key, self.reusing_store()) {
-                        store.remember(key, &reply);
+                    if let (true, Some(key)) = (lasting, key) {
+                        self.remember(key, &reply);
                     }
                     if let (true, Some(place)) = (lasting, &mut place) {
                         **place = Some(reply.clone());
@@ -236,8 +237,9 @@ impl Run<'_> {
                 known => return Ok(known),
             }
         }
-        let recalled = match (key, self.reusing_store()) {
-            (Some(key), Some(store)) => store.recall(key)?,
+        let recalled = match (key, &self.runner.reply_record, self.reusing_store()) {
+            (Some(key), Some(record), _) => record.recall(key).await,
+            (Some(key), None, Some(store)) => store.recall(key)?,
             _ => None,
         };
         let Some(reply) = recalled else { return Ok(Known::Open(place)) };
@@ -259,13 +261,23 @@ impl Run<'_> {
         }
     }
 
+    /// Puts a reply on record, where replies are reused.
+    fn remember(&self, key: [u8; 32], reply: &Reply) {
+        match (&self.runner.reply_record, self.reusing_store()) {
+            (Some(record), _) => record.remember(&key, reply),
+            (None, Some(store)) => store.remember(key, reply),
+            (None, None) => {}
+        }
+    }
+
     fn reusing_store(&self) -> Option<&Arc<Store>> {
         self.runner.store.as_ref().filter(|_| self.runner.settings.reuse)
     }
 
     /// Everything that determines a reply, as a key; `None` where replies are not reused.
     fn reuse_key(&self, request: &Request, level: &Level) -> Option<[u8; 32]> {
-        if self.reusing_store().is_none() && self.runner.reply_cache.is_none() {
+        let Runner { reply_cache, reply_record, .. } = self.runner;
+        if self.reusing_store().is_none() && reply_cache.is_none() && reply_record.is_none() {
             return None;
         }
         let parts = (

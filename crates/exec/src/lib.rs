@@ -36,7 +36,7 @@ pub use form::Form;
 pub use ledger::{Budget, Ledger, LedgerVerdict, Price, Reservation, Want};
 pub use orchestrator::Orchestrator;
 pub use recorder::Observer;
-pub use reply_cache::{OpenReply, ReplyCache, ReplySource};
+pub use reply_cache::{OpenReply, ReplyCache, ReplyRecord, ReplySource};
 pub use runner::{Job, OnDelta, RunError, Runner};
 pub use settings::{OnParentFailure, Retry, Settings};
 pub use shared::{BudgetMet, CommitSpend, Lending, SharedBudget};

@@ -29,6 +29,16 @@ pub trait ReplySource: Send + Sync {
     fn put(&self, key: &[u8; 32], reply: Option<&Reply>);
 }
 
+/// The replies on record in another process, where this one keeps no store.
+#[async_trait]
+pub trait ReplyRecord: Send + Sync {
+    /// The reply to this very call, if one is on record.
+    async fn recall(&self, key: &[u8; 32]) -> Option<Reply>;
+
+    /// Puts the reply to a call on record.
+    fn remember(&self, key: &[u8; 32], reply: &Reply);
+}
+
 /// Where a reply is, or will be. The caller that makes the call holds the lock; callers of the same call wait.
 type Place = Arc<tokio::sync::Mutex<Option<Reply>>>;
 

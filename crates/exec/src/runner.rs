@@ -3,7 +3,7 @@
 use crate::driver::Run;
 use crate::orchestrator::Orchestrator;
 use crate::recorder::{Observer, Recorder};
-use crate::reply_cache::ReplyCache;
+use crate::reply_cache::{ReplyCache, ReplyRecord};
 use crate::resume::replay;
 use crate::settings::Settings;
 use crate::state::RunState;
@@ -27,6 +27,8 @@ pub struct Runner {
     pub store: Option<Arc<Store>>,
     /// Replies that these runs share, whatever the settings say about those on record.
     pub reply_cache: Option<Arc<ReplyCache>>,
+    /// Replies on record in another process, in place of those of the store.
+    pub reply_record: Option<Arc<dyn ReplyRecord>>,
     /// How runs are carried out.
     pub settings: Settings,
     /// Receives each piece of a reply as it arrives.

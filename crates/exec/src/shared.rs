@@ -189,6 +189,12 @@ impl SharedBudget {
         self.changed.notify_waiters();
     }
 
+    /// What was taken back as spent is lent still: another machine has it after all.
+    pub fn hold_again(&self, tokens: u64, usd: f64) {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        *lent = (lent.0.saturating_add(tokens), lent.1 + usd);
+    }
+
     fn is_lent(&self) -> bool {
         let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         lent.0 > 0 || lent.1 > 0.0

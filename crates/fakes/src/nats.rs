@@ -26,6 +26,14 @@ impl NatsServer {
     /// # Panics
     /// It is installed and does not start.
     pub fn start() -> Option<NatsServer> {
+        NatsServer::start_with("")
+    }
+
+    /// The same with more lines in its configuration.
+    ///
+    /// # Panics
+    /// It is installed and does not start, or the configuration cannot be written.
+    pub fn start_with(configuration: &str) -> Option<NatsServer> {
         let installed = Command::new("nats-server").arg("--version").stdout(Stdio::null()).status();
         if !installed.is_ok_and(|status| status.success()) {
             eprintln!("skipped: nats-server is not installed");
@@ -33,6 +41,11 @@ impl NatsServer {
         }
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("lemon-nats-{}-{port}", std::process::id()));
+        let written =
+            std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join("nats.conf"), configuration));
+        if let Err(error) = written {
+            panic!("{}: {error}", folder.display());
+        }
         let process = launch(port, &folder);
         Some(NatsServer { process, port, folder })
     }
@@ -67,6 +80,8 @@ fn launch(port: u16, folder: &PathBuf) -> Child {
     let process = Command::new("nats-server")
         .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
         .arg(folder)
+        .arg("-c")
+        .arg(folder.join("nats.conf"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

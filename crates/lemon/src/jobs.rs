@@ -40,6 +40,9 @@ use crate::error::Error;
 use lemon_spec::{Language, Plan, diagnostic, validate};
 use lemon_workers::Tell;
 
+/// The file that says what a training or an evaluation may spend, and what it has.
+pub const SPENDING: &str = "spending.json";
+
 /// Receives what a person should know while a job is prepared and run.
 #[derive(Clone, Copy)]
 pub struct Notices {

@@ -69,6 +69,7 @@ impl Lemon {
             language: self.workers.resolved.language.clone(),
             store: self.store.clone(),
             reply_cache: None,
+            reply_record: None,
             settings: self.workers.settings.clone(),
             on_delta: None,
         };

@@ -199,6 +199,7 @@ impl RolloutEnv {
             language: self.language.clone(),
             store: self.store.clone().filter(|_| kept),
             reply_cache: options.cache.clone(),
+            reply_record: None,
             settings,
             on_delta: None,
         }

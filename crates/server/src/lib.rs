@@ -10,6 +10,7 @@
 
 pub mod api;
 pub mod app;
+mod cluster;
 mod guard;
 pub mod keys;
 mod listen;

@@ -1,5 +1,6 @@
 //! Listening: connections with limits and timeouts, and an end in good order.
 
+use crate::cluster::ClusterWatch;
 use crate::guard;
 use crate::keys::{KeyError, Keys};
 use crate::metrics::ServerCounters;
@@ -109,6 +110,7 @@ impl HttpServer {
         };
         let workers = Workers::new(ready, config.teams.clone(), config.policies.clone());
         let app = AppState {
+            cluster: config.cluster.clone().map(ClusterWatch::new),
             config,
             workers,
             store,

@@ -2,6 +2,7 @@
 
 use crate::refusal::Refusal;
 use axum::response::{IntoResponse, Response};
+use lemon_cluster::{NodeReport, Status};
 use lemon_trace::{StopReason, Trace};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -59,13 +60,8 @@ impl ServerCounters {
         let counts = self.counts();
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, value) in samples {
-                let _ = writeln!(text, "{name}{labels} {value}");
-            }
+            write_family(&mut text, name, kind, help, samples);
         };
-        let one = |value: String| vec![(String::new(), value)];
         let by = |label: &str, values: &BTreeMap<&'static str, u64>| -> Vec<(String, String)> {
             values.iter().map(|(key, value)| (format!("{{{label}=\"{key}\"}}"), value.to_string())).collect()
         };
@@ -97,5 +93,97 @@ impl ServerCounters {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A cluster, or that it cannot say how it is.
+pub fn cluster_text(said: &Result<Status, String>) -> String {
+    let mut text = String::new();
+    let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, String)]| {
+        write_family(&mut text, &format!("lemon_cluster_{name}"), kind, help, samples);
+    };
+    family("up", "gauge", "Whether the cluster says how it is.", &one(u8::from(said.is_ok()).to_string()));
+    let Ok(Status { workers, coordinators, queued, running, dead, .. }) = said else { return text };
+    let by_priority = |counts: &[u64; 2]| {
+        ["training", "other"]
+            .map(|name| format!("{{priority=\"{name}\"}}"))
+            .into_iter()
+            .zip(counts.map(|it| it.to_string()))
+    };
+    let of_workers = |number: fn(&NodeReport) -> String| -> Vec<(String, String)> {
+        let labels =
+            |worker: &NodeReport| format!("{{worker=\"{}\",id=\"{}\"}}", escaped(&worker.name), escaped(&worker.id));
+        workers.iter().map(|worker| (labels(worker), number(worker))).collect()
+    };
+    family("workers", "gauge", "Worker processes that are alive.", &one(workers.len().to_string()));
+    family("coordinators", "gauge", "Coordinators that are alive.", &one(coordinators.to_string()));
+    family("queued", "gauge", "Runs that no worker has.", &by_priority(queued).collect::<Vec<_>>());
+    family("running", "gauge", "Runs that a worker has.", &by_priority(running).collect::<Vec<_>>());
+    family("dead_letters", "gauge", "Runs given up in the last days.", &one(dead.to_string()));
+    family("slots", "gauge", "Runs at a time, by worker.", &of_workers(|worker| worker.slots.to_string()));
+    family("busy", "gauge", "Runs under way, by worker.", &of_workers(|worker| worker.busy.to_string()));
+    family("done_total", "counter", "Runs done, by worker.", &of_workers(|worker| worker.done.to_string()));
+    family("failed_total", "counter", "Tries that failed, by worker.", &of_workers(|worker| worker.failed.to_string()));
+    text
+}
+
+fn write_family(text: &mut String, name: &str, kind: &str, help: &str, samples: &[(String, String)]) {
+    // Writing into a string cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (labels, value) in samples {
+        let _ = writeln!(text, "{name}{labels} {value}");
+    }
+}
+
+/// The one sample of a family without labels.
+fn one(value: String) -> Vec<(String, String)> {
+    vec![(String::new(), value)]
+}
+
+/// The value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_told_as_prometheus_reads_it() {
+        let worker = NodeReport {
+            id: "a1".to_owned(),
+            name: "odd \"name\"\\\n".to_owned(),
+            slots: 4,
+            busy: 3,
+            done: 20,
+            ..NodeReport::default()
+        };
+        let status = Status {
+            workers: vec![worker],
+            coordinators: 1,
+            queued: [5, 6],
+            running: [7, 8],
+            dead: 2,
+            ..Status::default()
+        };
+        let text = cluster_text(&Ok(status));
+        for line in [
+            "lemon_cluster_up 1",
+            "lemon_cluster_queued{priority=\"training\"} 5",
+            "lemon_cluster_running{priority=\"other\"} 8",
+            "lemon_cluster_dead_letters 2",
+            r#"lemon_cluster_busy{worker="odd \"name\"\\\n",id="a1"} 3"#,
+            "# TYPE lemon_cluster_done_total counter",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.starts_with("# ") || line.starts_with("lemon_cluster_")));
+    }
+
+    #[test]
+    fn a_cluster_that_is_away_is_down_and_says_nothing_else() {
+        let text = cluster_text(&Err("away".to_owned()));
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(), ["lemon_cluster_up 0"]);
     }
 }

@@ -1,5 +1,6 @@
 //! What every handler has at hand, and how a run is started.
 
+use crate::cluster::ClusterWatch;
 use crate::guard::Caller;
 use crate::keys::Keys;
 use crate::metrics::ServerCounters;
@@ -8,6 +9,7 @@ use crate::refusal::Refusal;
 use crate::runs::{LiveEvent, LiveRun, LiveRuns};
 use crate::workers::{DEFAULT, TeamChoice, Workers};
 use axum::http::StatusCode;
+use lemon_cluster::Access;
 use lemon_exec::store::{RunMeta, ServedRequest, Store};
 use lemon_exec::{Budget, Form, Job, Observer, OnDelta, Runner, fresh_id};
 use lemon_trace::{Event, Header, Trace};
@@ -48,6 +50,8 @@ pub struct ServerConfig {
     pub results: Vec<PathBuf>,
     /// The OpenTelemetry collector that finished runs are sent to.
     pub otlp: Option<String>,
+    /// The cluster that is shown.
+    pub cluster: Option<Access>,
     /// The configuration that the workers were resolved from.
     pub config: Config,
 }
@@ -124,6 +128,8 @@ pub struct AppState {
     pub keys: Keys,
     /// What is counted.
     pub metrics: ServerCounters,
+    /// The cluster that is shown.
+    pub(crate) cluster: Option<ClusterWatch>,
     /// Sends finished runs to a collector.
     pub(crate) exporter: Option<Exporter>,
     /// Cancelled when the server was told to end: nothing new begins.
@@ -211,6 +217,7 @@ impl AppState {
             language: self.workers.resolved.language.clone(),
             store: Some(self.store.clone()),
             reply_cache: None,
+            reply_record: None,
             settings,
             on_delta: Some(on_delta),
         };

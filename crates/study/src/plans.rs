@@ -16,6 +16,7 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         seeds: (1..=seeds).collect(),
         data: data.map(Path::to_owned),
         workers: None,
+        remote_worlds: None,
         commit: "unknown".to_owned(),
     };
     let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();

@@ -42,8 +42,27 @@ pub struct Study {
     pub data: Option<PathBuf>,
     /// The workers; `None`: the simulated world of the recipe.
     pub workers: Option<StudyWorkers>,
+    /// Other machines that make the runs of simulated worlds. `None`: this process does.
+    pub remote_worlds: Option<Arc<dyn RemoteWorlds>>,
     /// What the build is known by.
     pub commit: String,
+}
+
+/// Machines that make the runs of simulated worlds.
+pub trait RemoteWorlds: Send + Sync {
+    /// Has the runs of this environment made there. `world` says what it simulates.
+    ///
+    /// # Errors
+    /// The machines cannot be used, and why.
+    fn take(&self, env: &mut RolloutEnv, world: &WorldOfTasks<'_>) -> Result<(), String>;
+}
+
+/// What a simulated world is made of.
+pub struct WorldOfTasks<'a> {
+    pub tasks: &'a Tasks,
+    pub settings: &'a TaskSettings,
+    /// Figures in place of those of the preset.
+    pub choices: Option<Choices>,
 }
 
 /// Workers of a study that are not simulated.
@@ -136,6 +155,9 @@ pub enum StudyError {
     /// A recipe would replace what the study compares.
     #[error("the study `{0}` compares settings of its own recipe, and another recipe would replace them")]
     OwnRecipe(String),
+    /// Other machines cannot make the runs.
+    #[error("the cluster cannot be used: {0}")]
+    Remote(String),
     /// A folder could not be written.
     #[error("{}: {source}", path.display())]
     File {
@@ -339,8 +361,17 @@ fn one(
         Some(tasks) => tasks,
         None => tasks_of_seed(&recipe.tasks, study.data.as_deref(), run.seed)?,
     };
-    let world = || simulated(&tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
-    let mut env = study.external_env(&recipe, &language, cancel).unwrap_or_else(world);
+    let mut env = match study.external_env(&recipe, &language, cancel) {
+        Some(env) => env,
+        None => {
+            let mut env = simulated(&tasks, &recipe.tasks, regime.choices, language.clone(), cancel.clone());
+            if let Some(remote) = &study.remote_worlds {
+                let world = WorldOfTasks { tasks: &tasks, settings: &recipe.tasks, choices: regime.choices };
+                remote.take(&mut env, &world).map_err(StudyError::Remote)?;
+            }
+            env
+        }
+    };
     env.weights = recipe.reward.weights();
     let mut looks = Vec::new();
     let mut sums = Sums::default();

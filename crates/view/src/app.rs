@@ -18,7 +18,7 @@ pub use assets::{Asset, asset};
 pub use compare::{choose, compare};
 pub use lists::{ListedEvaluation, ListedMethod, ListedTraining, SideBySide, evaluations, side_by_side, trainings};
 pub use runs::{ListedRun, RunFilters, RunsPage, runs};
-pub use system::{KeyRow, ModelRow, SystemPage, system};
+pub use system::{ClusterState, ClusterWorker, GivenUp, KeyRow, ModelRow, SystemPage, system};
 pub use teams::{EditorPage, ListedTeam, drawn, editor, listed_teams};
 
 pub(crate) use approval::waiting;
@@ -181,9 +181,25 @@ mod tests {
             trainings(&[words.to_owned()], &[ListedTraining { name: words.to_owned(), ..ListedTraining::default() }]),
             editor(&EditorPage { name: words.to_owned(), text: words.to_owned(), ..EditorPage::default() }),
             system(&SystemPage { facts: vec![(words.to_owned(), words.to_owned())], ..SystemPage::default() }),
+            system(&SystemPage { cluster: Some(Err(words.to_owned())), ..SystemPage::default() }),
+            system(&SystemPage { cluster: Some(Ok(cluster(words))), ..SystemPage::default() }),
             note(Section::Runs, words, words, Some(words)),
             login(),
         ]
+    }
+
+    fn cluster(words: &str) -> ClusterState {
+        let words = || words.to_owned();
+        let worker = ClusterWorker {
+            name: words(),
+            version: words(),
+            busy: words(),
+            done: words(),
+            failed: words(),
+            rate: words(),
+        };
+        let letter = GivenUp { task: words(), error: words(), tried: words(), when: words() };
+        ClusterState { facts: vec![(words(), words())], workers: vec![worker], letters: vec![letter] }
     }
 
     #[test]

@@ -5,11 +5,11 @@ use crate::config::{Capacity, Config};
 use crate::error::WorkersError;
 use crate::kind::{Scope, WorkerKind};
 use crate::resolve::Resolved;
-use crate::simulation::{OnMiss, Simulation, WorkerSet};
+use crate::simulation::{Simulation, WorkerSet};
 use lemon_exec::worker::mask_url;
 use lemon_spec::Limits;
 use lemon_task::{Item, SealedItem};
-use lemon_world::{Preset, SamplePool};
+use lemon_world::{Choices, Preset};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,16 @@ pub struct WorkerRecipe {
 #[serde(deny_unknown_fields)]
 struct WorldRecipe {
     preset: Preset,
+    choices: Option<Choices>,
     items: Vec<SealedItem>,
     shared_noise: bool,
     strict: bool,
+}
+
+impl From<Simulation<'_>> for WorldRecipe {
+    fn from(Simulation { preset, choices, items, shared_noise, strict, .. }: Simulation<'_>) -> Self {
+        WorldRecipe { preset, choices, items: items.into_iter().map(Item::sealed).collect(), shared_noise, strict }
+    }
 }
 
 impl WorkerRecipe {
@@ -70,14 +77,16 @@ impl WorkerRecipe {
         }
         let world = match kind.asks_models() {
             true => None,
-            false => {
-                let Simulation { preset, items, shared_noise, strict, .. } = simulation()?;
-                let items = items.into_iter().map(Item::sealed).collect();
-                Some(WorldRecipe { preset, items, shared_noise, strict })
-            }
+            false => Some(simulation()?.into()),
         };
         let (kind, capacities) = (kind.name().to_owned(), capacities.to_vec());
         Ok(WorkerRecipe { kind, capacities, limits: config.limits.clone(), budget_tokens, world })
+    }
+
+    /// The recipe of a simulated world with the limits of every language.
+    pub fn of_world(simulation: Simulation<'_>) -> Self {
+        let (kind, world) = (WorkerKind::SIM.name().to_owned(), Some(simulation.into()));
+        WorkerRecipe { kind, capacities: Vec::new(), limits: Limits::default(), budget_tokens: None, world }
     }
 
     /// Models that are files of the machine that the recipe comes from: for each capacity, the path.
@@ -107,22 +116,16 @@ impl WorkerRecipe {
         let kind = WorkerKind::named(Scope::Tasks, &kind)?;
         let mut config = Config::default().with_capacities(capacities);
         config.limits = limits;
-        let (preset, shared_noise, strict, items) = match world {
-            Some(WorldRecipe { preset, items, shared_noise, strict }) => {
-                (preset, shared_noise, strict, items.into_iter().map(Item::from).collect())
-            }
-            None => (Preset::default(), false, false, Vec::new()),
+        let items: Vec<Item> = match &world {
+            Some(world) => world.items.iter().cloned().map(Item::from).collect(),
+            None => Vec::new(),
         };
-        let simulation = || {
-            Ok(Simulation {
-                preset,
-                items: items.iter().collect(),
-                shared_noise,
-                strict,
-                recordings: None,
-                pool: SamplePool::default(),
-                on_miss: OnMiss::Fail,
-            })
+        let simulation = || match world {
+            None => Ok(Simulation::default()),
+            Some(WorldRecipe { preset, choices, shared_noise, strict, .. }) => {
+                let items = items.iter().collect();
+                Ok(Simulation { preset, choices, items, shared_noise, strict, ..Simulation::default() })
+            }
         };
         WorkerSet::new(&config, kind, &[], budget_tokens, simulation, tell).await
     }

@@ -149,8 +149,16 @@ impl ReadyRun {
         let started_with = Some(started_with);
         let meta = RunMeta { spec, budget, worker_file, started_with, form, ..RunMeta::default() };
         let language = resolved.language.clone();
-        let runner =
-            Runner { backend, orchestrator, language, store: None, reply_cache: None, settings, on_delta: None };
+        let runner = Runner {
+            backend,
+            orchestrator,
+            language,
+            store: None,
+            reply_cache: None,
+            reply_record: None,
+            settings,
+            on_delta: None,
+        };
         Ok(ReadyRun { runner, resolved, meta })
     }
 }

@@ -9,7 +9,7 @@ use crate::resolve::{Resolved, RunLimits};
 use lemon_exec::{Backend, Budget, Settings};
 use lemon_spec::{Effort, Language, Style};
 use lemon_task::{Item, SetName};
-use lemon_world::{AgentNoise, Preset, Recorded, Recordings, SamplePool, World};
+use lemon_world::{AgentNoise, Choices, Preset, Recorded, Recordings, SamplePool, World};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub struct Simulation<'a> {
     pub preset: Preset,
     /// Every item the workers may be asked about.
     pub items: Vec<&'a Item>,
+    /// Figures in place of those of the preset.
+    pub choices: Option<Choices>,
     /// Whether agents keep their noise when their inputs change: for counterfactuals.
     pub shared_noise: bool,
     /// Whether an item that cannot be simulated is an error.
@@ -174,6 +176,7 @@ pub(crate) fn recorded(simulation: &Simulation<'_>) -> Result<Backend, WorkersEr
 fn world(simulation: &Simulation<'_>) -> Result<World, WorkersError> {
     let noise = if simulation.shared_noise { AgentNoise::Kept } else { AgentNoise::Fresh };
     let world = World::new(simulation.preset, simulation.items.iter().copied()).with_noise(noise);
+    let world = world.with_choices(simulation.choices.unwrap_or(simulation.preset.choices()));
     match world.skipped() {
         count if count > 0 && simulation.strict => {
             Err(WorkersError::new(format!("{count} items have no published solution to simulate")))

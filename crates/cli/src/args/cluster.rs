@@ -63,7 +63,7 @@ pub enum ClusterCommand {
     },
 }
 
-fn nats_address(text: &str) -> Result<String, String> {
+pub fn nats_address(text: &str) -> Result<String, String> {
     let known = |address: &str| ["nats://", "tls://"].iter().any(|scheme| address.trim().starts_with(scheme));
     match text.split(',').all(known) {
         true => Ok(text.to_owned()),

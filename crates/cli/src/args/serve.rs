@@ -1,5 +1,6 @@
 //! The arguments of `lemon serve` and `lemon keys`.
 
+use super::cluster::nats_address;
 use super::{BudgetArgs, Endpoints, Scope, WorkerKind, not_negative, worker_kind};
 use clap::{Args, Subcommand};
 use lemon_server::keys::Period;
@@ -50,6 +51,12 @@ pub struct ServerArgs {
     /// Send finished runs to this OpenTelemetry collector, for instance http://localhost:4318
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp: Option<String>,
+    /// Show this cluster on the System page and in the metrics: the address of its NATS server
+    #[arg(long = "nats", env = "LEMON_NATS", hide_env_values = true, value_name = "URL", value_parser = nats_address)]
+    pub nats: Option<String>,
+    /// The project of the cluster
+    #[arg(long, env = "LEMON_PROJECT", value_name = "NAME", default_value = "default")]
+    pub project: String,
     /// Let tools run that may change something; without it they do not run
     #[arg(long, env = "LEMON_ALLOW_TOOLS")]
     pub allow_tools: bool,

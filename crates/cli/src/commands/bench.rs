@@ -187,6 +187,7 @@ fn runner(base_url: &str, store: Arc<Store>) -> Result<Runner, Fault> {
         language,
         store: Some(store),
         reply_cache: None,
+        reply_record: None,
         settings: Settings::default(),
         on_delta: None,
     })

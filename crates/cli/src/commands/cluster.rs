@@ -25,7 +25,7 @@ pub fn worker(args: &WorkerArgs) -> Result<u8, Fault> {
 }
 
 async fn serve(args: &WorkerArgs) -> Result<u8, Fault> {
-    let link = Link::connect(&Access::from_environment(&args.nats.address, &args.nats.project)).await.map_err(fault)?;
+    let link = Link::connect(&access(&args.nats.address, &args.nats.project)?).await.map_err(fault)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let options = NodeOptions {
         name: args.name.clone().unwrap_or_else(machine),
@@ -51,7 +51,7 @@ async fn serve(args: &WorkerArgs) -> Result<u8, Fault> {
 pub fn cluster(command: &ClusterCommand) -> Result<u8, Fault> {
     let ClusterCommand::Status { nats, json } = command;
     let status = async {
-        let link = Link::connect(&Access::from_environment(&nats.address, &nats.project)).await?;
+        let link = Link::connect(&Access::from_environment(&nats.address, &nats.project)?).await?;
         Status::read(&link).await
     };
     let status = runtime()?.block_on(status).map_err(fault)?;
@@ -76,6 +76,11 @@ pub async fn leave(cluster: Option<WorkerCluster>) -> Result<(), Fault> {
         say::talk(&format!("warning: given up: {dead}"));
     }
     Ok(())
+}
+
+/// Access to the cluster at this address, as the environment says.
+pub fn access(address: &str, project: &str) -> Result<Access, Fault> {
+    Access::from_environment(address, project).map_err(fault)
 }
 
 fn fault(error: lemon_cluster::ClusterError) -> Fault {

@@ -8,6 +8,7 @@ use crate::commands::cluster::{join, leave};
 use crate::fault::Fault;
 use crate::{notices, print, println, runtime, say};
 use lemon::jobs::EvalRequest;
+use lemon::jobs::SPENDING;
 use lemon::jobs::details::details;
 use lemon::jobs::evaluation::EvalJob;
 use lemon_cluster::Priority;
@@ -57,11 +58,13 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     runtime.block_on(async {
         let cluster = join(&args.cluster, Priority::Low).await?;
         let mut width = args.width;
+        let spending = default_folder(&store_path, &job.eval_id).join(SPENDING);
+        let is_known = (cluster.is_some() || spending.exists()) && job.keep_spending(&spending, &end)?;
         if let Some(cluster) = &cluster {
             job.on_cluster(&config, cluster).await.map_err(Fault::of_spec)?;
             width = Some(width.unwrap_or(cluster.width().await?));
         }
-        let code = run(args, &job, folder, width, &end).await;
+        let code = run(args, &job, (folder, is_known), width, &end).await;
         leave(cluster).await?;
         code
     })
@@ -112,7 +115,7 @@ fn limits(args: &EvalArgs) -> SharedLimits {
 async fn run(
     args: &EvalArgs,
     job: &EvalJob,
-    folder: PathBuf,
+    (folder, spending_is_known): (PathBuf, bool),
     width: Option<usize>,
     cancel: &CancellationToken,
 ) -> Result<u8, Fault> {
@@ -121,7 +124,7 @@ async fn run(
     }
     let (work, training) = job.work(width, cancel).await?;
     let shared = job.evaluator.env.settings.shared.as_ref();
-    if args.resume.is_some() {
+    if args.resume.is_some() && !spending_is_known {
         job.evaluator.enter_spent(&work)?;
     }
     let progress = EvalProgress::start(args.quiet, &job.eval_id, work.runs());
@@ -140,6 +143,7 @@ async fn run(
     }
     let rows = job.run(&work, cancel, |row| progress.add(row)).await?;
     progress.finish();
+    super::train::close(shared)?;
     let evaluation = job.evaluation(training, rows);
     let report = Report::new(&evaluation);
     let details = details(&evaluation, &work.cases, &job.store, &folder, say::talk);

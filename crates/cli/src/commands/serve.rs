@@ -1,5 +1,6 @@
 //! `lemon serve`: the OpenAI-compatible API and the application.
 
+use super::cluster::access;
 use super::run::EndSignals;
 use crate::args::{Cli, ServerArgs};
 use crate::fault::Fault;
@@ -49,6 +50,7 @@ pub fn serve(cli: &Cli, args: &ServerArgs) -> Result<u8, Fault> {
             policies: args.policies.clone(),
             results,
             otlp: args.otlp.clone(),
+            cluster: args.nats.as_deref().map(|address| access(address, &args.project)).transpose()?,
             config,
         };
         let server = HttpServer::bind(settings, ready, store, tell).map_err(fault)?;

@@ -115,7 +115,7 @@ async fn learn(
 }
 
 /// Puts on record what was spent, to the token.
-fn close(shared: Option<&Arc<SharedBudget>>) -> Result<(), Fault> {
+pub fn close(shared: Option<&Arc<SharedBudget>>) -> Result<(), Fault> {
     let closed = shared.map_or(Ok(()), |shared| shared.close());
     closed.map_err(|error| Fault::new(format!("what was spent cannot be kept: {error}")))
 }

@@ -9,13 +9,16 @@ const EVAL: [&str; 10] =
     ["eval", "--set", "gsm8k", "--workers", "endpoints", "--methods", "vanilla,chain:2", "--limit", "6", "--json"];
 
 /// Replies of a hundred words and an answer.
+pub fn behaviour() -> Behaviour {
+    Behaviour::function(|request| FakeReply::Text("word ".repeat(100) + &reply_of(request)))
+}
+
 fn endpoint() -> FakeEndpoint {
-    let behaviour = Behaviour::function(|request| FakeReply::Text("word ".repeat(100) + &reply_of(request)));
-    FakeEndpoint::start(behaviour).unwrap()
+    FakeEndpoint::start(behaviour()).unwrap()
 }
 
 /// Every level answers here with 200 tokens at most, and costs something.
-fn folder(endpoint: &FakeEndpoint) -> Folder {
+pub fn folder(endpoint: &FakeEndpoint) -> Folder {
     let level = |name: &str| {
         let url = endpoint.base_url();
         format!(
@@ -26,7 +29,7 @@ fn folder(endpoint: &FakeEndpoint) -> Folder {
 }
 
 /// What the endpoint has served, by its own count: as it reports usage.
-fn served(endpoint: &FakeEndpoint) -> (u64, f64) {
+pub fn served(endpoint: &FakeEndpoint) -> (u64, f64) {
     let words = |text: &str| text.split_whitespace().count() as u64;
     let mut sum = (0, 0.0);
     for request in endpoint.requests() {

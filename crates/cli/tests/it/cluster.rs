@@ -1,13 +1,21 @@
 //! Runs on worker processes: the same report as without them, whatever becomes of the workers and the server.
 
+mod access;
+mod again;
+mod faults;
+mod manifests;
+mod page;
+
 use crate::common::{Draws, Folder, Ran, finish, send_signal, signal, wait_until};
 use crate::eval::{list, without_names};
 use lemon_fakes::{Behaviour, DroppingProxy, FakeEndpoint, NatsServer, fault_rounds};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rules of one and of two rounds, programs, and rejected teams.
 const EVAL: &[&str] = &[
@@ -31,11 +39,13 @@ struct Workers<'a> {
     folder: &'a Folder,
     address: String,
     processes: Vec<Child>,
+    /// Those that are stopped, and until when.
+    slow: Vec<(u32, Instant)>,
 }
 
 impl<'a> Workers<'a> {
     fn start(folder: &'a Folder, address: String, count: usize) -> Self {
-        let mut workers = Workers { folder, address, processes: Vec::new() };
+        let mut workers = Workers { folder, address, processes: Vec::new(), slow: Vec::new() };
         (0..count).for_each(|_| workers.add());
         workers
     }
@@ -51,8 +61,35 @@ impl<'a> Workers<'a> {
         let mut killed = self.processes.swap_remove(at % self.processes.len());
         killed.kill().unwrap();
         killed.wait().unwrap();
+        self.slow.retain(|(process, _)| *process != killed.id());
         self.add();
     }
+
+    /// Stops one until it is taken for dead, and a moment longer.
+    fn slow(&mut self, at: usize) {
+        let process = self.processes[at % self.processes.len()].id();
+        send_signal("STOP", &process.to_string());
+        self.slow.push((process, Instant::now() + SILENCE + Duration::from_secs(1)));
+    }
+
+    /// Lets those go on that were slow for long enough.
+    fn wake(&mut self) {
+        let now = Instant::now();
+        self.slow.retain(|(process, until)| {
+            let waits = now < *until;
+            waits || !send_signal("CONT", &process.to_string())
+        });
+    }
+}
+
+/// How long a worker may be silent before its jobs go to others, after [`notice_soon`].
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Has the cluster notice soon that a worker is gone: what the first process of a project says counts for all.
+#[track_caller]
+fn notice_soon(folder: &Folder, address: &str) {
+    let seconds = SILENCE.as_secs().to_string();
+    folder.lemon_with(&[("LEMON_WORKER_SILENCE", &seconds)], &["cluster", "status", "--nats", address]).ok();
 }
 
 impl Drop for Workers<'_> {
@@ -112,26 +149,49 @@ fn the_report_is_the_same_on_one_two_and_seven_workers() {
     assert_eq!((&status["queued"], &status["dead"]), (&serde_json::json!([0, 0]), &Value::from(0)));
 }
 
-#[test]
-fn workers_that_are_killed_change_nothing() {
+/// What a command comes to with 1, 2 and 7 workers, some of them killed at random.
+#[track_caller]
+fn with_killed_workers(folder: &Folder, args: &[&str], mut check: impl FnMut(Ran, &str)) {
     let Some(server) = NatsServer::start() else { return };
-    let folder = Folder::new();
-    let alone = outcome(&folder, folder.lemon(EVAL));
+    notice_soon(folder, &server.address());
     for round in 0..fault_rounds(1) {
-        let mut draws = Draws::new(round);
-        let mut workers = Workers::start(&folder, server.address(), 3);
-        let mut killed = 0;
-        let together = outcome(
-            &folder,
-            on_cluster(&folder, &server.address(), EVAL, || {
-                if killed < 4 && draws.below(10) == 0 {
-                    workers.replace(draws.below(3) as usize);
+        for count in [1, 2, 7] {
+            let mut draws = Draws::new(round * 10 + count);
+            let mut workers = Workers::start(folder, server.address(), count as usize);
+            let mut killed = 0;
+            let ran = on_cluster(folder, &server.address(), args, || {
+                if killed < 3 && draws.below(10) == 0 {
+                    workers.replace(draws.below(count) as usize);
                     killed += 1;
                 }
-            }),
-        );
-        assert_eq!(together, alone, "round {round}");
+            });
+            check(ran, &format!("{count} workers, {killed} killed, round {round}"));
+        }
     }
+}
+
+#[test]
+fn an_evaluation_is_the_same_whatever_workers_are_killed() {
+    let folder = Folder::new();
+    let alone = outcome(&folder, folder.lemon(EVAL));
+    with_killed_workers(&folder, EVAL, |ran, what| assert_eq!(outcome(&folder, ran), alone, "{what}"));
+}
+
+/// What a training leaves, but for times and for what was spent: calls of killed workers are paid twice.
+fn left(folder: &Folder, run: &str) -> BTreeMap<String, Vec<u8>> {
+    let root = folder.path(run);
+    let name = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
+    let all = folder.all_bytes().into_iter().filter(|(path, _)| path.starts_with(&root));
+    let named = all.map(|(path, bytes)| (name(&path), bytes));
+    let counts = |file: &str| file.starts_with("checkpoint-") || ["metrics.jsonl", "recipe.toml"].contains(&file);
+    named.filter(|(file, _)| counts(file)).collect()
+}
+
+#[track_caller]
+fn assert_same(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>, what: &str) {
+    assert!(expected.keys().any(|file| file.starts_with("checkpoint-")), "{:?}", expected.keys());
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
+    expected.iter().for_each(|(file, bytes)| assert!(found[file] == *bytes, "{file}: {what}"));
 }
 
 #[test]
@@ -139,6 +199,7 @@ fn a_server_that_restarts_and_connections_that_drop_change_nothing() {
     let Some(mut server) = NatsServer::start() else { return };
     let folder = Folder::new();
     let alone = outcome(&folder, folder.lemon(EVAL));
+    notice_soon(&folder, &server.address());
     for round in 0..fault_rounds(1) {
         let mut draws = Draws::new(100 + round);
         let proxy = DroppingProxy::start(&server);
@@ -162,15 +223,12 @@ fn a_server_that_restarts_and_connections_that_drop_change_nothing() {
 }
 
 #[test]
-fn counterfactuals_are_the_same_on_a_cluster() {
-    let Some(server) = NatsServer::start() else { return };
+fn counterfactuals_are_the_same_whatever_workers_are_killed() {
     let team = "agents:\n  - {id: a, base: solver, capacity: small}\n  - {id: b, base: solver, capacity: medium}\n  \
                 - {id: c, base: critic, capacity: large, after: [a, b]}\n";
     let folder = Folder::new().file("team.yaml", team);
     let args = ["credit", "--spec", "team.yaml", "--set", "gsm8k", "--limit", "4", "--json", "-q"];
     let alone = folder.lemon(&args).ok().json();
-    let _workers = Workers::start(&folder, server.address(), 3);
-    let together = on_cluster(&folder, &server.address(), &args, || {}).ok().json();
     // Which of two runs pays for a call that both make depends on timing; what was found does not.
     let found = |report: &Value| -> Vec<Value> {
         let mut effects = list(&report["effects"]).to_vec();
@@ -180,18 +238,43 @@ fn counterfactuals_are_the_same_on_a_cluster() {
         effects
     };
     assert!(!found(&alone).is_empty());
-    assert_eq!((found(&together), &together["reuse"]), (found(&alone), &alone["reuse"]));
+    with_killed_workers(&folder, &args, |ran, what| {
+        let together = ran.ok().json();
+        assert_eq!((found(&together), &together["reuse"]), (found(&alone), &alone["reuse"]), "{what}");
+    });
 }
 
 #[test]
-fn a_training_is_the_same_on_a_cluster() {
-    let Some(server) = NatsServer::start() else { return };
+fn a_training_is_the_same_whatever_workers_are_killed() {
     let folder = Folder::new().file("table.toml", crate::train::TABLE);
-    let train = |out: &'static str| ["train", "--recipe", "table.toml", "-q", "--out", out];
-    folder.lemon(&train("alone")).ok();
-    let _workers = Workers::start(&folder, server.address(), 3);
-    on_cluster(&folder, &server.address(), &train("together"), || {}).ok();
-    assert_eq!(folder.read("together/metrics.jsonl"), folder.read("alone/metrics.jsonl"));
+    let train = ["train", "--recipe", "table.toml", "-q", "--out"];
+    folder.lemon(&with(&train, &["alone"])).ok();
+    with_killed_workers(&folder, &with(&train, &["together"]), |ran, what| {
+        ran.ok();
+        assert_same(&left(&folder, "together"), &left(&folder, "alone"), what);
+        std::fs::remove_dir_all(folder.path("together")).unwrap();
+    });
+}
+
+#[test]
+fn a_study_of_simulated_worlds_is_the_same_whatever_workers_are_killed() {
+    let folder = Folder::new().file("table.toml", crate::train::TABLE);
+    let study =
+        ["ablate", "table", "--recipe", "table.toml", "--arms", "full,one-agent", "--seeds", "1", "-q", "--rows"];
+    let rows = |ran: Ran, file: &str| {
+        ran.ok();
+        let mut rows: Vec<Value> = folder.read(file).lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        rows.iter_mut().for_each(|row| drop(row["stamp"].as_object_mut().unwrap().remove("seconds")));
+        std::fs::remove_file(folder.path(file)).unwrap();
+        // Arms end in any order.
+        rows.sort_by_key(|row| row["arm"].to_string());
+        rows
+    };
+    let alone = rows(folder.lemon(&with(&study, &["rows.jsonl"])), "rows.jsonl");
+    assert_eq!(alone.len(), 2);
+    with_killed_workers(&folder, &with(&study, &["rows.jsonl"]), |ran, what| {
+        assert_eq!(rows(ran, "rows.jsonl"), alone, "{what}");
+    });
 }
 
 #[test]
@@ -227,6 +310,53 @@ fn a_job_that_no_worker_can_make_is_given_up_and_told() {
     assert_eq!(status["dead"], Value::from(1));
     assert!(!status.to_string().contains("secret"));
     assert_eq!(endpoint.calls(), 0);
+}
+
+#[test]
+fn a_model_is_fetched_once_by_its_content() {
+    let Some(server) = NatsServer::start() else { return };
+    let level = |name: &str| format!("[capacity.{name}]\nlocal = \"tiny.gguf\"\nmax_tokens = 8\n");
+    let levels = ["small", "medium", "large"].map(level).concat();
+    let here = || Folder::new().file("tiny.gguf", crate::found::LLAMA).file("lemon.toml", &levels);
+    let (alone, folder) = (here(), here());
+    let args = ["eval", "--set", "gsm8k", "--limit", "2", "--methods", "vanilla", "--workers", "local", "--json", "-q"];
+    let tokens = |ran: Ran| list(&ran.ok().json()["methods"])[0]["tokens"].clone();
+    let expected = tokens(alone.lemon(&args));
+    // Another machine: it has no such file.
+    let there = Folder::new();
+    let workers = Workers::start(&there, server.address(), 1);
+    let fetched = || {
+        let files = there.all_bytes().into_iter().filter(|(path, _)| path.ends_with("tiny.gguf"));
+        files.map(|(path, bytes)| (std::fs::metadata(&path).unwrap().modified().unwrap(), bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(on_cluster(&folder, &server.address(), &args, || {})), expected);
+    let first = fetched();
+    assert!(first.len() == 1 && first[0].1 == crate::found::LLAMA, "{} files", first.len());
+    // Another process finds it on its machine.
+    drop(workers);
+    let _workers = Workers::start(&there, server.address(), 1);
+    assert_eq!(tokens(on_cluster(&folder, &server.address(), &args, || {})), expected);
+    assert_eq!(fetched(), first);
+}
+
+#[test]
+fn replies_on_record_answer_on_a_cluster_too() {
+    let Some(server) = NatsServer::start() else { return };
+    let endpoint = FakeEndpoint::start(crate::budgets::behaviour()).unwrap();
+    let folder = crate::budgets::folder(&endpoint);
+    let args =
+        ["eval", "--set", "gsm8k", "--limit", "3", "--methods", "vanilla,chain:2", "--workers", "endpoints", "--json"];
+    let _workers = Workers::start(&folder, server.address(), 2);
+    let accuracies = |ran: Ran| -> Vec<Value> {
+        list(&ran.ok().json()["methods"]).iter().map(|method| method["accuracy"].clone()).collect()
+    };
+    let first = accuracies(on_cluster(&folder, &server.address(), &args, || {}));
+    let calls = endpoint.calls();
+    assert!(calls > 0);
+    // Those of a cluster and of one process stand in the same record.
+    assert_eq!(accuracies(on_cluster(&folder, &server.address(), &args, || {})), first);
+    assert_eq!(accuracies(folder.lemon(&args)), first);
+    assert_eq!(endpoint.calls(), calls, "no call is made twice");
 }
 
 #[test]
@@ -297,18 +427,4 @@ fn a_worker_says_how_it_goes_in_prometheus_form() {
     assert!(process.wait().unwrap().code().is_some());
     let status = folder.lemon(&["cluster", "status", "--nats", &server.address()]).ok().stdout;
     assert!(status.contains("0 workers, 0 slots"), "{status}");
-}
-
-#[test]
-fn manifests_are_yaml() {
-    for text in
-        [include_str!("../../../../docs/scale/compose.yaml"), include_str!("../../../../docs/scale/kubernetes.yaml")]
-    {
-        let events = saphyr_parser::Parser::new_from_str(text).collect::<Result<Vec<_>, _>>().unwrap();
-        let scalar = |wanted: &str| {
-            let is = |event: &saphyr_parser::Event<'_>| matches!(event, saphyr_parser::Event::Scalar(text, ..) if text == wanted);
-            events.iter().any(|(event, _)| is(event))
-        };
-        assert!(scalar("worker") && scalar("--nats") && scalar("nats://nats:4222"));
-    }
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// Whole models of a few thousand numbers, which reply with noise.
 const QWEN: &[u8] = include_bytes!("../../../../fuzz/corpus/gguf/qwen2.gguf");
-const LLAMA: &[u8] = include_bytes!("../../../../fuzz/corpus/gguf/llama.gguf");
+pub const LLAMA: &[u8] = include_bytes!("../../../../fuzz/corpus/gguf/llama.gguf");
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const POEM: &str = "Write a poem about rain.";
 

@@ -3,6 +3,8 @@
 use crate::borrowing::borrow;
 use crate::error::ClusterError;
 use crate::link::Link;
+use crate::node::Failure;
+use crate::objects::Blobs;
 use crate::wire::{Answer, Ask, written};
 use async_nats::HeaderMap;
 use async_nats::client::RequestErrorKind;
@@ -11,7 +13,6 @@ use async_nats::jetstream::kv::Operation;
 use bytes::Bytes;
 use lemon_exec::SharedBudget;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -26,6 +27,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// The coordinators that this worker has jobs of.
 pub(crate) struct Sessions {
     link: Link,
+    blobs: Blobs,
     known: Mutex<HashMap<String, Arc<Session>>>,
     consumers: Mutex<HashMap<&'static str, Consumer<pull::Config>>>,
 }
@@ -46,7 +48,7 @@ struct Looked {
 
 impl Sessions {
     pub fn new(link: &Link) -> Self {
-        Sessions { link: link.clone(), known: Mutex::default(), consumers: Mutex::default() }
+        Sessions { link: link.clone(), blobs: Blobs::new(link), known: Mutex::default(), consumers: Mutex::default() }
     }
 
     pub fn consumer(&self, priority: &str) -> Option<Consumer<pull::Config>> {
@@ -116,22 +118,35 @@ impl Sessions {
     ///
     /// # Errors
     /// The coordinator is gone.
-    pub async fn send(&self, name: &str, to: &str, headers: HeaderMap, message: Bytes) -> Result<Bytes, ClusterError> {
+    pub async fn send(
+        &self,
+        name: &str,
+        to: &str,
+        mut headers: HeaderMap,
+        message: Bytes,
+    ) -> Result<Bytes, ClusterError> {
         let subject = self.link.subject(&format!("session.{name}.{to}"));
         loop {
-            let sent = self.link.client.request_with_headers(subject.clone(), headers.clone(), message.clone()).await;
-            match sent {
-                Ok(answer) => return Ok(answer.payload),
-                Err(error) => {
+            match self.sent(&subject, &mut headers, &message).await {
+                Ok(answer) => return Ok(answer),
+                Err(paused) => {
                     if self.is_gone(name).await {
                         return Err(ClusterError::NoCoordinator);
                     }
-                    if error.kind() != RequestErrorKind::TimedOut {
+                    if !paused {
                         tokio::time::sleep(Duration::from_millis(200)).await;
                     }
                 }
             }
         }
+    }
+
+    /// Sends something to a coordinator once. `Err`: there is no answer, and whether that took a while.
+    async fn sent(&self, subject: &str, headers: &mut HeaderMap, message: &Bytes) -> Result<Bytes, bool> {
+        let message = self.blobs.fitted(headers, message.clone()).await.map_err(|_| false)?;
+        let sent = self.link.client.request_with_headers(subject.to_owned(), headers.clone(), message).await;
+        let answer = sent.map_err(|error| error.kind() == RequestErrorKind::TimedOut)?;
+        self.blobs.body(answer.headers.as_ref(), answer.payload).await.map_err(|_| false)
     }
 }
 
@@ -150,7 +165,7 @@ pub(crate) struct Caller {
     pub job: String,
     session: String,
     sessions: Arc<Sessions>,
-    abandoned: AtomicBool,
+    given_up: Mutex<Option<Failure>>,
     cancel: CancellationToken,
     /// What is being told.
     telling: Mutex<Vec<JoinHandle<()>>>,
@@ -162,7 +177,7 @@ impl Caller {
             job: job.to_owned(),
             session: session.to_owned(),
             sessions: sessions.clone(),
-            abandoned: AtomicBool::new(false),
+            given_up: Mutex::default(),
             cancel: sessions.token(session).child_token(),
             telling: Mutex::default(),
         })
@@ -191,14 +206,22 @@ impl Caller {
         }
     }
 
-    /// Ends the run: its result is not wanted any more.
-    pub fn abandon(&self) {
-        self.abandoned.store(true, Ordering::SeqCst);
+    /// Ends the run after something else than the answer that it needs.
+    pub fn give_up(&self, answer: Result<Answer, ClusterError>) {
+        let why = match answer {
+            // The job ended, or its coordinator has: its result is not wanted any more.
+            Ok(Answer::Unknown) | Err(ClusterError::NoCoordinator) => Failure::Unwanted,
+            Ok(Answer::Refused(why)) => Failure::Failed(format!("the coordinator refuses a question: {why}")),
+            Ok(other) => Failure::Failed(format!("the coordinator answers something else: {}", written(&other))),
+            Err(error) => Failure::Failed(error.to_string()),
+        };
+        lock(&self.given_up).get_or_insert(why);
         self.cancel.cancel();
     }
 
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::SeqCst)
+    /// Why the run was ended, if it was.
+    pub fn given_up(&self) -> Option<Failure> {
+        lock(&self.given_up).clone()
     }
 
     /// Ends the run early.

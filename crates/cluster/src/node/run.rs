@@ -1,16 +1,15 @@
 //! One job, from the message to its acknowledgement.
 
-use super::Node;
 use super::calls::Caller;
+use super::{Node, Slot};
 use crate::exact;
-use crate::link::ACK_WAIT;
-use crate::remote::{RemoteOrchestrator, RemoteReplies};
-use crate::wire::{DoneHead, Job, Letter, VERSION, VERSION_HEADER, written};
+use crate::remote::{RemoteOrchestrator, RemoteRecord, RemoteReplies};
+use crate::wire::{DoneHead, JOB_HEADER, Job, Letter, VERSION, VERSION_HEADER, written};
 use async_nats::HeaderMap;
 use async_nats::jetstream::{AckKind, Message};
 use bytes::Bytes;
 use lemon_exec::store::RunMeta;
-use lemon_exec::{ReplyCache, Runner, unix_ms};
+use lemon_exec::{ReplyCache, ReplyRecord, Runner, unix_ms};
 use lemon_rollout::Graded;
 use lemon_trace::Trace;
 use std::sync::Arc;
@@ -18,7 +17,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Why a job has no result.
-enum Failure {
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
     /// This worker could not make it; another may.
     Failed(String),
     /// Its result is not wanted any more.
@@ -27,7 +27,7 @@ enum Failure {
 
 impl Node {
     /// Makes a job and acknowledges it, or leaves it to another worker.
-    pub(super) async fn handle(self: &Arc<Self>, message: Message) {
+    pub(super) async fn handle(self: &Arc<Self>, message: Message, slot: Slot) {
         let tries = message.info().map_or(1, |info| info.delivered);
         let job = match self.read(&message).await {
             Ok(job) => Arc::new(job),
@@ -49,9 +49,11 @@ impl Node {
         let made = loop {
             tokio::select! {
                 made = &mut making => break made,
-                () = tokio::time::sleep(ACK_WAIT / 3) => self.acknowledge(&message, AckKind::Progress).await,
+                () = tokio::time::sleep(self.link.ack_wait() / 3) => self.acknowledge(&message, AckKind::Progress).await,
             }
         };
+        // While the result is on its way, another job may be made.
+        drop(slot);
         let made = made.unwrap_or_else(|error| Err(Failure::Failed(format!("this worker has a defect: {error}"))));
         let sent = match made {
             Ok(body) => self.deliver(&message, &job, body).await,
@@ -74,10 +76,8 @@ impl Node {
         if version != VERSION {
             return Err(format!("the job is of version {version}, this worker of {VERSION}"));
         }
-        let body = match header("Lemon-Object") {
-            Some(name) => self.blobs.get(name).await.map_err(|error| error.to_string())?.into(),
-            None => message.payload.clone(),
-        };
+        let body = self.blobs.body(message.headers.as_ref(), message.payload.clone()).await;
+        let body = body.map_err(|error| error.to_string())?;
         serde_json::from_slice(&body).map_err(|error| format!("the job is not understood: {error}"))
     }
 
@@ -88,12 +88,14 @@ impl Node {
         let mut settings = job.settings.within(job.budget);
         settings.shared = job.shared.then(|| self.sessions.budget(&job.session, &self.id));
         let cached = || Arc::new(ReplyCache::in_front_of(Arc::new(RemoteReplies(caller.clone()))));
+        let on_record = || -> Arc<dyn ReplyRecord> { Arc::new(RemoteRecord(caller.clone())) };
         let runner = Runner {
             backend: env.env.backend.clone(),
             orchestrator: Arc::new(RemoteOrchestrator::new(caller.clone(), job.first.clone())),
             language: env.env.language.clone(),
             store: None,
             reply_cache: job.cached.then(cached),
+            reply_record: job.reuse.then(on_record),
             settings,
             on_delta: None,
         };
@@ -107,8 +109,8 @@ impl Node {
         };
         let trace = runner.run(&run, caller.cancel(), None).await;
         caller.settled().await;
-        if caller.is_abandoned() {
-            return Err(Failure::Unwanted);
+        if let Some(why) = caller.given_up() {
+            return Err(why);
         }
         let trace = trace.map_err(|error| Failure::Failed(error.to_string()))?;
         let graded = match (env.cases.get(&job.task_id).cloned(), trace.summary().answer) {
@@ -126,19 +128,13 @@ impl Node {
     /// Sends a result until the coordinator has it.
     async fn deliver(&self, message: &Message, job: &Job, body: Vec<u8>) -> Result<(), Failure> {
         let mut headers = HeaderMap::new();
-        headers.insert("Lemon-Job", job.id.as_str());
-        let mut body = Bytes::from(body);
-        if body.len() > self.link.client.max_payload().saturating_sub(4096) {
-            let name = self.blobs.put(&body).await.map_err(|error| Failure::Failed(error.to_string()))?;
-            headers.insert("Lemon-Object", name.as_str());
-            body = Bytes::new();
-        }
-        let send = self.sessions.send(&job.session, "done", headers, body);
+        headers.insert(JOB_HEADER, job.id.as_str());
+        let send = self.sessions.send(&job.session, "done", headers, body.into());
         tokio::pin!(send);
         loop {
             tokio::select! {
                 sent = &mut send => return sent.map(drop).map_err(|_| Failure::Unwanted),
-                () = tokio::time::sleep(ACK_WAIT / 3) => self.acknowledge(message, AckKind::Progress).await,
+                () = tokio::time::sleep(self.link.ack_wait() / 3) => self.acknowledge(message, AckKind::Progress).await,
             }
         }
     }

@@ -42,6 +42,7 @@ pub fn runner_by(worker: Arc<dyn Worker>, orchestrator: Arc<dyn Orchestrator>) -
         language: Arc::new(language),
         store: None,
         reply_cache: None,
+        reply_record: None,
         settings: settings(),
         on_delta: None,
     }

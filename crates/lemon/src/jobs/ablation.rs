@@ -19,6 +19,7 @@ use lemon_workers::{
 };
 use lemon_world::{Preset, SamplePool};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Which study, what of it, and with which workers.
@@ -77,9 +78,13 @@ impl AblationJob {
         notices: Notices,
     ) -> Result<Self, Error> {
         study.workers = request.workers(config, &study, cluster, notices).await?;
-        if cluster.is_some() && study.workers.as_ref().is_none_or(|workers| workers.remote.is_none()) {
-            return Err(Error::input("these workers compute nothing that a cluster could share")
-                .with_hint("leave --cluster out, or use --workers endpoints or local"));
+        match (cluster, &study.workers) {
+            (Some(cluster), None) => study.remote_worlds = Some(Arc::new(cluster.worlds().await?)),
+            (Some(_), Some(workers)) if workers.remote.is_none() => {
+                return Err(Error::input("recorded replies are not served on a cluster")
+                    .with_hint("they cost nothing: leave --cluster out"));
+            }
+            _ => {}
         }
         Ok(AblationJob { study })
     }

@@ -3,15 +3,17 @@
 use crate::error::Error;
 use async_trait::async_trait;
 use lemon_cluster::{Access, Blobs, BuildEnv, Coordinator, CoordinatorOptions, Link, NodeEnv, Priority, Status};
+use lemon_exec::SharedBudget;
 use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sandbox::Containment;
+use lemon_study::run::{RemoteWorlds, WorldOfTasks};
 use lemon_task::{Key, SealedItem};
-use lemon_workers::{SandboxRunner, Tell, WorkerRecipe, WorkerSet};
+use lemon_workers::{SandboxRunner, Simulation, Tell, WorkerRecipe, WorkerSet};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 /// Runs at a time for each slot of a worker, so that none waits for the coordinator.
 const RUNS_PER_SLOT: usize = 2;
@@ -24,7 +26,7 @@ pub struct WorkerCluster {
     thread: OwnThread,
     link: Link,
     priority: Priority,
-    coordinators: std::sync::Mutex<Vec<Arc<Coordinator>>>,
+    coordinators: std::sync::Mutex<Vec<Coordinator>>,
 }
 
 /// How a worker makes the environment of a coordinator.
@@ -65,7 +67,7 @@ impl WorkerCluster {
     pub async fn connect(address: &str, project: &str, priority: Priority) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| Error::input(format!("no runtime: {error}")))?;
-        let access = Access::from_environment(address, project);
+        let access = Access::from_environment(address, project)?;
         let thread = OwnThread(Some(runtime));
         let link = thread.run(async move { Link::connect(&access).await }).await??;
         Ok(WorkerCluster { thread, link, priority, coordinators: std::sync::Mutex::default() })
@@ -95,13 +97,24 @@ impl WorkerCluster {
         let programs = cases.iter().filter(is_program).map(program).collect();
         let recipe = EnvRecipe { workers, programs, fingerprint: fingerprint(env, models.is_empty()), models };
         let recipe = serde_json::to_vec(&recipe).map_err(Error::input)?;
-        let options = CoordinatorOptions { priority: self.priority, budget: env.settings.shared.clone() };
-        let link = self.link.clone();
-        let begun = self.thread.run(async move { Coordinator::begin(&link, &recipe, options).await }).await?;
-        let coordinator = Arc::new(begun?);
-        env.remote = Some(coordinator.clone());
-        self.coordinators().push(coordinator);
+        let coordinator = self.coordinator(env.settings.shared.clone()).await?;
+        env.remote = Some(Arc::new(self.thread.run(async move { coordinator.runs(&recipe).await }).await??));
         Ok(())
+    }
+
+    /// A coordinator for simulated worlds: each of their environments is taken as it is made.
+    ///
+    /// # Errors
+    /// The server cannot be used.
+    pub async fn worlds(&self) -> Result<ClusterWorlds, Error> {
+        Ok(ClusterWorlds { coordinator: self.coordinator(None).await?, runtime: self.thread.handle()? })
+    }
+
+    async fn coordinator(&self, budget: Option<Arc<SharedBudget>>) -> Result<Coordinator, Error> {
+        let (link, options) = (self.link.clone(), CoordinatorOptions { priority: self.priority, budget });
+        let coordinator = self.thread.run(async move { Coordinator::begin(&link, options).await }).await??;
+        self.coordinators().push(coordinator.clone());
+        Ok(coordinator)
     }
 
     /// Forgets what is queued. Returns what no worker could make, one line for each task.
@@ -120,8 +133,34 @@ impl WorkerCluster {
         Ok(dead)
     }
 
-    fn coordinators(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Coordinator>>> {
+    fn coordinators(&self) -> std::sync::MutexGuard<'_, Vec<Coordinator>> {
         self.coordinators.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Gives the runs of simulated worlds to a cluster.
+pub struct ClusterWorlds {
+    coordinator: Coordinator,
+    runtime: Handle,
+}
+
+impl RemoteWorlds for ClusterWorlds {
+    fn take(&self, env: &mut RolloutEnv, world: &WorldOfTasks<'_>) -> Result<(), String> {
+        let WorldOfTasks { tasks, settings, choices } = world;
+        let workers = WorkerRecipe::of_world(Simulation {
+            preset: settings.world,
+            choices: *choices,
+            items: tasks.train.iter().chain(&tasks.held_out).map(|case| &case.item).collect(),
+            shared_noise: settings.keep_noise,
+            ..Simulation::default()
+        });
+        let fingerprint = fingerprint(env, true);
+        let recipe = EnvRecipe { workers, programs: Vec::new(), models: Vec::new(), fingerprint };
+        let recipe = serde_json::to_vec(&recipe).map_err(|error| error.to_string())?;
+        // A thread of a study, which waits for nothing else.
+        let runs = self.runtime.block_on(self.coordinator.runs(&recipe)).map_err(|error| error.to_string())?;
+        env.remote = Some(Arc::new(runs));
+        Ok(())
     }
 }
 
@@ -135,6 +174,11 @@ impl OwnThread {
             Some(runtime) => runtime.spawn(work).await.map_err(Error::input),
             None => Ok(work.await),
         }
+    }
+
+    fn handle(&self) -> Result<Handle, Error> {
+        let runtime = self.0.as_ref().ok_or_else(|| Error::input("the cluster is left already"))?;
+        Ok(runtime.handle().clone())
     }
 }
 

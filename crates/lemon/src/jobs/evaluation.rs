@@ -16,6 +16,7 @@ use lemon_rollout::{Case, Grader, RolloutEnv};
 use lemon_sandbox::Containment;
 use lemon_spec::validate;
 use lemon_workers::{Config, PolicySource, Resolved, SandboxRunner, WorkerSet};
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +98,22 @@ impl EvalJob {
         env.store = Some(store.clone());
         let evaluator = Arc::new(Evaluator::new(env, priced));
         Ok(EvalJob { eval_id, request, methods, cases: Arc::new(cases), evaluator, store, resolved, expander, notices })
+    }
+
+    /// Keeps in a file what is spent of the shared budget, if there is one: what other machines spend is not in the store before
+    /// their runs end. Returns whether the file knows already what was spent before.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the evaluation runs already.
+    pub fn keep_spending(&mut self, file: &Path, end: &CancellationToken) -> Result<bool, Error> {
+        let settings = match Arc::get_mut(&mut self.evaluator) {
+            Some(evaluator) => &mut evaluator.env.settings,
+            None => return Err(Error::input("the evaluation runs already")),
+        };
+        let is_known = file.exists();
+        let (_, shared) = self.request.together.kept_in(file, self.resolved.capacities(), end)?;
+        settings.shared = shared;
+        Ok(is_known && settings.shared.is_some())
     }
 
     /// Gives the runs to a cluster.

@@ -349,6 +349,7 @@ impl EvalRequest {
     ) -> Simulation<'a> {
         Simulation {
             preset: self.world,
+            choices: None,
             items: cases.iter().map(|case| &case.item).chain(more).collect(),
             shared_noise: self.shared_noise,
             strict: true,

@@ -1,7 +1,7 @@
 //! Training by a recipe with any kind of workers, within a budget over all its processes.
 
-use super::Notices;
 use super::cluster::WorkerCluster;
+use super::{Notices, SPENDING};
 use crate::error::Error;
 use lemon_exec::store::Store;
 use lemon_exec::{Backend, Forecast, LIKELY_REPLY, SharedBudget};
@@ -22,9 +22,6 @@ use lemon_world::{Recordings, SamplePool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// Where it is kept what a training may spend, and what it has.
-const SPENDING: &str = "spending.json";
 
 /// What trains, and with which workers.
 pub struct TrainRequest {
@@ -118,6 +115,7 @@ impl TrainRequest {
     fn simulation<'a>(&self, tasks: &'a Tasks, recordings: Option<Arc<Recordings>>) -> Simulation<'a> {
         Simulation {
             preset: self.recipe.tasks.world,
+            choices: None,
             items: all_cases(tasks).map(|case| &case.item).collect(),
             shared_noise: self.recipe.tasks.keep_noise,
             strict: false,

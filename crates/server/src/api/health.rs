@@ -1,6 +1,7 @@
 //! Is the server alive, is it ready, what has it counted?
 
 use super::types::ErrorBody;
+use crate::metrics::cluster_text;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::extract::State;
@@ -28,12 +29,16 @@ pub async fn ready(State(app): State<Arc<AppState>>) -> Result<&'static str, Ref
     Ok("ready\n")
 }
 
-/// Counters in Prometheus' text format.
+/// Counters in Prometheus' text format; of the cluster too, where the server watches one.
 #[utoipa::path(get, path = "/metrics", tag = "operation", responses(
     (status = 200, description = "Counters", body = String, content_type = "text/plain"),
     (status = 401, description = "A key is needed, or not known", body = ErrorBody),
 ))]
 pub async fn metrics(State(app): State<Arc<AppState>>) -> impl IntoResponse {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, app.metrics.text(app.runs.count()))
+    let mut text = app.metrics.text(app.runs.count());
+    if let Some(cluster) = &app.cluster {
+        text += &cluster_text(&cluster.status().await);
+    }
+    (kind, text)
 }

@@ -5,10 +5,11 @@ use crate::keys::KeyUse;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 use axum::extract::State;
+use lemon_cluster::{DeadLetter, NodeReport, Status};
 use lemon_exec::store::RunSearch;
 use lemon_exec::worker::{http_client, http_error, mask_url};
-use lemon_trace::text::{count, plural, seconds, usd};
-use lemon_view::app::{KeyRow, ModelRow, Section, SystemPage, system};
+use lemon_trace::text::{count, date, plural, seconds, usd};
+use lemon_view::app::{ClusterState, ClusterWorker, GivenUp, KeyRow, ModelRow, Section, SystemPage, system};
 use lemon_workers::models::usable;
 use lemon_workers::{Capacity, Tell, bundled, discover};
 use std::sync::Arc;
@@ -27,7 +28,13 @@ pub async fn page(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
             Err(error) => Err(error),
         }
     };
-    let (models, servers) = futures::future::join(models, servers).await;
+    let cluster = async {
+        match &app.cluster {
+            Some(watch) => Some(watch.status().await.map(|status| cluster(status, watch.address()))),
+            None => None,
+        }
+    };
+    let (models, servers, cluster) = futures::future::join3(models, servers, cluster).await;
     let at = NoPage::at(Section::System);
     let servers = servers.map_err(|error| at(Refusal::from(error)))?;
     let mut found: Vec<(String, String)> = servers
@@ -56,7 +63,7 @@ pub async fn page(State(app): State<Arc<AppState>>) -> Result<Page, NoPage> {
         ("Time", Some(seconds(budget.seconds.unwrap_or(f64::INFINITY).min(app.config.run_seconds)))),
     ];
     let budget = limits.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    Ok(Page(system(&SystemPage { facts, models, found, keys, budget })))
+    Ok(Page(system(&SystemPage { facts, models, cluster, found, keys, budget })))
 }
 
 fn facts(app: &AppState) -> Result<Vec<(String, String)>, Refusal> {
@@ -80,6 +87,45 @@ fn facts(app: &AppState) -> Result<Vec<(String, String)>, Refusal> {
         fact("Store", format!("{}, {}", path.display(), bytes(sizes.iter().sum()))),
         fact("Teams", app.workers.teams_folder().display().to_string()),
     ])
+}
+
+fn cluster(status: Status, address: String) -> ClusterState {
+    let (slots, busy) = (status.slots(), status.workers.iter().map(|worker| worker.busy).sum::<usize>());
+    let rate = status.workers.iter().map(|worker| worker.per_s).sum::<f64>();
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let waiting = |at: usize| match (status.queued.get(at), status.running.get(at)) {
+        (Some(queued), Some(running)) => format!("{} queued, {} running", count(*queued), count(*running)),
+        _ => "not known".to_owned(),
+    };
+    let facts = vec![
+        fact("NATS", address),
+        fact("Workers", count(status.workers.len() as u64)),
+        fact("Slots", format!("{} of {} busy", count(busy as u64), count(slots as u64))),
+        fact("Runs a second", format!("{rate:.1}")),
+        fact("Coordinators", count(status.coordinators as u64)),
+        fact("Training", waiting(0)),
+        fact("Other runs", waiting(1)),
+        fact("Given up, last 7 days", count(status.dead)),
+    ];
+    let worker = |worker: NodeReport| ClusterWorker {
+        busy: format!("{} of {}", worker.busy, worker.slots),
+        done: count(worker.done),
+        failed: count(worker.failed),
+        rate: format!("{:.1}", worker.per_s),
+        name: worker.name,
+        version: worker.version,
+    };
+    let letter = |letter: DeadLetter| GivenUp {
+        tried: format!("{}, last by {}", plural(letter.tries.unsigned_abs(), "time"), letter.worker),
+        when: date(letter.at_ms),
+        task: letter.task_id,
+        error: letter.error,
+    };
+    ClusterState {
+        facts,
+        workers: status.workers.into_iter().map(worker).collect(),
+        letters: status.letters.into_iter().rev().map(letter).collect(),
+    }
 }
 
 fn key(KeyUse { key, spent_tokens, spent_usd }: &KeyUse) -> KeyRow {

@@ -12,6 +12,8 @@ pub struct SystemPage {
     pub facts: Vec<(String, String)>,
     /// What serves each capacity.
     pub models: Vec<ModelRow>,
+    /// The cluster, where one is watched; or why it cannot be seen.
+    pub cluster: Option<Result<ClusterState, String>>,
     /// Other models and servers on this machine.
     pub found: Vec<(String, String)>,
     /// Keys of the API.
@@ -33,6 +35,40 @@ pub struct ModelRow {
     pub price: String,
     /// How it is, once it was asked: `ready`, or what is wrong.
     pub status: Option<Result<String, String>>,
+}
+
+/// Machines that make runs for others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterState {
+    /// Figures of the whole: a name and a value each.
+    pub facts: Vec<(String, String)>,
+    pub workers: Vec<ClusterWorker>,
+    /// The last runs that were given up, newest first.
+    pub letters: Vec<GivenUp>,
+}
+
+/// A worker process of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterWorker {
+    pub name: String,
+    pub version: String,
+    /// Runs under way, of how many at a time.
+    pub busy: String,
+    pub done: String,
+    pub failed: String,
+    /// Runs a second.
+    pub rate: String,
+}
+
+/// A run that no worker could make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    pub task: String,
+    pub error: String,
+    /// How often it was tried, and by whom last.
+    pub tried: String,
+    /// When, in words.
+    pub when: String,
 }
 
 /// A key of the API. The key itself is not known.

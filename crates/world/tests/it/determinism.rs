@@ -91,6 +91,7 @@ async fn run(backend: &Backend, spec: &str, item: &Item) -> Trace {
         language: Arc::new(Language::default()),
         store: None,
         reply_cache: None,
+        reply_record: None,
         settings: Settings::default(),
         on_delta: None,
     };

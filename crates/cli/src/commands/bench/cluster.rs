@@ -3,7 +3,7 @@
 //! The workers are processes of their own, so that the processor time shown is the coordinator's alone. Their agents are fakes
 //! that wait. The last measurement has fake workers too, in this process: they answer every job at once.
 
-use super::process::cpu_seconds;
+use super::process::{cpu_seconds, thread_cpu_seconds};
 use super::{CALLS, TEAM, this_program};
 use crate::args::ClusterBenchArgs;
 use crate::fault::Fault;
@@ -11,7 +11,8 @@ use crate::{print_json, println};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use lemon_cluster::{
-    Access, Blobs, BuildEnv, Coordinator, CoordinatorOptions, Link, Node, NodeEnv, NodeOptions, Status, fake_workers,
+    Access, Blobs, BuildEnv, ClusterRuns, Coordinator, CoordinatorOptions, Link, Node, NodeEnv, NodeOptions, Status,
+    fake_workers,
 };
 use lemon_exec::orchestrator::{Fixed, Orchestrator};
 use lemon_exec::worker::{AskError, Reply, Request, Usage};
@@ -78,7 +79,8 @@ async fn measure(args: &ClusterBenchArgs) -> Result<Vec<Row>, Fault> {
     // Names of its own, so that a measurement meets no real work.
     let project = format!("bench-{}", fresh_id());
     let fault = |error: lemon_cluster::ClusterError| Fault::new(error);
-    let link = Link::connect(&Access::from_environment(&args.nats.address, &project)).await.map_err(fault)?;
+    let access = Access::from_environment(&args.nats.address, &project).map_err(fault)?;
+    let link = Link::connect(&access).await.map_err(fault)?;
     let slots = args.workers * args.slots;
     let mut rows = Vec::new();
     for (what, team, call_ms) in
@@ -86,9 +88,8 @@ async fn measure(args: &ClusterBenchArgs) -> Result<Vec<Row>, Fault> {
     {
         let _workers = start(args, &project, call_ms)?;
         ready(&link, args.workers).await?;
-        let coordinator = Coordinator::begin(&link, b"bench", CoordinatorOptions::default()).await.map_err(fault)?;
-        let coordinator = Arc::new(coordinator);
-        let env = Arc::new(env(coordinator.clone()));
+        let coordinator = Coordinator::begin(&link, CoordinatorOptions::default()).await.map_err(fault)?;
+        let env = Arc::new(env(coordinator.runs(b"bench").await.map_err(fault)?));
         run(&env, team, slots * 2, slots * 2).await?;
         let (cpu, began) = (cpu_seconds(), Instant::now());
         run(&env, team, args.jobs, slots * 4).await?;
@@ -106,8 +107,8 @@ async fn measure(args: &ClusterBenchArgs) -> Result<Vec<Row>, Fault> {
 
 /// Many fake workers on a thread of their own.
 async fn with_fakes(args: &ClusterBenchArgs, project: &str) -> Result<Row, Fault> {
-    let access = Access::from_environment(&args.nats.address, project);
     let fault = |error: lemon_cluster::ClusterError| Fault::new(error);
+    let access = Access::from_environment(&args.nats.address, project).map_err(fault)?;
     let link = Link::connect(&access).await.map_err(fault)?;
     // What a worker would send: one trace of this team.
     let local = env_without_cluster(0);
@@ -121,21 +122,22 @@ async fn with_fakes(args: &ClusterBenchArgs, project: &str) -> Result<Row, Fault
             fake_workers(&link, fakes, Arc::new(events), &over).await.map_err(|error| error.to_string())
         })
     });
-    let coordinator = Coordinator::begin(&link, b"bench", CoordinatorOptions::default()).await.map_err(fault)?;
-    let coordinator = Arc::new(coordinator);
-    let env = Arc::new(env(coordinator.clone()));
+    let coordinator = Coordinator::begin(&link, CoordinatorOptions::default()).await.map_err(fault)?;
+    let env = Arc::new(env(coordinator.runs(b"bench").await.map_err(fault)?));
     run(&env, TEAM, fakes, fakes).await?;
     let jobs = args.jobs * 5;
-    let began = Instant::now();
+    // The coordinator has this thread to itself.
+    let (cpu, began) = (thread_cpu_seconds(), Instant::now());
     run(&env, TEAM, jobs, fakes * 2).await?;
     let seconds = began.elapsed().as_secs_f64();
+    let cpu = thread_cpu_seconds().zip(cpu).map(|(after, before)| (after - before) * 1000.0 / jobs as f64);
     coordinator.close().await.map_err(fault)?;
     stop.cancel();
     let ended = thread.join().unwrap_or_else(|_| Err("the fake workers broke off".to_owned()));
     ended.map_err(Fault::new)?;
     let jobs_per_s = jobs as f64 / seconds;
     let what = "fake workers that answer at once";
-    Ok(Row { what, jobs, slots: fakes, seconds, jobs_per_s, busy_share: None, coordinator_ms_per_job: None })
+    Ok(Row { what, jobs, slots: fakes, seconds, jobs_per_s, busy_share: None, coordinator_ms_per_job: cpu })
 }
 
 /// Runs so many teams, `width` at a time.
@@ -170,9 +172,9 @@ fn fixed(team: &str) -> Arc<dyn Orchestrator> {
     Arc::new(Fixed { text: team.to_owned(), reviewer: None })
 }
 
-fn env(coordinator: Arc<Coordinator>) -> RolloutEnv {
+fn env(runs: ClusterRuns) -> RolloutEnv {
     let mut env = env_without_cluster(0);
-    env.remote = Some(coordinator);
+    env.remote = Some(Arc::new(runs));
     env
 }
 
@@ -216,7 +218,7 @@ impl Worker for Waiting {
 pub fn serve(args: &crate::args::ClusterWorkerArgs) -> Result<u8, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::new)?;
     runtime.block_on(async {
-        let access = Access::from_environment(&args.nats.address, &args.nats.project);
+        let access = Access::from_environment(&args.nats.address, &args.nats.project).map_err(Fault::new)?;
         let link = Link::connect(&access).await.map_err(Fault::new)?;
         let options = NodeOptions { name: "bench".to_owned(), slots: args.slots, ..NodeOptions::default() };
         let node = Node::new(&link, Arc::new(FakeEnv(args.call_ms)), options);

@@ -7,7 +7,16 @@ pub fn cpu_seconds() -> Option<f64> {
 
 /// The same of another process.
 pub fn cpu_seconds_of(process: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    cpu_seconds_in(&format!("/proc/{process}/stat"))
+}
+
+/// The same of the thread that asks.
+pub fn thread_cpu_seconds() -> Option<f64> {
+    cpu_seconds_in("/proc/thread-self/stat")
+}
+
+fn cpu_seconds_in(path: &str) -> Option<f64> {
+    let stat = std::fs::read_to_string(path).ok()?;
     // The second field is a name in parentheses that may hold spaces; user and system time are fields 14 and 15.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;

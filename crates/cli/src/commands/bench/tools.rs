@@ -96,6 +96,7 @@ fn runner(calls: usize, tools: Arc<dyn ToolRunner>, store: Option<Arc<Store>>) -
         language,
         store,
         reply_cache: None,
+        reply_record: None,
         settings: Settings { tool_calls: CALLS as u32, ..Settings::default() },
         on_delta: None,
     }
