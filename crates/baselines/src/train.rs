@@ -85,7 +85,7 @@ impl<'a> RivalTrainer<'a> {
             let items = account.items + spent.items;
             account = TrainingAccount { items, ..account.and(&spent) };
         }
-        let encoder = uses_vectors(rival).then(|| self.encoder.name().to_owned());
+        let encoder = reads_vectors(rival).then(|| self.encoder.name().to_owned());
         Ok(TrainedRival { method: method.name(), seed, encoder, account, frame, designers })
     }
 
@@ -148,7 +148,7 @@ impl<'a> RivalTrainer<'a> {
 }
 
 /// Whether a method reads vectors of texts.
-fn uses_vectors(rival: PublishedMethod) -> bool {
+pub fn reads_vectors(rival: PublishedMethod) -> bool {
     use PublishedMethod::{ArgDesigner, GDesigner, GDesignerPaper, MasRouter, OfaMas};
     matches!(rival, ArgDesigner | GDesigner | GDesignerPaper | MasRouter | OfaMas)
 }
