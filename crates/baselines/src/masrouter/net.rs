@@ -166,34 +166,16 @@ impl RouterNet {
             let agents = (agents as usize).clamp(1, MOST_AGENTS);
 
             let roster = asked.domain.roster();
-            let (keys, of_these) = self.role.encode(&self.roles.narrow(0, roster.start, roster.len())?, random)?;
+            let (roles, of_these) = self.role.encode(&self.roles.narrow(0, roster.start, roster.len())?, random)?;
             of_roles.push(of_these);
-            let (of_kind, mode_key) = (of_kinds.narrow(0, at, 1)?, modes.narrow(0, mode, 1)?);
-            let mut history = mode_key.zeros_like()?;
-            let mut last = history.clone();
-            let mut cards = Vec::new();
-            for _ in 0..agents {
-                history = normed(&(history + last)?)?;
-                let context = self.role_context.forward(&Tensor::cat(&[&of_kind, &mode_key, &history], 1)?)?;
-                let role_logs = log_softmax(&(unit(&context)?.matmul(&keys.t()?)? / ROLE_TEMPERATURE)?)?;
-                let (role, role_log) = choice(&role_logs, random)?;
-                log = (log + role_log)?;
-                last = keys.narrow(0, role, 1)?;
-                cards.push(roster.start + role);
-            }
-            let context = self.capacity_context.forward(&Tensor::cat(&[&of_kind, &mode_key, &history], 1)?)?;
-            let capacity_logs = log_softmax(&(unit(&context)?.matmul(&capacities.t()?)? / CAPACITY_TEMPERATURE)?)?;
-            let mut drawn = Vec::new();
-            for _ in 0..agents {
-                let (capacity, capacity_log) = choice(&capacity_logs, random)?;
-                log = (log + capacity_log)?;
-                drawn.push(capacity);
-            }
-            let orders = (0..self.capacities.dim(0)?).map(|capacity| drawn.iter().filter(|c| **c == capacity).count());
-            let orders: f64 = orders.map(|count| (1..=count).map(|factor| (factor as f64).ln()).sum::<f64>()).sum();
-            log = ((log + ln_gamma_after(&number)?.sum_all()?)? - orders)?;
+            let context = Tensor::cat(&[&of_kinds.narrow(0, at, 1)?, &modes.narrow(0, mode, 1)?], 1)?;
+            let (drawn_roles, history, role_log) = self.draw_roles(&context, &roles, agents, random)?;
+            let context = self.capacity_context.forward(&Tensor::cat(&[&context, &history], 1)?)?;
+            let (drawn_capacities, capacity_log) = draw_capacities(&unit(&context)?, &capacities, agents, random)?;
+            log = (((log + role_log)? + capacity_log)? + ln_gamma_after(&number)?.sum_all()?)?;
             let mode = Mode::ALL.get(mode).copied().unwrap_or(Mode::Io);
-            routed.push(Routed { mode, agents: cards.into_iter().zip(drawn).collect() });
+            let cards = drawn_roles.into_iter().map(|role| roster.start + role);
+            routed.push(Routed { mode, agents: cards.zip(drawn_capacities).collect() });
             logs.push(log);
         }
         let mean = |terms: &[Tensor]| Tensor::stack(terms, 0)?.mean_all();
@@ -201,6 +183,50 @@ impl RouterNet {
         let side = (mean(&wrong)? + (variational? * VARIATIONAL)?)?;
         Ok(Walks { routed, logs, side })
     }
+
+    /// So many roles, one after the other, what the last was drawn by, and the logarithm of the probability of all.
+    fn draw_roles(
+        &self,
+        context: &Tensor,
+        roles: &Tensor,
+        agents: usize,
+        random: &mut Random,
+    ) -> Result<(Vec<usize>, Tensor, Tensor)> {
+        let mut history = roles.narrow(0, 0, 1)?.zeros_like()?;
+        let (mut last, mut log) = (history.clone(), history.sum_all()?);
+        let mut drawn = Vec::new();
+        for _ in 0..agents {
+            history = normed(&(history + last)?)?;
+            let wanted = unit(&self.role_context.forward(&Tensor::cat(&[context, &history], 1)?)?)?;
+            let (role, role_log) = choice(&log_softmax(&(wanted.matmul(&roles.t()?)? / ROLE_TEMPERATURE)?)?, random)?;
+            log = (log + role_log)?;
+            last = roles.narrow(0, role, 1)?;
+            drawn.push(role);
+        }
+        Ok((drawn, history, log))
+    }
+}
+
+/// So many capacities from the same probabilities, and the logarithm of the probability of how many there are of each, less
+/// that of the number's factorial.
+fn draw_capacities(
+    wanted: &Tensor,
+    capacities: &Tensor,
+    agents: usize,
+    random: &mut Random,
+) -> Result<(Vec<usize>, Tensor)> {
+    let logs = log_softmax(&(wanted.matmul(&capacities.t()?)? / CAPACITY_TEMPERATURE)?)?;
+    let mut counts = vec![0_u32; capacities.dim(0)?];
+    let mut drawn = Vec::new();
+    let mut log = (wanted.sum_all()? * 0.0)?;
+    for _ in 0..agents {
+        let (capacity, capacity_log) = choice(&logs, random)?;
+        log = (log + capacity_log)?;
+        counts.iter_mut().skip(capacity).take(1).for_each(|count| *count += 1);
+        drawn.push(capacity);
+    }
+    let orders: f64 = counts.iter().flat_map(|count| 1..=*count).map(|factor| f64::from(factor).ln()).sum();
+    Ok((drawn, (log - orders)?))
 }
 
 /// What an encoder sees of a capacity: its place among all of them.
