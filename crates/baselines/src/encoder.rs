@@ -44,7 +44,7 @@ impl Encoder {
         Encoder::of(VectorSource::Hashed)
     }
 
-    /// The vectors that ship: those of the benchmarks' questions.
+    /// The vectors that ship: those of the benchmarks' first questions.
     pub fn bundled() -> Self {
         Encoder::of(VectorSource::Bundled(BundledVectors::open()))
     }

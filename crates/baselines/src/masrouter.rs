@@ -30,7 +30,7 @@ use crate::nn::{Adam, NetWeights};
 use crate::trials::{ItemBaseline, RivalObjective, RunScore, Trials};
 use candle_core::DType;
 use lemon_num::Random;
-use net::{Asked, RouterNet};
+use net::{RouterNet, RouterQuery};
 
 /// What a token of the weakest capacity costs, in right answers.
 pub const PRICE: f64 = 2e-5;
@@ -150,7 +150,7 @@ pub async fn learn(
             let mut asked = Vec::new();
             for task in tasks {
                 let text = &trials.tasks[*task];
-                asked.push(Asked { query: encoder.encode(&text.question)?, domain: text.domain });
+                asked.push(RouterQuery { query: encoder.encode(&text.question)?, domain: text.domain });
             }
             let walks = router.walk(&asked, &mut random)?;
             let graphs: Vec<(usize, RoleGraph)> =

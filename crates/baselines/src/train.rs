@@ -141,9 +141,9 @@ impl<'a> RivalTrainer<'a> {
         }
         let started = std::time::Instant::now();
         let made = ofa_mas::pretrain(trials, &self.encoder, seed)?;
-        let found = (made, started.elapsed().as_secs_f64());
-        known.insert(seed, found.clone());
-        Ok(found)
+        known.insert(seed, (made.clone(), started.elapsed().as_secs_f64()));
+        // The clock of these trials has counted it.
+        Ok((made, 0.0))
     }
 }
 

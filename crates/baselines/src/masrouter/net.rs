@@ -35,7 +35,7 @@ const NORM_EPSILON: f64 = 1e-5;
 
 /// A question to route.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RouterQuery {
     /// Its vector.
     pub query: Arc<[f32]>,
     /// What kind of task it is.
@@ -134,7 +134,7 @@ impl RouterNet {
     /// # Errors
     /// A tensor operation failed.
     pub fn design(&self, query: &Arc<[f32]>, domain: Domain, random: &mut Random) -> Result<RoleGraph> {
-        let walks = self.walk(&[Asked { query: query.clone(), domain }], random)?;
+        let walks = self.walk(&[RouterQuery { query: query.clone(), domain }], random)?;
         Ok(walks.routed.first().map(Routed::graph).unwrap_or_default())
     }
 
@@ -142,7 +142,7 @@ impl RouterNet {
     ///
     /// # Errors
     /// A tensor operation failed.
-    pub fn walk(&self, asked: &[Asked], random: &mut Random) -> Result<Walks> {
+    pub fn walk(&self, asked: &[RouterQuery], random: &mut Random) -> Result<Walks> {
         let rows: Vec<f32> = asked.iter().flat_map(|asked| asked.query.iter().copied()).collect();
         let queries = tensor(&rows, (asked.len(), WIDTH), self.weights.dtype())?;
         let of_kinds = unit(&self.task_query.forward(&queries)?)?;

@@ -10,8 +10,8 @@ fn router(seed: u64, dtype: DType) -> RouterNet {
     RouterNet::new(Language::default().capacities.len(), NetWeights::new(seed, dtype), &Encoder::hashed()).unwrap()
 }
 
-fn asked(question: &str, domain: Domain) -> Asked {
-    Asked { query: Encoder::hashed().encode(question).unwrap(), domain }
+fn asked(question: &str, domain: Domain) -> RouterQuery {
+    RouterQuery { query: Encoder::hashed().encode(question).unwrap(), domain }
 }
 
 #[test]
