@@ -9,7 +9,7 @@ use crate::error::BaselineError;
 use crate::g_designer::GcnDesigner;
 use crate::g_designer::paper::VariationalDesigner;
 use crate::graph::SpecFrame;
-use crate::masrouter::MasRouter;
+use crate::masrouter::net::RouterNet;
 use crate::nn::NetWeights;
 use crate::ofa_mas::OfaDesigner;
 use crate::ofa_mas::net::OfaNet;
@@ -38,7 +38,7 @@ pub enum Designer {
     /// OFA-MAS.
     Ofa(OfaDesigner),
     /// MasRouter.
-    Router(MasRouter),
+    Router(RouterNet),
     /// AFlow: one workflow for all tasks.
     Workflow(Spec),
 }
@@ -232,7 +232,7 @@ impl TrainedRival {
                     Designer::Arg(ArgDesigner { net: ArgNet::new(domain, weights()?, encoder)?, sizes })
                 }
                 Kept::Ofa => Designer::Ofa(OfaDesigner { net: OfaNet::new(weights()?, encoder)? }),
-                Kept::Router => Designer::Router(MasRouter::new(&file.frame.capacities, weights()?, encoder)?),
+                Kept::Router => Designer::Router(RouterNet::new(file.frame.capacities.len(), weights()?, encoder)?),
                 Kept::Workflow { spec } => Designer::Workflow(spec),
             };
             designers.insert(set, (domain, designer));

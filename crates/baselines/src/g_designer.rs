@@ -208,6 +208,29 @@ mod tests {
         assert!(logits.iter().any(|logit| *logit > 0.99) && logits.iter().any(|logit| *logit < -0.99));
     }
 
+    /// The edges that are drawn on average, of twelve.
+    fn edges_of(designer: &GcnDesigner, encoder: &Encoder) -> f64 {
+        let query = encoder.encode("How many are left?").unwrap();
+        let mut random = Random::new(3);
+        (0..300).map(|_| designer.design(&query, &mut random).unwrap().edges().count() as f64).sum::<f64>() / 300.0
+    }
+
+    /// What the public network does with rewards: it draws fewer edges, whatever is right. So it finds a world in which few are right,
+    /// and no other. A copy of it in another library does the same (`docs/results/baselines.md`).
+    #[tokio::test]
+    async fn it_drifts_to_few_edges_whatever_is_right() {
+        let (tasks, encoder) = (tasks(Domain::Math), Encoder::hashed());
+        let edges = |spec: &Spec| spec.agents.iter().map(|agent| agent.after.len()).sum::<usize>() - 4;
+        let few = Planted(|_: usize, spec: &Spec| if edges(spec) <= 2 { 0.95 } else { 0.05 });
+        let many = Planted(|_: usize, spec: &Spec| if edges(spec) >= 5 { 0.95 } else { 0.05 });
+        for scorer in [&few as &dyn crate::trials::Scorer, &many] {
+            let designer = learn(true, &mut trials(scorer, &tasks, 1), &encoder, 1).await.unwrap();
+            let untrained = GcnDesigner::new(Domain::Math, NetWeights::new(1, DType::F32), &encoder).unwrap();
+            let (before, after) = (edges_of(&untrained, &encoder), edges_of(&designer, &encoder));
+            assert!(after < before - 0.5, "{after} edges, {before} untrained");
+        }
+    }
+
     #[tokio::test]
     async fn the_published_runs_are_made() {
         let (tasks, scorer, encoder) = (tasks(Domain::Math), Planted(|_: usize, _: &Spec| 0.5), Encoder::hashed());

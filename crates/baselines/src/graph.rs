@@ -10,38 +10,35 @@ use crate::cards::{CARDS, Domain};
 use lemon_spec::{Agent, Answer, AnswerRule, Language, Next, PLAIN, Share, Spec, Style};
 use serde::{Deserialize, Serialize};
 
-/// A designed team.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+/// A designed team. One more agent reads the members and decides, as in the public code.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RoleGraph {
     /// The agents; each reads only earlier ones.
     pub members: Vec<GraphMember>,
-    /// How one answer is made of theirs.
-    pub decision: GraphDecision,
+    /// Who decides.
+    pub decider: GraphDecider,
 }
 
 /// An agent of a designed team.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct GraphMember {
     /// Its role: a position in [`CARDS`].
     pub card: usize,
     /// The capacity that the method chose, by position; `None`: the one that is fixed for the method.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<usize>,
     /// The earlier agents that it reads, by position.
     pub after: Vec<usize>,
+    /// How it is to work, besides what its role says; empty: as the role says.
+    pub manner: &'static str,
 }
 
-/// How one answer is made of those of the members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GraphDecision {
-    /// One more agent reads all and decides, as in the public code.
-    #[default]
-    Judge,
-    /// The last member answers.
-    Last,
-    /// The most frequent answer.
-    Vote,
+/// The agent that decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct GraphDecider {
+    /// It reads the members from this position on: those of the last round.
+    pub reads_from: usize,
+    /// Its capacity, by position; `None`: that of the strongest member.
+    pub capacity: Option<usize>,
 }
 
 /// What a graph needs to become a specification.
@@ -90,7 +87,7 @@ impl SpecFrame {
             let mut agent = match CARDS.get(member.card) {
                 Some(card) => Agent {
                     role: Some(card.title.to_owned()),
-                    duty: Some(card.duty.to_owned()),
+                    duty: Some([card.duty, member.manner].join(" ").trim_end().to_owned()),
                     ..self.agent(at, card.base)
                 },
                 None => self.agent(at, PLAIN),
@@ -101,31 +98,23 @@ impl SpecFrame {
             agent.after = member.after.iter().filter(|read| **read < at).map(|read| format!("a{}", read + 1)).collect();
             agents.push(agent);
         }
-        if agents.is_empty() {
-            agents.push(self.agent(0, PLAIN));
-        }
-        let all: Vec<String> = agents.iter().map(|agent| agent.id.clone()).collect();
-        let last = all.last().cloned().into_iter().collect();
-        let answer = match graph.decision {
-            GraphDecision::Last => Answer { from: last, by: AnswerRule::Last },
-            _ if all.len() == 1 => Answer { from: all, by: AnswerRule::Last },
-            GraphDecision::Vote if domain.is_code() => Answer { from: all, by: AnswerRule::Test },
-            GraphDecision::Vote => Answer { from: all, by: AnswerRule::Vote },
-            GraphDecision::Judge => {
-                // Who decides on programs has to write one. A judge is no weaker than those it judges.
-                let base = if domain.is_code() { "programmer" } else { "judge" };
-                let strength = |agent: &Agent| self.capacities.iter().position(|name| *name == agent.capacity);
-                let capacity = agents.iter().max_by_key(|agent| strength(agent)).map(|agent| agent.capacity.clone());
-                let judge = Agent {
-                    id: "decide".to_owned(),
-                    capacity: capacity.unwrap_or_default(),
-                    after: all,
-                    ..self.agent(0, base)
-                };
-                agents.push(judge);
-                Answer { from: vec!["decide".to_owned()], by: AnswerRule::Last }
+        let read: Vec<String> = agents.iter().skip(graph.decider.reads_from).map(|agent| agent.id.clone()).collect();
+        let last = if read.is_empty() {
+            if agents.is_empty() {
+                agents.push(self.agent(0, PLAIN));
             }
+            agents.last().map(|agent| agent.id.clone())
+        } else {
+            // Who decides on programs has to write one. Who decides is no weaker than those it reads, where nothing is chosen.
+            let base = if domain.is_code() { "programmer" } else { "judge" };
+            let strength = |agent: &&Agent| self.capacities.iter().position(|name| *name == agent.capacity);
+            let strongest = agents.iter().max_by_key(strength).map(|agent| agent.capacity.clone());
+            let chosen = graph.decider.capacity.and_then(|at| self.capacities.get(at)).cloned();
+            let capacity = chosen.or(strongest).unwrap_or_default();
+            agents.push(Agent { id: "decide".to_owned(), capacity, after: read, ..self.agent(0, base) });
+            Some("decide".to_owned())
         };
+        let answer = Answer { from: last.into_iter().collect(), by: AnswerRule::Last };
         Spec { agents, answer, next: Next::Stop }
     }
 }
@@ -133,8 +122,9 @@ impl SpecFrame {
 impl RoleGraph {
     /// A graph of these roles and edges.
     pub fn new(cards: &[usize], after: Vec<Vec<usize>>) -> Self {
-        let members = cards.iter().zip(after).map(|(card, after)| GraphMember { card: *card, capacity: None, after });
-        RoleGraph { members: members.collect(), decision: GraphDecision::Judge }
+        let members =
+            cards.iter().zip(after).map(|(card, after)| GraphMember { card: *card, after, ..GraphMember::default() });
+        RoleGraph { members: members.collect(), decider: GraphDecider::default() }
     }
 
     /// Its edges, as sender and reader.
@@ -164,6 +154,9 @@ mod tests {
         assert_eq!(frame.spec(&graph, Domain::Code).agents[2].base, "programmer");
         let fixed = SpecFrame::new(&language, Some("large")).spec(&graph, Domain::Math);
         assert!(fixed.agents.iter().all(|agent| agent.capacity == "large"));
+        let last = RoleGraph { decider: GraphDecider { reads_from: 1, capacity: Some(0) }, ..graph };
+        let decides = frame.spec(&last, Domain::Math).agents.remove(2);
+        assert_eq!((decides.after, decides.capacity.as_str()), (vec!["a2".to_owned()], "small"));
     }
 
     proptest! {
@@ -172,11 +165,12 @@ mod tests {
         #[test]
         fn any_graph_is_a_valid_team(
             members in prop::collection::vec((0_usize..25, prop::option::of(0_usize..4), prop::collection::btree_set(0_usize..8, 0..4)), 0..9),
-            decision in prop::sample::select(vec![GraphDecision::Judge, GraphDecision::Last, GraphDecision::Vote]),
+            reads_from in 0_usize..10,
+            chosen in prop::option::of(0_usize..4),
             domain in prop::sample::select(Domain::ALL.to_vec()),
         ) {
-            let members = members.into_iter().map(|(card, capacity, after)| GraphMember { card, capacity, after: after.into_iter().collect() });
-            let graph = RoleGraph { members: members.collect(), decision };
+            let members = members.into_iter().map(|(card, capacity, after)| GraphMember { card, capacity, after: after.into_iter().collect(), manner: "Be brief." });
+            let graph = RoleGraph { members: members.collect(), decider: GraphDecider { reads_from, capacity: chosen } };
             let language = Language { tests: true, ..Language::default() };
             let spec = SpecFrame::new(&language, None).spec(&graph, domain);
             let plan = validate(&render(&spec).text, &language);

@@ -20,8 +20,8 @@ mod trials;
 
 pub use cards::{CARDS, Domain, RoleCard};
 pub use designer::{Designer, TrainedRival, TrainedTeams};
-pub use encoder::{Encoder, MiniLm};
+pub use encoder::{Encoder, MiniLm, encoded_texts, packed};
 pub use error::BaselineError;
-pub use graph::{GraphDecision, GraphMember, GraphShape, RoleGraph, SpecFrame};
-pub use train::RivalTrainer;
+pub use graph::{GraphDecider, GraphMember, GraphShape, RoleGraph, SpecFrame};
+pub use train::{RivalTrainer, reads_vectors};
 pub use trials::{EnvScorer, LearnerTask, RivalObjective, RunScore, Scorer, TrainingAccount, TrialJob, Trials};

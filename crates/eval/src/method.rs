@@ -193,6 +193,13 @@ impl<'a> Ask<'a> {
     }
 }
 
+impl Kind {
+    /// Whether it is a published method that learns first.
+    pub fn learns(&self) -> bool {
+        matches!(self.writes, Writes::Elsewhere(TeamSource::Trained(_)))
+    }
+}
+
 impl Method {
     /// The name with the number, the variants and the capacity, as they were given: `debate:3@small`, but `debate` for the
     /// default number.

@@ -61,7 +61,7 @@ pub struct Training {
     pub method: String,
     /// Runs it took.
     pub runs: u64,
-    /// Tokens those cost. They are not part of any row.
+    /// Tokens of the workers in them. They are not part of any row.
     pub tokens: u64,
     /// The specification it arrived at; of a method that designs a team for each task, the one for the first task.
     pub spec: String,
@@ -83,6 +83,13 @@ pub struct Training {
     /// What made the vectors of texts, where the method reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoder: Option<String>,
+}
+
+impl Training {
+    /// All tokens that learning took: of the workers, and of a model that proposes teams.
+    pub fn all_tokens(&self) -> u64 {
+        self.tokens.saturating_add(self.optimiser_tokens)
+    }
 }
 
 /// One run, graded.

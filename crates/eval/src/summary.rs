@@ -132,7 +132,7 @@ pub struct MethodReport {
     pub tokens_interval: [f64; 2],
     /// Mean tokens a run, by what they went into.
     pub tokens_by: TokenMeans,
-    /// Tokens spent on learning before the first run, in all.
+    /// Tokens spent on learning before the first run, in all: those of a model that proposes teams too.
     pub training_tokens: Option<u64>,
     /// Mean cost of a run; absent where a run has none.
     pub usd: Option<f64>,

@@ -53,6 +53,40 @@ async fn a_model_is_asked_and_its_tokens_counted() {
     assert_eq!(trials.account.optimiser_tokens, 100 * trials.account.optimiser_calls);
 }
 
+/// Proposes one of four workflows in turn; the third is the planted one.
+struct InTurn(AtomicUsize);
+
+#[async_trait]
+impl Expander for InTurn {
+    async fn expand(&self, _: &str, _: u64) -> Result<(String, u64), BaselineError> {
+        let call = self.0.fetch_add(1, Ordering::SeqCst);
+        let agents = match call % 4 {
+            0 => "  - {id: a1, base: expert, capacity: small}\n",
+            1 => {
+                "  - {id: a0, base: planner, capacity: small}\n  - {id: a1, base: solver, capacity: small, after: [a0]}\n"
+            }
+            2 => {
+                "  - {id: a0, base: solver, capacity: small}\n  - {id: b0, base: critic, capacity: small, after: [a0]}\n  - {id: a1, \
+                 base: solver, capacity: small, after: [a0, b0]}\n"
+            }
+            _ => "  - {id: a1, base: verifier, capacity: small}\n",
+        };
+        let change = call % 4;
+        let graph = format!("agents:\n{agents}answer: {{from: [a1], by: last}}\n");
+        Ok((format!("<modification>change {change}</modification>\n<graph>\n{graph}</graph>"), 10))
+    }
+}
+
+#[tokio::test]
+async fn the_planted_one_of_proposed_workflows_is_found() {
+    let (tasks, scorer) = (tasks(Domain::Math), Planted(planted));
+    let (language, model) = (Language::default(), InTurn(AtomicUsize::new(0)));
+    let mut trials = trials(&scorer, &tasks, 3);
+    let found = search(&mut trials, &language, &Expansion::Model(&model), 3).await.unwrap();
+    assert!((planted(0, &found.spec) - 0.9).abs() < 1e-9, "{:?}", found.spec);
+    assert!(found.score > 0.7 && trials.account.optimiser_calls >= 3, "{found:?}");
+}
+
 #[test]
 fn candidates_are_drawn_by_score_in_percent() {
     let found = mixture(&[0.5, 0.6]);

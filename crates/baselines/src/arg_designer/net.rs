@@ -61,12 +61,12 @@ pub struct ArgNet {
     cards: Vec<usize>,
 }
 
-/// Where a row of the batch stands.
+/// Where a graph that is drawn stands.
 struct State {
     task: Tensor,
     history: Tensor,
     node: Tensor,
-    /// The decisions of the agent before, as rows of [`READS`] times [`CHANNELS`].
+    /// The decisions of the agent before: [`READS`] times [`CHANNELS`].
     edges: Tensor,
     roles: Tensor,
 }
@@ -110,91 +110,97 @@ impl ArgNet {
         &self.weights
     }
 
-    fn begin(&self, queries: &[&[f32]], learning: Option<&mut Random>) -> Result<State> {
-        let (count, dtype) = (queries.len(), self.weights.dtype());
-        let queries: Vec<f32> = queries.iter().flat_map(|query| query.iter().copied()).collect();
+    /// The tasks, as rows.
+    fn tasks(&self, queries: &[&[f32]], learning: Option<&mut Random>) -> Result<Tensor> {
+        let rows: Vec<f32> = queries.iter().flat_map(|query| query.iter().copied()).collect();
         let (first, norm, second) = &self.task;
-        let mut x = norm.forward(&first.forward(&tensor(&queries, (count, WIDTH), dtype)?)?)?.relu()?;
+        let rows = tensor(&rows, (queries.len(), WIDTH), self.weights.dtype())?;
+        let mut x = norm.forward(&first.forward(&rows)?)?.relu()?;
         if let Some(random) = learning {
             x = dropout(&x, DROPPED, random)?;
         }
-        let zeros = |width: usize| Tensor::zeros((count, width), dtype, &candle_core::Device::Cpu);
-        Ok(State {
-            task: second.forward(&x)?,
-            history: zeros(WIDTH)?,
-            node: zeros(HIDDEN)?,
-            edges: one_hot(&[START].repeat(count * READS), CHANNELS, dtype)?.reshape((count, READS * CHANNELS))?,
-            roles: self.role.forward(&self.pool)?,
-        })
+        second.forward(&x)
     }
 
-    /// The logits of the next role of each row.
-    fn next_role(&self, state: &mut State) -> Result<Tensor> {
-        let agreement = ((&state.history * &state.task)?.sum_keepdim(D::Minus1)? / WIDTH as f64)?;
+    /// What the node network reads, by row: the context, and whom the agent before reads.
+    fn inputs(&self, tasks: &Tensor, histories: &Tensor, edges: &Tensor) -> Result<Tensor> {
+        let agreement = ((histories * tasks)?.sum_keepdim(D::Minus1)? / WIDTH as f64)?;
         let gate = sigmoid(&agreement)?;
-        let context = (&state.history + (&state.task - &state.history)?.broadcast_mul(&gate)?)?;
-        let input = self.input.forward(&Tensor::cat(&[&context, &state.edges], 1)?)?;
-        state.node = self.node.forward(&input, &state.node)?;
-        self.intent.forward(&state.node)?.matmul(&state.roles.t()?)
+        let context = (histories + (tasks - histories)?.broadcast_mul(&gate)?)?;
+        self.input.forward(&Tensor::cat(&[&context, edges], 1)?)
     }
 
-    /// Takes up the agents that were added: their roles by position in the pool, and whom of the three before them they read.
-    fn add(&self, state: &mut State, roles: &[u32], reads: &[[Option<bool>; READS]]) -> Result<()> {
-        let vectors = self.pool.index_select(&Tensor::new(roles, self.pool.device())?, 0)?;
-        state.history = self.history.forward(&vectors, &state.history)?;
+    /// The logits of every role and END, by row.
+    fn role_logits(&self, nodes: &Tensor, roles: &Tensor) -> Result<Tensor> {
+        self.intent.forward(nodes)?.matmul(&roles.t()?)
+    }
+
+    /// Decisions about edges, as rows.
+    fn edge_rows(&self, reads: &[[Option<bool>; READS]]) -> Result<Tensor> {
         let channels: Vec<usize> = reads.iter().flatten().map(|read| channel(*read)).collect();
-        let rows = one_hot(&channels, CHANNELS, self.weights.dtype())?;
-        state.edges = rows.reshape((reads.len(), READS * CHANNELS))?;
-        Ok(())
+        one_hot(&channels, CHANNELS, self.weights.dtype())?.reshape((reads.len(), READS * CHANNELS))
     }
 
-    /// The logits of each row's next decision about an edge, the nearest agent first.
-    fn next_edge(&self, state: &Tensor, last: &[usize]) -> Result<(Tensor, Tensor)> {
-        let state = self.edge.forward(&one_hot(last, CHANNELS, self.weights.dtype())?, state)?;
-        let logits = self.edge_out.forward(&state)?;
-        Ok((logits, state))
+    /// What stands for the decisions before the first agent.
+    fn start_rows(&self, rows: usize) -> Result<Tensor> {
+        one_hot(&[START].repeat(rows * READS), CHANNELS, self.weights.dtype())?.reshape((rows, READS * CHANNELS))
     }
 
-    /// The loss of a batch, by graph.
+    fn zeros(&self, rows: usize, width: usize) -> Result<Tensor> {
+        Tensor::zeros((rows, width), self.weights.dtype(), self.pool.device())
+    }
+
+    /// The loss of a batch, by graph. All that is to be read is known, so that each network sees all steps at once, but for the
+    /// states of the recurrent ones.
     ///
     /// # Errors
     /// A graph has a role that is not of the pool, or a tensor operation failed.
     pub fn loss(&self, batch: &[TaughtGraph], learning: Option<&mut Random>) -> Result<Tensor> {
         let queries: Vec<&[f32]> = batch.iter().map(|taught| &*taught.query).collect();
-        let mut state = self.begin(&queries, learning)?;
-        let sizes: Vec<usize> = batch.iter().map(|taught| taught.graph.members.len()).collect();
-        let most = sizes.iter().copied().max().unwrap_or(0);
-        let end = self.cards.len();
-        let (mut role_terms, mut nodes) = (Vec::new(), Vec::new());
+        let rows = batch.len();
+        let most = batch.iter().map(|taught| taught.graph.members.len()).max().unwrap_or(0);
+        let of_roles = self.history.project(&self.pool)?;
+        let (mut history, mut edges) = (self.zeros(rows, WIDTH)?, self.start_rows(rows)?);
+        let (mut histories, mut all_edges, mut targets, mut counts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for at in 0..=most {
-            let logits = self.next_role(&mut state)?;
             let roles = batch.iter().map(|taught| self.role_of(&taught.graph, at)).collect::<Result<Vec<usize>>>()?;
-            let counts: Vec<f32> = sizes.iter().map(|size| f32::from(u8::from(at <= *size))).collect();
-            role_terms.push(self.cross_entropy(&logits, &roles, end + 1, &counts)?);
-            nodes.push(state.node.clone());
-            let reads: Vec<_> = batch.iter().map(|taught| reads(&taught.graph, at)).collect();
-            let roles: Vec<u32> = roles.iter().map(|role| *role as u32).collect();
-            self.add(&mut state, &roles, &reads)?;
-        }
-        let mut terms = Tensor::stack(&role_terms, 0)?.sum_all()?;
-        terms = (terms * ROLE_SHARE)?;
-        // The edges of all agents but the first, of all graphs at once.
-        if let Some(nodes) = nodes.get(1..most).filter(|nodes| !nodes.is_empty()) {
-            let mut edge = self.edge_start.forward(&Tensor::cat(nodes, 0)?)?;
-            let targets: Vec<[Option<bool>; READS]> =
-                (1..most).flat_map(|at| batch.iter().map(move |taught| reads(&taught.graph, at))).collect();
-            let mut last = vec![START; targets.len()];
-            for place in 0..READS {
-                let (logits, next) = self.next_edge(&edge, &last)?;
-                last = targets.iter().map(|reads| channel(reads[place])).collect();
-                let counts: Vec<f32> =
-                    targets.iter().map(|reads| f32::from(u8::from(reads[place].is_some()))).collect();
-                let term = self.cross_entropy(&logits, &last, CHANNELS, &counts)?;
-                terms = (terms + (term * (1.0 - ROLE_SHARE))?)?;
-                edge = next;
+            counts.extend(batch.iter().map(|taught| f32::from(u8::from(at <= taught.graph.members.len()))));
+            histories.push(history.clone());
+            all_edges.push(edges.clone());
+            if at < most {
+                let chosen: Vec<u32> = roles.iter().map(|role| *role as u32).collect();
+                let chosen = of_roles.index_select(&Tensor::new(chosen, self.pool.device())?, 0)?;
+                history = self.history.advance(&chosen, &history)?;
+                edges = self.edge_rows(&batch.iter().map(|taught| reads(&taught.graph, at)).collect::<Vec<_>>())?;
             }
+            targets.extend(roles);
         }
-        terms / batch.len().max(1) as f64
+        let tasks = self.tasks(&queries, learning)?.repeat((most + 1, 1))?;
+        let inputs = self.inputs(&tasks, &Tensor::cat(&histories, 0)?, &Tensor::cat(&all_edges, 0)?)?;
+        let nodes = states(&self.node, &self.node.project(&inputs)?, self.zeros(rows, HIDDEN)?)?;
+        let logits = self.role_logits(&nodes, &self.role.forward(&self.pool)?)?;
+        let terms = (self.cross_entropy(&logits, &targets, self.cards.len() + 1, &counts)? * ROLE_SHARE)?;
+        let terms = match most {
+            0 | 1 => terms,
+            _ => (terms + (self.edge_loss(batch, &nodes.narrow(0, rows, (most - 1) * rows)?)? * (1.0 - ROLE_SHARE))?)?,
+        };
+        terms / rows.max(1) as f64
+    }
+
+    /// The loss of the edges of all agents but the first, whose states these are: agent by agent, and of each all graphs.
+    fn edge_loss(&self, batch: &[TaughtGraph], nodes: &Tensor) -> Result<Tensor> {
+        let agents = nodes.dim(0)? / batch.len().max(1);
+        let decided: Vec<[Option<bool>; READS]> =
+            (1..=agents).flat_map(|at| batch.iter().map(move |taught| reads(&taught.graph, at))).collect();
+        let by_place = |place: usize| decided.iter().map(move |reads| reads.get(place).copied().flatten());
+        let targets: Vec<usize> = (0..READS).flat_map(by_place).map(channel).collect();
+        let counts: Vec<f32> = (0..READS).flat_map(by_place).map(|read| f32::from(u8::from(read.is_some()))).collect();
+        // Each decision reads the one before; the first START.
+        let mut last = vec![START; decided.len()];
+        last.extend(&targets[..targets.len() - decided.len()]);
+        let last = one_hot(&last, CHANNELS, self.weights.dtype())?;
+        let edges = states(&self.edge, &self.edge.project(&last)?, self.edge_start.forward(nodes)?)?;
+        self.cross_entropy(&self.edge_out.forward(&edges)?, &targets, CHANNELS, &counts)
     }
 
     fn role_of(&self, graph: &RoleGraph, at: usize) -> Result<usize> {
@@ -222,10 +228,18 @@ impl ArgNet {
     /// A tensor operation failed.
     pub fn sample(&self, query: &[f32], (least, most): (usize, usize), random: &mut Random) -> Result<RoleGraph> {
         let end = self.cards.len();
-        let mut state = self.begin(&[query], None)?;
+        let mut state = State {
+            task: self.tasks(&[query], None)?,
+            history: self.zeros(1, WIDTH)?,
+            node: self.zeros(1, HIDDEN)?,
+            edges: self.start_rows(1)?,
+            roles: self.role.forward(&self.pool)?,
+        };
         let (mut cards, mut after) = (Vec::new(), Vec::new());
         while cards.len() < most.max(1) {
-            let mut logits = values(&self.next_role(&mut state)?)?;
+            let inputs = self.inputs(&state.task, &state.history, &state.edges)?;
+            state.node = self.node.forward(&inputs, &state.node)?;
+            let mut logits = values(&self.role_logits(&state.node, &state.roles)?)?;
             if cards.len() < least.max(1) {
                 logits.truncate(end);
             }
@@ -239,7 +253,8 @@ impl ArgNet {
                 (0..READS).rev().filter(|place| reads[*place] == Some(true)).map(|place| at - 1 - place).collect(),
             );
             cards.push(self.cards.get(role).copied().unwrap_or_default());
-            self.add(&mut state, &[role as u32], &[reads])?;
+            state.history = self.history.forward(&self.pool.narrow(0, role, 1)?, &state.history)?;
+            state.edges = self.edge_rows(&[reads])?;
         }
         Ok(RoleGraph::new(&cards, after))
     }
@@ -252,15 +267,25 @@ impl ArgNet {
         let mut edge = self.edge_start.forward(node)?;
         let mut last = START;
         for read in reads.iter_mut().take(at) {
-            let (logits, next) = self.next_edge(&edge, &[last])?;
-            let logits = values(&logits)?;
+            edge = self.edge.forward(&one_hot(&[last], CHANNELS, self.weights.dtype())?, &edge)?;
+            let logits = values(&self.edge_out.forward(&edge)?)?;
             let there = draw(&softmax(logits.get(..=NONE).unwrap_or_default()), random) == EDGE;
             *read = Some(there);
             last = channel(*read);
-            edge = next;
         }
         Ok(reads)
     }
+}
+
+/// The states that a unit goes through, one step after the other, by what it takes from the inputs of all steps.
+fn states(unit: &GruCell, inputs: &Tensor, start: Tensor) -> Result<Tensor> {
+    let rows = start.dim(0)?;
+    let (mut state, mut states) = (start, Vec::new());
+    for at in (0..inputs.dim(0)?).step_by(rows.max(1)) {
+        state = unit.advance(&inputs.narrow(0, at, rows)?, &state)?;
+        states.push(state.clone());
+    }
+    Tensor::cat(&states, 0)
 }
 
 /// Whom of the agents before it an agent reads, the nearest first; `None`: there is none there.

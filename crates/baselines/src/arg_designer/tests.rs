@@ -54,7 +54,7 @@ async fn planted_roles_are_found() {
     let mut trials = trials(&scorer, &tasks, 1);
     let mut random = Random::new(7);
     let query = encoder.encode(&tasks[0].question).unwrap();
-    let designer = learn_for(&mut trials, &encoder, 2, Some([40, 20])).await.unwrap();
+    let designer = learn_for(&mut trials, &encoder, 2, Some([100, 100])).await.unwrap();
     assert_eq!(trials.account.runs, 216);
     let score = |designer: &ArgDesigner, random: &mut Random| {
         let graphs = (0..100).map(|_| designer.design(&query, random).unwrap());

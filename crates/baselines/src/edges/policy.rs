@@ -1,7 +1,7 @@
 //! Edges that are there with a learned probability: REINFORCE, Adam and masks.
 
 use crate::cards::Domain;
-use crate::graph::{DrawnGraph, GraphMember, RoleGraph, draw, ordered};
+use crate::graph::{DrawnGraph, GraphDecider, GraphMember, RoleGraph, draw, ordered};
 use lemon_num::{Random, logistic};
 use serde::{Deserialize, Serialize};
 
@@ -32,11 +32,16 @@ impl EdgePolicy {
         EdgePolicy { edges: vec![Edge::default(); edges], steps: 0 }
     }
 
-    /// The derivative of the sum of the singular values of the matrix of probabilities, which a masked edge has none in.
-    pub fn nuclear_gradient(&self, agents: usize) -> Vec<f64> {
-        let probabilities: Vec<f64> = (0..self.edges.len()).map(|edge| self.probability(edge).unwrap_or(0.0)).collect();
-        let directions = crate::linear::Svd::of(&probabilities, agents).polar();
-        directions.iter().zip(&probabilities).map(|(direction, p)| direction * p * (1.0 - p)).collect()
+    /// All logits, those of masked edges and loops too, as AgentDropout's penalties see them.
+    pub fn logits(&self) -> Vec<f64> {
+        self.edges.iter().map(|edge| edge.logit).collect()
+    }
+
+    /// The same masks and nothing learned.
+    #[must_use]
+    pub fn forgotten(&self) -> Self {
+        let edges = self.edges.iter().map(|edge| Edge { masked: edge.masked, ..Edge::default() });
+        EdgePolicy { edges: edges.collect(), steps: 0 }
     }
 
     /// The probability of an edge; `None`: it is masked.
@@ -179,7 +184,7 @@ impl EdgeDesigner {
         (self.graph(&rounds), rounds)
     }
 
-    /// The graph of what was decided: the rounds one after the other. Those who decide read the last round.
+    /// The graph of what was decided: the rounds one after the other. Who decides reads the last round.
     fn graph(&self, rounds: &DrawnRounds) -> RoleGraph {
         let agents = self.agents();
         let node = |round: usize, agent: usize| round * agents + agent;
@@ -197,7 +202,15 @@ impl EdgeDesigner {
         let cards: Vec<usize> = takes_part.iter().filter_map(|at| self.cards.get(at % agents).copied()).collect();
         let edges: Vec<(usize, usize)> =
             edges.iter().filter_map(|(from, to)| Some((place(*from)?, place(*to)?))).collect();
-        ordered(&cards, &edges)
+        // The order keeps the rounds apart: of those that are ready the first comes first, and an earlier round waits for none.
+        self.read_by_last_round(ordered(&cards, &edges), &takes_part)
+    }
+
+    /// The graph, decided on by what the last round says.
+    fn read_by_last_round(&self, graph: RoleGraph, takes_part: &[usize]) -> RoleGraph {
+        let last_round = self.spatial.len().saturating_sub(1) * self.agents();
+        let reads_from = takes_part.iter().filter(|node| **node < last_round).count();
+        RoleGraph { decider: GraphDecider { reads_from, capacity: None }, ..graph }
     }
 
     /// Adds what a drawn graph contributes to the gradients, the spatial ones first.
@@ -225,17 +238,23 @@ impl EdgeDesigner {
         self.spatial.iter_mut().chain(&mut self.temporal)
     }
 
-    /// A graph with every edge in the order of the roster, without the agent that is silenced in each round.
+    /// A graph with every edge that goes on in the order of the roster, within a round and to the next, without the agent that is
+    /// silenced in each round.
     pub fn whole(&self, silenced: &[usize]) -> RoleGraph {
         let agents = self.agents();
         let nodes = self.spatial.len() * agents;
         let speaks: Vec<usize> = (0..nodes).filter(|at| silenced.get(at / agents) != Some(&(at % agents))).collect();
         let members = speaks.iter().map(|at| {
-            // Earlier agents of the same round, and all of the round before.
-            let reads = |(_, read): &(usize, &usize)| **read < *at && at / agents - **read / agents <= 1;
-            let after = speaks.iter().enumerate().filter(reads).map(|(place, _)| place).collect();
-            GraphMember { card: self.cards.get(at % agents).copied().unwrap_or_default(), capacity: None, after }
+            let reads = |read: usize| read % agents < at % agents && (at / agents).wrapping_sub(read / agents) <= 1;
+            let after = speaks.iter().enumerate().filter(|(_, read)| reads(**read)).map(|(place, _)| place).collect();
+            let card = self.cards.get(at % agents).copied().unwrap_or_default();
+            GraphMember { card, after, ..GraphMember::default() }
         });
-        RoleGraph { members: members.collect(), ..RoleGraph::default() }
+        self.read_by_last_round(RoleGraph { members: members.collect(), ..RoleGraph::default() }, &speaks)
+    }
+
+    /// Takes what was learned away; masks and agents that were removed stay as they are.
+    pub fn forget(&mut self) {
+        self.policies_mut().for_each(|policy| *policy = policy.forgotten());
     }
 }

@@ -1,8 +1,9 @@
 //! Training: batches of tasks, drawn graphs, rewards, masks.
 
-use super::policy::{DrawnRounds, EdgeDesigner};
+use super::policy::{DrawnRounds, EdgeDesigner, EdgePolicy};
 use crate::error::BaselineError;
 use crate::graph::RoleGraph;
+use crate::linear::Svd;
 use crate::trials::{ItemBaseline, Trials};
 use lemon_num::{Random, logistic};
 
@@ -15,6 +16,8 @@ const FIRST_BATCH: usize = 20;
 const SECOND_BATCH: usize = 10;
 const DROPPED: f64 = 0.10;
 const SILENCED_WEIGHT: f64 = 4.0;
+/// The distance of the logits from the mask that costs nothing.
+const DISTANCE: f64 = 0.1;
 const ROUNDS: usize = 2;
 /// Passes over the tasks of the variant `+long`.
 const LONG: usize = 10;
@@ -61,6 +64,7 @@ pub async fn learn(
         EdgeMethod::AgentDropout => {
             stage.silence(&mut designer).await?;
             remove_agents(&mut designer);
+            designer.forget();
             let baseline = stage_baseline(long, stage.tasks.len());
             stage.climb(&mut designer, SECOND_BATCH, Some(DROPPED), true, baseline).await?;
         }
@@ -87,7 +91,7 @@ impl Stage<'_, '_> {
         designer: &mut EdgeDesigner,
         batch: usize,
         masked: Option<f64>,
-        low_rank: bool,
+        penalised: bool,
         mut baseline: ItemBaseline,
     ) -> Result<(), BaselineError> {
         let tasks = self.tasks.clone();
@@ -106,8 +110,10 @@ impl Stage<'_, '_> {
                 for ((_, rounds), advantage) in drawn.iter().zip(&advantages) {
                     designer.add_scores(&mut gradients, rounds, advantage / tasks.len() as f64);
                 }
-                if low_rank {
-                    add_rank_penalty(designer, &mut gradients);
+                if penalised {
+                    let (_, slopes) = penalty(designer);
+                    let all = gradients.iter_mut().flatten().zip(slopes.iter().flatten());
+                    all.for_each(|(gradient, slope)| *gradient -= slope);
                 }
                 designer.policies_mut().zip(&gradients).for_each(|(policy, gradient)| policy.climb(gradient));
                 made += 1;
@@ -120,7 +126,9 @@ impl Stage<'_, '_> {
         Ok(())
     }
 
-    /// AgentDropout's first stage: all edges are there, one agent of each round is silenced.
+    /// AgentDropout's first stage: every edge that goes on in the roster's order is there, one agent of each round is silenced. What
+    /// is climbed is no probability of what was drawn: each agent adds the logarithms of `σ` of its edges, or four times those of
+    /// `1 − σ` if it was silenced. So an edge, which has two agents, is in the sum twice.
     async fn silence(&mut self, designer: &mut EdgeDesigner) -> Result<(), BaselineError> {
         let agents = designer.agents();
         let tasks = self.tasks.clone();
@@ -137,10 +145,8 @@ impl Stage<'_, '_> {
                     let share = utility.unwrap_or(0.0) / tasks.len() as f64;
                     for ((policy, gradient), agent) in designer.spatial.iter().zip(&mut gradients).zip(silenced) {
                         for (edge, slope) in gradient.iter_mut().enumerate() {
-                            let probability = logistic(policy.logit(edge));
-                            let touches = edge / agents == *agent || edge % agents == *agent;
-                            let score = if touches { -SILENCED_WEIGHT * probability } else { 1.0 - probability };
-                            *slope += share * score;
+                            *slope +=
+                                share * silenced_score(policy.logit(edge), (edge / agents, edge % agents), *agent);
                         }
                     }
                 }
@@ -162,7 +168,7 @@ impl Stage<'_, '_> {
     }
 }
 
-/// The sum of the spatial logits of an agent's edges, in and out, and how many there are.
+/// The sum of the spatial logits of an agent's edges, in and out, and how many there are. Those against the roster's order stay 0.
 fn logit_sum(designer: &EdgeDesigner, round: usize, agent: usize) -> (f64, usize) {
     let agents = designer.agents();
     let others = (0..agents).filter(|other| *other != agent);
@@ -191,15 +197,105 @@ fn no_gradients(designer: &EdgeDesigner) -> Vec<Vec<f64>> {
     vec![vec![0.0; edges]; designer.spatial.len() + designer.temporal.len()]
 }
 
-/// Takes off the gradients what lowers the mean nuclear norm of the spatial and of the temporal probabilities.
-fn add_rank_penalty(designer: &EdgeDesigner, gradients: &mut [Vec<f64>]) {
+/// What an edge, as sender and reader, adds to the slope of the first stage's sum where this agent is silenced.
+fn silenced_score(logit: f64, (from, to): (usize, usize), silenced: usize) -> f64 {
+    let probability = logistic(logit);
+    match from < to {
+        // Only edges that go on in the roster's order are there.
+        false => 0.0,
+        true if from == silenced || to == silenced => (1.0 - probability) - SILENCED_WEIGHT * probability,
+        true => 2.0 * (1.0 - probability),
+    }
+}
+
+/// The second stage's penalty and its slopes, by policy: the nuclear norm of the logits and their distance from the mask they
+/// began with, less δ where it is more; each the mean over rounds, of spatial and of temporal logits.
+fn penalty(designer: &EdgeDesigner) -> (f64, Vec<Vec<f64>>) {
     let agents = designer.agents();
-    let groups = [(0, &designer.spatial), (designer.spatial.len(), &designer.temporal)];
-    for (start, policies) in groups {
-        for (policy, gradient) in policies.iter().zip(gradients.iter_mut().skip(start)) {
-            let slopes = policy.nuclear_gradient(agents);
-            let count = policies.len() as f64;
-            gradient.iter_mut().zip(slopes).for_each(|(gradient, slope)| *gradient -= slope / count);
+    let mut slopes = no_gradients(designer);
+    let (spatial, temporal) = slopes.split_at_mut(designer.spatial.len());
+    let mut sum = 0.0;
+    for (policies, slopes, loops) in [(&designer.spatial, spatial, 0.0), (&designer.temporal, temporal, 1.0)] {
+        let share = 1.0 / policies.len().max(1) as f64;
+        let away = |policy: &EdgePolicy| -> Vec<f64> {
+            let begun = (0..agents * agents).map(|edge| if edge / agents == edge % agents { loops } else { 1.0 });
+            policy.logits().iter().zip(begun).map(|(logit, begun)| logit - begun).collect()
+        };
+        let length = |away: &[f64]| away.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let distance = share * policies.iter().map(|policy| length(&away(policy))).sum::<f64>();
+        sum += (distance - DISTANCE).max(0.0);
+        for (policy, slopes) in policies.iter().zip(slopes) {
+            let (factors, away) = (Svd::of(&policy.logits(), agents), away(policy));
+            sum += share * factors.s.iter().sum::<f64>();
+            let pull = if distance > DISTANCE { 1.0 / length(&away).max(1e-12) } else { 0.0 };
+            let both = factors.polar().into_iter().zip(away).map(|(rank, away)| rank + away * pull);
+            slopes.iter_mut().zip(both).for_each(|(slope, both)| *slope = share * both);
+        }
+    }
+    (sum, slopes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cards::Domain;
+
+    /// Climbs at random, so that no two logits are alike.
+    fn moved() -> EdgeDesigner {
+        let mut designer = EdgeDesigner::new(Domain::Math, 4, 2, false);
+        let mut random = Random::new(5);
+        for _ in 0..4 {
+            let gradient: Vec<f64> = (0..16).map(|_| random.normal()).collect();
+            designer.policies_mut().for_each(|policy| policy.climb(&gradient));
+        }
+        designer
+    }
+
+    /// The designer with one logit moved.
+    fn with(designer: &EdgeDesigner, kind: &str, edge: usize, by: f64) -> EdgeDesigner {
+        let mut text = serde_json::to_value(designer).unwrap();
+        let logit = &mut text[kind][0]["edges"][edge]["logit"];
+        *logit = (logit.as_f64().unwrap() + by).into();
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn slopes_of_the_penalty_are_difference_quotients() {
+        let designer = moved();
+        let (_, slopes) = penalty(&designer);
+        for (kind, slopes) in [("spatial", &slopes[0]), ("temporal", &slopes[2])] {
+            for edge in 0..16 {
+                let at = |by: f64| penalty(&with(&designer, kind, edge, by)).0;
+                let quotient = (at(1e-6) - at(-1e-6)) / 2e-6;
+                assert!((slopes[edge] - quotient).abs() < 1e-6, "{kind} {edge}: {} is not {quotient}", slopes[edge]);
+            }
+        }
+    }
+
+    #[test]
+    fn slopes_of_the_first_stage_are_difference_quotients() {
+        let logits: Vec<f64> = (0..16).map(|edge| (f64::from(edge) * 0.7).sin()).collect();
+        let silenced = 1;
+        // Agent by agent, as the public code adds them.
+        let sum = |logits: &[f64]| -> f64 {
+            let log = |agent: usize, edge: usize| match agent == silenced {
+                true => SILENCED_WEIGHT * (1.0 - logistic(logits[edge])).ln(),
+                false => logistic(logits[edge]).ln(),
+            };
+            let pairs = |agent: usize| {
+                (0..4).filter(move |other| *other != agent).map(move |other| agent.min(other) * 4 + agent.max(other))
+            };
+            (0..4).flat_map(|agent| pairs(agent).map(move |edge| log(agent, edge))).sum()
+        };
+        for edge in 0..16 {
+            let at = |by: f64| {
+                let mut logits = logits.clone();
+                logits[edge] += by;
+                sum(&logits)
+            };
+            let quotient = (at(1e-6) - at(-1e-6)) / 2e-6;
+            let slope = silenced_score(logits[edge], (edge / 4, edge % 4), silenced);
+            assert!((slope - quotient).abs() < 1e-6, "{edge}: {slope} is not {quotient}");
         }
     }
 }

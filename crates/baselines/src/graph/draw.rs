@@ -58,7 +58,7 @@ pub fn ordered(cards: &[usize], edges: &[(usize, usize)]) -> RoleGraph {
             edges.iter().filter(|(_, to)| to == node).filter_map(|(from, _)| place(*from)).filter(|read| *read < at);
         let mut after: Vec<usize> = read.collect();
         after.sort_unstable();
-        GraphMember { card: cards.get(*node).copied().unwrap_or_default(), capacity: None, after }
+        GraphMember { card: cards.get(*node).copied().unwrap_or_default(), after, ..GraphMember::default() }
     });
     RoleGraph { members: members.collect(), ..RoleGraph::default() }
 }

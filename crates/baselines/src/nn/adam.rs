@@ -2,7 +2,8 @@
 
 use super::NetWeights;
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Result, Tensor, Var, WithDType};
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, WithDType};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 const FIRST_DECAY: f64 = 0.9;
@@ -39,16 +40,19 @@ impl Adam {
         let gradients = loss.backward()?;
         self.steps += 1;
         let scale = self.scale(weights, &gradients)?;
+        let (first, second) = (1.0 - FIRST_DECAY.powi(self.steps), 1.0 - SECOND_DECAY.powi(self.steps));
         for (name, var) in weights.trained() {
             let Some(gradient) = gradients.get(var.as_tensor()) else { continue };
             let moments = self.moments.entry(name.clone()).or_insert_with(|| vec![[0.0; 2]; gradient.elem_count()]);
-            let (first, second) = (1.0 - FIRST_DECAY.powi(self.steps), 1.0 - SECOND_DECAY.powi(self.steps));
-            let change =
-                Change { scale: scale as f32, rate: self.rate as f32, first: first as f32, second: second as f32 };
-            match var.dtype() {
-                DType::F32 => change.apply::<f32>(var, gradient, moments)?,
-                _ => change.apply::<f64>(var, gradient, moments)?,
-            }
+            let change = Change {
+                gradient: gradient.contiguous()?,
+                moments: RefCell::new(moments),
+                scale: scale as f32,
+                rate: self.rate as f32,
+                first: first as f32,
+                second: second as f32,
+            };
+            var.as_tensor().inplace_op1(&change)?;
         }
         Ok(())
     }
@@ -59,34 +63,83 @@ impl Adam {
         let mut squares = 0.0;
         for var in weights.trained().values() {
             if let Some(gradient) = gradients.get(var.as_tensor()) {
-                squares += gradient.sqr()?.sum_all()?.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+                squares += match gradient.dtype() {
+                    DType::F32 => sum_of_squares::<f32>(&gradient.contiguous()?)?,
+                    _ => sum_of_squares::<f64>(&gradient.contiguous()?)?,
+                };
             }
         }
         Ok((clip / squares.sqrt().max(1e-12)).min(1.0))
     }
 }
 
-/// One step for one weight, in one pass over its numbers: a chain of tensor operations would write a tensor for each.
-struct Change {
+fn sum_of_squares<T: WithDType>(gradient: &Tensor) -> Result<f64> {
+    let (storage, layout) = gradient.storage_and_layout();
+    // In eight sums: one would wait for each addition.
+    let mut sums = [0.0_f64; 8];
+    for slopes in numbers::<T>(&storage, layout)?.chunks(sums.len()) {
+        sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope.to_f64() * slope.to_f64());
+    }
+    Ok(sums.iter().sum())
+}
+
+/// The numbers of a contiguous tensor, without a copy.
+fn numbers<'a, T: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a [T]> {
+    match (storage, layout.contiguous_offsets()) {
+        (Storage::Cpu(storage), Some((start, end))) => within(storage.as_slice::<T>()?.get(start..end)),
+        _ => candle_core::bail!("expected a contiguous tensor on the CPU"),
+    }
+}
+
+fn within<T>(found: Option<T>) -> Result<T> {
+    match found {
+        Some(found) => Ok(found),
+        None => candle_core::bail!("a tensor is shorter than its layout says"),
+    }
+}
+
+/// One step for one weight, in one pass over its numbers and in place: a chain of tensor operations would write a tensor for
+/// each.
+struct Change<'a> {
+    gradient: Tensor,
+    moments: RefCell<&'a mut Vec<[f32; 2]>>,
     scale: f32,
     rate: f32,
     first: f32,
     second: f32,
 }
 
-impl Change {
-    fn apply<T: WithDType>(&self, var: &Var, gradient: &Tensor, moments: &mut [[f32; 2]]) -> Result<()> {
-        let mut numbers: Vec<T> = var.as_tensor().flatten_all()?.to_vec1()?;
-        let slopes: Vec<T> = gradient.flatten_all()?.to_vec1()?;
+impl InplaceOp1 for Change<'_> {
+    fn name(&self) -> &'static str {
+        "adam"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+        let Some((start, end)) = layout.contiguous_offsets() else {
+            candle_core::bail!("expected a contiguous weight");
+        };
+        match storage {
+            CpuStorage::F32(weights) => self.apply(within(weights.get_mut(start..end))?),
+            CpuStorage::F64(weights) => self.apply(within(weights.get_mut(start..end))?),
+            _ => candle_core::bail!("expected a weight of 32 or 64 bits"),
+        }
+    }
+}
+
+impl Change<'_> {
+    fn apply<T: WithDType>(&self, weights: &mut [T]) -> Result<()> {
+        let (storage, layout) = self.gradient.storage_and_layout();
+        let slopes = numbers::<T>(&storage, layout)?;
         let (keep_first, keep_second) = (FIRST_DECAY as f32, SECOND_DECAY as f32);
-        for ((number, slope), [mean, square]) in numbers.iter_mut().zip(&slopes).zip(moments) {
+        let mut moments = self.moments.borrow_mut();
+        for ((weight, slope), [mean, square]) in weights.iter_mut().zip(slopes).zip(moments.iter_mut()) {
             let slope = slope.to_f64() as f32 * self.scale;
             *mean = keep_first * *mean + (1.0 - keep_first) * slope;
             *square = keep_second * *square + (1.0 - keep_second) * slope * slope;
             let step = self.rate * (*mean / self.first) / ((*square / self.second).sqrt() + EPSILON);
-            *number = T::from_f64(number.to_f64() - f64::from(step));
+            *weight = T::from_f64(weight.to_f64() - f64::from(step));
         }
-        var.set(&Tensor::from_vec(numbers, var.shape(), var.device())?)
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{NetWeights, sigmoid};
 use candle_core::{D, Result, Tensor};
 
-/// `x Wᵀ + b`.
+/// `x W + b`. The weight is inputs by outputs: a transposed one costs a pass over its gradient at each use.
 pub struct Linear {
     weight: Tensor,
     bias: Tensor,
@@ -16,7 +16,7 @@ impl Linear {
     /// The checkpoint has another shape.
     pub fn new(weights: &mut NetWeights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let bound = 1.0 / (inputs as f64).sqrt();
-        let weight = weights.uniform(&format!("{name}.weight"), &[outputs, inputs], bound)?;
+        let weight = weights.uniform(&format!("{name}.weight"), &[inputs, outputs], bound)?;
         let bias = weights.uniform(&format!("{name}.bias"), &[outputs], bound)?;
         Ok(Linear { weight, bias })
     }
@@ -27,7 +27,7 @@ impl Linear {
     /// The checkpoint has another shape.
     pub fn untrained(weights: &mut NetWeights, name: &str, inputs: usize, outputs: usize) -> Result<Self> {
         let bound = 1.0 / (inputs as f64).sqrt();
-        let weight = weights.untrained(&format!("{name}.weight"), &[outputs, inputs], bound)?;
+        let weight = weights.untrained(&format!("{name}.weight"), &[inputs, outputs], bound)?;
         let bias = weights.untrained(&format!("{name}.bias"), &[outputs], bound)?;
         Ok(Linear { weight, bias })
     }
@@ -37,7 +37,7 @@ impl Linear {
     /// # Errors
     /// The rows have another width.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.matmul(&self.weight.t()?)?.broadcast_add(&self.bias)
+        x.matmul(&self.weight)?.broadcast_add(&self.bias)
     }
 }
 
@@ -119,7 +119,7 @@ impl GruCell {
     pub fn new(weights: &mut NetWeights, name: &str, inputs: usize, width: usize) -> Result<Self> {
         let bound = 1.0 / (width as f64).sqrt();
         let mut linear = |part: &str, inputs: usize| -> Result<Linear> {
-            let weight = weights.uniform(&format!("{name}.{part}.weight"), &[3 * width, inputs], bound)?;
+            let weight = weights.uniform(&format!("{name}.{part}.weight"), &[inputs, 3 * width], bound)?;
             let bias = weights.uniform(&format!("{name}.{part}.bias"), &[3 * width], bound)?;
             Ok(Linear { weight, bias })
         };
@@ -131,11 +131,27 @@ impl GruCell {
     /// # Errors
     /// The rows have another width.
     pub fn forward(&self, x: &Tensor, state: &Tensor) -> Result<Tensor> {
-        let (from_input, from_state) = (self.input.forward(x)?, self.state.forward(state)?);
+        self.advance(&self.project(x)?, state)
+    }
+
+    /// What the gates take from inputs, which needs no state: that of all steps at once where all inputs are known.
+    ///
+    /// # Errors
+    /// The rows have another width.
+    pub fn project(&self, x: &Tensor) -> Result<Tensor> {
+        self.input.forward(x)
+    }
+
+    /// The next state of each row, by what the gates take from its input.
+    ///
+    /// # Errors
+    /// The rows have another width.
+    pub fn advance(&self, from_input: &Tensor, state: &Tensor) -> Result<Tensor> {
+        let from_state = self.state.forward(state)?;
         let part = |all: &Tensor, at: usize| all.narrow(D::Minus1, at * self.width, self.width);
-        let reset = sigmoid(&(part(&from_input, 0)? + part(&from_state, 0)?)?)?;
-        let update = sigmoid(&(part(&from_input, 1)? + part(&from_state, 1)?)?)?;
-        let new = (part(&from_input, 2)? + (reset * part(&from_state, 2)?)?)?.tanh()?;
+        let reset = sigmoid(&(part(from_input, 0)? + part(&from_state, 0)?)?)?;
+        let update = sigmoid(&(part(from_input, 1)? + part(&from_state, 1)?)?)?;
+        let new = (part(from_input, 2)? + (reset * part(&from_state, 2)?)?)?.tanh()?;
         &new + (update * (state - &new)?)?
     }
 }
@@ -217,9 +233,9 @@ mod tests {
         let set = |name: &str, values: &[f32], shape: &[usize]| {
             weights.trained()[name].set(&tensor(values, shape, DType::F64).unwrap()).unwrap();
         };
-        set("gru.input.weight", &[0.1, 0.2, 0.3], &[3, 1]);
+        set("gru.input.weight", &[0.1, 0.2, 0.3], &[1, 3]);
         set("gru.input.bias", &[0.0, 0.5, 0.0], &[3]);
-        set("gru.state.weight", &[0.4, 0.5, 0.6], &[3, 1]);
+        set("gru.state.weight", &[0.4, 0.5, 0.6], &[1, 3]);
         set("gru.state.bias", &[0.0, 0.0, 0.7], &[3]);
         let row = |x: f32| tensor(&[x], (1, 1), DType::F64).unwrap();
         let found = gru.forward(&row(2.0), &row(-1.0)).unwrap().flatten_all().unwrap().to_vec1::<f64>().unwrap()[0];

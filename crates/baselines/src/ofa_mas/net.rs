@@ -12,7 +12,7 @@
 use crate::cards::CARDS;
 use crate::encoder::{Encoder, WIDTH};
 use crate::error::BaselineError;
-use crate::graph::RoleGraph;
+use crate::graph::{GraphMember, RoleGraph};
 use crate::nn::{Linear, Mlp, NetWeights, draw, log_sigmoid, log_softmax, one_hot, sigmoid, softmax, tensor, values};
 use candle_core::{D, Device, Result, Tensor};
 use lemon_num::{Random, logistic};
@@ -53,7 +53,10 @@ pub struct OfaNet {
     first: Linear,
     layers: Vec<Layer>,
     state: Linear,
-    roles: Vec<Mlp>,
+    /// Both layers of all experts at once.
+    role_in: Linear,
+    role_out: Tensor,
+    role_shift: Tensor,
     edge_node: Linear,
     edge_role: Linear,
     edge_task: Linear,
@@ -100,9 +103,9 @@ impl OfaNet {
             first: Linear::new(w, "first", WIDTH, HIDDEN)?,
             layers: (0..LAYERS).map(|at| layer(w, at)).collect::<Result<_>>()?,
             state: Linear::new(w, "state", HIDDEN, HIDDEN)?,
-            roles: (0..EXPERTS)
-                .map(|at| Mlp::new(w, &format!("role.{at}"), &[HIDDEN, HIDDEN, WIDTH]))
-                .collect::<Result<_>>()?,
+            role_in: Linear::new(w, "role.in", HIDDEN, EXPERTS * HIDDEN)?,
+            role_out: w.uniform("role.out", &[EXPERTS * HIDDEN, WIDTH], 1.0 / (HIDDEN as f64).sqrt())?,
+            role_shift: w.uniform("role.shift", &[EXPERTS, WIDTH], 1.0 / (HIDDEN as f64).sqrt())?,
             // The first layer of all experts at once, in three parts: so each is applied to what it depends on alone.
             edge_node: Linear::new(w, "edge.node", HIDDEN, EXPERTS * HIDDEN)?,
             edge_role: Linear::new(w, "edge.role", WIDTH, EXPERTS * HIDDEN)?,
@@ -159,23 +162,19 @@ impl OfaNet {
 
     /// The logits of every role and END, for states and the experts of their questions.
     fn role_logits(&self, states: &Tensor, experts: &Tensor) -> Result<Tensor> {
-        let mut mixed: Option<Tensor> = None;
-        for (at, expert) in self.roles.iter().enumerate() {
-            let query = expert.forward(states)?.broadcast_mul(&experts.narrow(1, at, 1)?)?;
-            mixed = Some(match mixed {
-                Some(sum) => (sum + query)?,
-                None => query,
-            });
-        }
-        let Some(mixed) = mixed else { candle_core::bail!("there is no expert") };
+        let rows = states.dim(0)?;
+        // A mixture of outputs is the output of the mixture: the weights go to what the experts compute within.
+        let within = self.role_in.forward(states)?.relu()?.reshape((rows, EXPERTS, HIDDEN))?;
+        let within = within.broadcast_mul(&experts.unsqueeze(2)?)?.reshape((rows, EXPERTS * HIDDEN))?;
+        let mixed = (within.matmul(&self.role_out)? + experts.matmul(&self.role_shift)?)?;
         mixed.matmul(&Tensor::cat(&[&self.pool, &self.end], 0)?.t()?)
     }
 
-    /// The logits of edges: rows of nodes, new roles, questions and experts.
-    fn edge_logits(&self, nodes: &Tensor, roles: &Tensor, tasks: &Tensor, experts: &Tensor) -> Result<Tensor> {
-        let rows = nodes.dim(0)?;
-        let inner = (self.edge_node.forward(nodes)? + self.edge_role.forward(roles)?)?;
-        let inner = (inner + self.edge_task.forward(tasks)?)?.relu()?.reshape((rows, EXPERTS, HIDDEN))?;
+    /// The logits of edges, by row what the first layer takes from a node, a new role and a question, and the experts.
+    fn edge_logits(&self, parts: [&Tensor; 3], experts: &Tensor) -> Result<Tensor> {
+        let [node, role, task] = parts;
+        let rows = node.dim(0)?;
+        let inner = ((node + role)? + task)?.relu()?.reshape((rows, EXPERTS, HIDDEN))?;
         let each = inner.broadcast_mul(&self.edge_out.unsqueeze(0)?)?.sum(D::Minus1)?;
         (each * experts)?.sum(D::Minus1)
     }
@@ -222,8 +221,11 @@ impl OfaNet {
         let wanted = one_hot(&targets, CARDS.len() + 1, dtype)?;
         let mut sum = (log_softmax(&logits)? * wanted)?.sum_all()?.neg()?;
         if !nodes.is_empty() {
-            let (tasks, experts) = (pick(&encoded.task, &owners)?, pick(&encoded.experts, &owners)?);
-            let logits = self.edge_logits(&pick(&flat, &nodes)?, &pick(&self.pool, &new)?, &tasks, &experts)?;
+            // Each part is computed once, and then taken by all rows that need it.
+            let node = pick(&self.edge_node.forward(&flat)?, &nodes)?;
+            let role = pick(&self.edge_role.forward(&self.pool)?, &new)?;
+            let task = pick(&self.edge_task.forward(&encoded.task)?, &owners)?;
+            let logits = self.edge_logits([&node, &role, &task], &pick(&encoded.experts, &owners)?)?;
             let there = tensor(&there, there.len(), dtype)?;
             let log = ((&there * log_sigmoid(&logits)?)? + ((1.0 - &there)? * log_sigmoid(&logits.neg()?)?)?)?;
             sum = (sum - log.sum_all()?)?;
@@ -255,16 +257,17 @@ impl OfaNet {
             let mut after = Vec::new();
             if count > 0 {
                 let rows = |x: &Tensor| x.broadcast_as((count, x.dim(1)?))?.contiguous();
-                let role = rows(&self.pool.narrow(0, card, 1)?)?;
-                let logits =
-                    values(&self.edge_logits(&flat, &role, &rows(&encoded.task)?, &rows(&encoded.experts)?)?)?;
+                let node = self.edge_node.forward(&flat)?;
+                let role = rows(&self.edge_role.forward(&self.pool.narrow(0, card, 1)?)?)?;
+                let task = rows(&self.edge_task.forward(&encoded.task)?)?;
+                let logits = values(&self.edge_logits([&node, &role, &task], &rows(&encoded.experts)?)?)?;
                 after = (0..count).filter(|node| random.chance(logistic(f64::from(logits[*node])))).collect();
                 let likeliest = (0..count).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
                 if after.is_empty() {
                     after.extend(likeliest);
                 }
             }
-            graph.members.push(crate::graph::GraphMember { card, capacity: None, after });
+            graph.members.push(GraphMember { card, after, ..GraphMember::default() });
         }
         Ok(graph)
     }

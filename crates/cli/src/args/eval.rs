@@ -107,7 +107,8 @@ pub struct EvalArgs {
 /// How methods that learn are trained.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RivalArgs {
-    /// The folder of the model all-MiniLM-L6-v2, for methods that read questions as vectors [default: hashed words]
+    /// The folder of the model all-MiniLM-L6-v2, for methods that read questions as vectors [default: vectors that ship, or hashed
+    /// words where a question has none]
     #[arg(long, env = "LEMON_ENCODER", value_name = "DIR")]
     pub encoder: Option<PathBuf>,
     /// Worker tokens that each training spends, for methods that learn [default: each makes its own number of runs]

@@ -218,10 +218,33 @@ fn a_method_that_learns() {
     let folder = Folder::new();
     let args = ["eval", "--set", "gsm8k", "--limit", "2", "--methods", "agentprune:3,cot", "--json"];
     let ran = folder.lemon(&args).ok();
-    assert!(ran.stderr.contains("agentprune:3 learns on 24 items"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("agentprune:3 learns on 12 items"), "{}", ran.stderr);
     let [learned, cot] = list(&ran.json()["methods"]).to_vec().try_into().unwrap();
     assert!(learned["training_tokens"].as_u64().unwrap() > 10_000 && cot["training_tokens"].is_null());
     assert!(learned["tokens"].as_f64().unwrap() < 10_000.0);
+}
+
+/// Of a split that has them, the items that methods learn from are left out, for all methods. The bundled sample has no 40 items
+/// besides: half of it each.
+#[test]
+fn what_methods_learn_from_is_not_scored() {
+    let folder = Folder::new();
+    let args = ["eval", "--set", "gsm8k", "--methods", "agentprune:3,cot", "--json"];
+    let ran = folder.lemon(&args).ok();
+    assert!(ran.stderr.contains("12 of 24 items of gsm8k/test are left out, because methods learn from them"));
+    let scored = rows(&folder, &ran.json());
+    let whole = rows(&folder, &report(&folder, &["--set", "gsm8k", "--methods", "cot"]));
+    let id = |row: &Value| row["item_id"].as_str().unwrap().to_owned();
+    let (scored, whole): (Vec<_>, Vec<_>) = (scored.iter().map(id).collect(), whole.iter().map(id).collect());
+    assert_eq!((scored.len(), whole.len()), (2 * 12, 24));
+    assert!(scored.iter().all(|id| whole[12..].contains(id)), "{scored:?}");
+    // A file of one's own: 40 to learn from, and the rest.
+    let line = |at: u32| json!({"question": format!("What is {at} + 1?"), "answer": at + 1}).to_string();
+    let lines: Vec<String> = (0..43).map(line).collect();
+    let folder = Folder::new().file("mine.jsonl", &lines.join("\n"));
+    let ran = folder.lemon(&["eval", "--set", "mine.jsonl", "--methods", "gptswarm:2", "--json"]).ok();
+    assert!(ran.stderr.contains("learns on 40 items"), "{}", ran.stderr);
+    assert_eq!(rows(&folder, &ran.json()).len(), 3);
 }
 
 /// What was trained before is scored without being trained again, and a capacity can be chosen on the training items.

@@ -307,6 +307,7 @@ fn evaluations_that_cannot_begin() {
         .file("bad.yaml", "agents:\n  - {id: think, base: genius, capacity: small, after: [absent]}\n")
         .file("pair.yaml", PAIR)
         .file("empty.jsonl", "\n")
+        .file("one.jsonl", "{\"question\": \"What is 1 + 1?\", \"answer\": 2}\n")
         .file("broken.jsonl", "what?\n{\"question\": \"Which?\"}\n")
         .file("a_file", "in the way")
         .file("other.db", "This is not a database, and long enough to be sure of it.".repeat(40));
@@ -338,6 +339,8 @@ fn evaluations_that_cannot_begin() {
     add(&["--set", "gsm8k", "--workers", "replay"]);
     add(&["--set", "gsm8k", "--methods", "prompted"]);
     add(&["--set", "gsm8k", "--methods", "agentprune", "--workers", "replay", "--data", "nowhere"]);
+    add(&["--set", "gsm8k", "--split", "paper-train", "--methods", "agentprune"]);
+    add(&["--set", "one.jsonl", "--methods", "agentprune"]);
     add(&["--set", "gsm8k", "--methods", "file"]);
     add(&["--set", "gsm8k", "--methods", "cot", "--spec", "pair.yaml"]);
     add(&["--set", "gsm8k", "--methods", "file", "--spec", "nowhere.yaml"]);

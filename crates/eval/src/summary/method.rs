@@ -45,7 +45,7 @@ fn report(method: &str, runs: &Runs, set: &str, training: &[Training]) -> Method
             failed: mean(&rows, |row| row.tokens.failed as f64),
         },
         training_tokens: (!learned.is_empty())
-            .then(|| learned.iter().fold(0, |sum, training| training.tokens.saturating_add(sum))),
+            .then(|| learned.iter().fold(0, |sum, training| training.all_tokens().saturating_add(sum))),
         usd: rows.iter().map(|row| row.usd).sum::<Option<f64>>().map(|usd| usd / rows.len() as f64),
         seconds: seconds(&rows),
         calls: mean(&rows, |row| row.calls as f64),

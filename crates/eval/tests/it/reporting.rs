@@ -128,7 +128,8 @@ fn means_ranks_and_ends() {
             row.stop_reason = (row.item > 0).then_some(StopReason::Answered);
         }
         let learned = |tokens| Training { method: "team".to_owned(), runs: 1, tokens, ..Training::default() };
-        evaluation.training = vec![learned(700), learned(70)];
+        let proposed = Training { optimiser_tokens: 5, ..learned(70) };
+        evaluation.training = vec![learned(700), proposed];
         evaluation
     };
     let team = &Report::new(&evaluation).methods[0];
@@ -137,7 +138,7 @@ fn means_ranks_and_ends() {
     assert_eq!((team.tokens, team.tokens_by.orchestrator, team.tokens_by.workers), (100.0, 9.5, 100.0));
     assert_eq!((team.accuracy, team.legacy_accuracy, team.legacy_interval), (1.0, 0.25, wilson(5, 20)));
     assert_eq!(team.ends, BTreeMap::from([("answered".to_owned(), 19), ("unfinished".to_owned(), 1)]));
-    assert_eq!(team.training_tokens, Some(770));
+    assert_eq!(team.training_tokens, Some(775));
 
     // One run without a price, and there is no mean.
     let lines = [("team", 1, "11")];

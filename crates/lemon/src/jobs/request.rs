@@ -3,7 +3,7 @@
 use super::Notices;
 use super::rivals::learns;
 use crate::error::Error;
-use lemon_eval::{METHODS, Method, TeamSource};
+use lemon_eval::{Kind, METHODS, Method, TeamSource};
 use lemon_exec::store::Store;
 use lemon_rollout::Case;
 use lemon_task::{Item, SetName, Source, TaskError, TaskSet, load, load_jsonl};
@@ -12,11 +12,18 @@ use lemon_workers::{
 };
 use lemon_world::{Preset, Recordings, SamplePool};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The name that stands for all methods.
 const ALL: &str = "all";
+
+/// The split that methods learn from, where a set has it.
+const PAPER_TRAIN: &str = "paper-train";
+
+/// Items of each set that methods learn from, at most.
+const LEARNED_FROM: usize = 40;
 
 /// Broken records of a set that are named one by one.
 const MOST_WARNINGS: usize = 10;
@@ -102,6 +109,12 @@ pub struct RequestedCases {
     pub recordings: Option<Arc<Recordings>>,
 }
 
+/// The items of a set where methods learn.
+struct Divided {
+    training: Vec<Item>,
+    scored: Vec<Item>,
+}
+
 impl EvalRequest {
     /// What an evaluation was begun with.
     ///
@@ -146,7 +159,8 @@ impl EvalRequest {
     pub fn methods(&self) -> Result<Vec<Method>, Error> {
         let mut methods: Vec<Method> = Vec::new();
         let hint = "`lemon eval --methods help` lists the methods and what each takes";
-        for name in self.method_names() {
+        let can_learn = self.can_learn()?;
+        for name in self.method_names(can_learn) {
             let method: Method = name.parse().map_err(|error| Error::input(error).with_hint(hint))?;
             for method in self.at_tiers(method) {
                 if methods.iter().any(|other| other.name() == method.name()) {
@@ -161,14 +175,10 @@ impl EvalRequest {
                 .with_hint("use --workers endpoints"));
         }
         let trained = methods.iter().find(|method| matches!(method.source(), Some(TeamSource::Trained(_))));
-        if let Some(method) = trained.filter(|_| self.baselines.is_none()) {
-            let simulates = self.kind()? == WorkerKind::SIM || self.simulate_misses;
-            let is_bounded = self.together.is_limited() && self.kind()?.costs_money();
-            if !simulates && !is_bounded {
-                return Err(Error::input(format!("`{}` learns on hundreds of runs first", method.name())).with_hint(
-                    "use --workers sim; or --budget-tokens with endpoints; or --baselines DIR with what `lemon baseline train` wrote",
-                ));
-            }
+        if let Some(method) = trained.filter(|_| !can_learn) {
+            return Err(Error::input(format!("`{}` learns on hundreds of runs first", method.name())).with_hint(
+                "use --workers sim; or --budget-tokens with endpoints; or --baselines DIR with what `lemon baseline train` wrote",
+            ));
         }
         if uses(TeamSource::File) && self.spec.is_none() {
             return Err(Error::input("the method `file` needs a team").with_hint("name it with --spec FILE"));
@@ -179,15 +189,24 @@ impl EvalRequest {
         Ok(methods)
     }
 
+    /// Whether methods can learn with these workers, or learned before.
+    fn can_learn(&self) -> Result<bool, Error> {
+        let simulates = self.kind()? == WorkerKind::SIM || self.simulate_misses;
+        let is_bounded = self.together.is_limited() && self.kind()?.costs_money();
+        Ok(simulates || is_bounded || self.baselines.is_some())
+    }
+
     /// Whether all methods are asked for.
     pub fn names_all(&self) -> bool {
         self.methods.iter().any(|name| name == ALL)
     }
 
-    /// The names, with `all` as those methods that need nothing else: no model that writes teams, no file, no style.
-    fn method_names(&self) -> Vec<String> {
+    /// The names, with `all` as those methods that need nothing else: no model that writes teams, no file, no style, and nothing to
+    /// learn where they cannot.
+    fn method_names(&self, can_learn: bool) -> Vec<String> {
         let needs_more = |name: &str| ["prompted", "decision-critic", "file", "aflow"].contains(&name);
-        let all = || METHODS.iter().map(|kind| kind.name).filter(|name| !needs_more(name)).map(str::to_owned);
+        let is_fit = |kind: &&Kind| !needs_more(kind.name) && (can_learn || !kind.learns());
+        let all = || METHODS.iter().filter(is_fit).map(|kind| kind.name.to_owned());
         let expanded = |name: &String| if name == ALL { all().collect() } else { vec![name.clone()] };
         self.methods.iter().flat_map(expanded).collect()
     }
@@ -221,13 +240,20 @@ impl EvalRequest {
         }
     }
 
-    /// Reads the tasks, and the recorded calls about them.
+    /// Reads the tasks, and the recorded calls about them. Where a method learns, what it learns from is not among them.
     ///
     /// # Errors
     /// A set or the record cannot be read, or nothing is left to run.
     pub fn cases(&self, notices: Notices) -> Result<RequestedCases, Error> {
-        let items = self.sets.iter().map(|set| self.items(set, &self.split, notices));
-        let items = items.collect::<Result<Vec<_>, _>>()?;
+        let learns = self.methods()?.iter().any(learns);
+        let mut items = Vec::new();
+        for set in &self.sets {
+            items.push(if learns {
+                self.divided(set, notices)?.scored
+            } else {
+                self.items(set, &self.split, notices)?
+            });
+        }
         let recordings = self.recordings(notices)?;
         let on_record = recordings.as_ref().filter(|_| self.skip_misses);
         let known = |item: &Item| on_record.is_none_or(|record| record.knows(&item.task.question));
@@ -247,15 +273,50 @@ impl EvalRequest {
     /// What a method that learns may learn from: the papers' 40 items of each set.
     ///
     /// # Errors
-    /// A set cannot be read.
-    pub fn training_cases(&self, notices: Notices) -> Result<Vec<Case>, Error> {
+    /// A set cannot be read, or it is too small to learn from and to be scored.
+    pub fn training_cases(&self) -> Result<Vec<Case>, Error> {
         let mut cases = Vec::new();
         for set in &self.sets {
-            let split = if is(set, SetName::HumanEval) { "test" } else { "paper-train" };
-            let items = self.items(set, split, notices)?;
-            cases.extend(items.into_iter().take(40).map(|item| Case { set: format!("{set}/{split}").into(), item }));
+            let name: Arc<str> = format!("{set}/{}", training_split(set)).into();
+            // `cases` has told what is wrong with these items.
+            let training = self.divided(set, Notices::NONE)?.training;
+            cases.extend(training.into_iter().map(|item| Case { set: name.clone(), item }));
         }
         Ok(cases)
+    }
+
+    /// The items of a set that methods learn from, and those that are scored. No question is in both.
+    fn divided(&self, set: &str, notices: Notices) -> Result<Divided, Error> {
+        let (published, learned_from) = (set.parse::<SetName>().is_ok(), training_split(set));
+        if published && self.split == learned_from && learned_from == PAPER_TRAIN {
+            return Err(Error::input(format!("methods learn from {set}/{learned_from}: it cannot be scored"))
+                .with_hint("choose another split; of `test`, what methods learn from is left out"));
+        }
+        let mut scored = self.items(set, &self.split, notices)?;
+        let mut training = if published { self.items(set, learned_from, notices)? } else { scored.clone() };
+        training.truncate(LEARNED_FROM);
+        let questions =
+            |items: &[Item]| -> HashSet<String> { items.iter().map(|item| item.task.question.clone()).collect() };
+        let mut seen = questions(&training);
+        if scored.iter().all(|item| seen.contains(&item.task.question)) {
+            // A small file: half of it each.
+            training.truncate(training.len() / 2);
+            seen = questions(&training);
+        }
+        let all = scored.len();
+        scored.retain(|item| !seen.contains(&item.task.question));
+        if training.is_empty() || scored.is_empty() {
+            return Err(Error::input(format!("{set} has {all} items: too few to learn from and to be scored"))
+                .with_hint("a set needs two items at least; --data DIR names a folder of whole sets"));
+        }
+        if scored.len() < all {
+            let left_out = all - scored.len();
+            (notices.warn)(&format!(
+                "warning: {left_out} of {all} items of {} are left out, because methods learn from them",
+                self.set_name(set)
+            ));
+        }
+        Ok(Divided { training, scored })
     }
 
     fn items(&self, set: &str, split: &str, notices: Notices) -> Result<Vec<Item>, Error> {
@@ -320,7 +381,7 @@ impl EvalRequest {
         let RequestedCases { cases, recordings } = requested;
         let kind = self.kind()?;
         let questions: Vec<&str> = cases.iter().map(|case| case.item.task.question.as_str()).collect();
-        let more = self.world_items(notices)?;
+        let more = self.world_items()?;
         if let Some(recordings) = recordings.as_ref().filter(|_| !self.simulate_misses) {
             warn_of_misses(recordings, &questions, notices);
         }
@@ -337,7 +398,7 @@ impl EvalRequest {
     /// # Errors
     /// It could not make them.
     pub(super) fn recipe(&self, config: &Config, resolved: &Resolved, cases: &[Case]) -> Result<WorkerRecipe, Error> {
-        let more = self.world_items(Notices::NONE)?;
+        let more = self.world_items()?;
         Ok(WorkerRecipe::new(config, resolved, self.budget_tokens, || Ok(self.simulation(cases, &more, None)))?)
     }
 
@@ -360,15 +421,15 @@ impl EvalRequest {
     }
 
     /// Items that are no cases, and that the workers have to know all the same, if they are a world.
-    fn world_items(&self, notices: Notices) -> Result<Vec<Item>, Error> {
-        if self.kind()?.asks_models() { Ok(Vec::new()) } else { self.more_items(notices) }
+    fn world_items(&self) -> Result<Vec<Item>, Error> {
+        if self.kind()?.asks_models() { Ok(Vec::new()) } else { self.more_items() }
     }
 
     /// Items that are no cases, and that a world has to know all the same.
-    fn more_items(&self, notices: Notices) -> Result<Vec<Item>, Error> {
+    fn more_items(&self) -> Result<Vec<Item>, Error> {
         let mut items = Vec::new();
         if self.methods()?.iter().any(learns) {
-            items.extend(self.training_cases(notices)?.into_iter().map(|case| case.item));
+            items.extend(self.training_cases()?.into_iter().map(|case| case.item));
         }
         if self.sets.iter().any(|set| is(set, SetName::HumanEvalPy)) {
             // The variant publishes no solutions; the original does.
@@ -405,6 +466,11 @@ fn twice(names: &[String]) -> Option<&String> {
         .enumerate()
         .find(|(at, name)| names.iter().take(*at).any(|before| before == *name))
         .map(|(_, name)| name)
+}
+
+/// The split that methods learn from.
+fn training_split(set: &str) -> &'static str {
+    if is(set, SetName::HumanEval) { "test" } else { PAPER_TRAIN }
 }
 
 fn is(name: &str, set: SetName) -> bool {

@@ -2,10 +2,11 @@
 
 use super::Notices;
 use super::evaluation::EvalJob;
+use super::request::EvalRequest;
 use crate::error::Error;
 use async_trait::async_trait;
 use lemon_baselines::aflow::Expander;
-use lemon_baselines::{BaselineError, Encoder, RivalTrainer, TrainedRival, TrainedTeams};
+use lemon_baselines::{BaselineError, Encoder, RivalTrainer, TrainedRival, TrainedTeams, reads_vectors};
 use lemon_eval::{CHOSEN, CaseWriters, Method, MethodRun, PublishedMethod, TeamSource, Training};
 use lemon_exec::Orchestrator;
 use lemon_exec::worker::{Backend, ChatMessage, Request};
@@ -41,33 +42,48 @@ pub(super) fn learns(method: &Method) -> bool {
     matches!(method.source(), Some(TeamSource::Trained(_))) || method.capacity() == Some(CHOSEN)
 }
 
-/// The encoder of a request: the model in this folder, or hashed words.
-pub(super) fn encoder(folder: Option<&Path>, vectors: Option<&Path>) -> Result<Encoder, Error> {
-    match folder {
-        None => Ok(Encoder::hashed()),
-        Some(folder) => Encoder::minilm(folder, vectors).map_err(|error| {
+/// The encoder of a request: the model in its folder; without one the vectors that ship if they are those of all these
+/// questions, and hashed words if not.
+fn encoder(request: &EvalRequest, questions: &[String], notices: Notices, is_read: bool) -> Result<Encoder, Error> {
+    if let Some(folder) = &request.encoder {
+        return Encoder::minilm(folder, request.vectors.as_deref()).map_err(|error| {
             Error::input(error)
                 .with_hint("--encoder names a folder with model.safetensors and tokenizer.json of all-MiniLM-L6-v2")
-        }),
+        });
     }
+    let bundled = Encoder::bundled();
+    let unknown = questions.iter().filter(|question| !bundled.knows(question)).count();
+    if unknown == 0 {
+        return Ok(bundled);
+    }
+    if is_read {
+        (notices.warn)(&format!(
+            "warning: no vector ships for {unknown} of {} questions: methods read hashed words; --encoder DIR names a model",
+            questions.len()
+        ));
+    }
+    Ok(Encoder::hashed())
 }
 
 impl<'a> Rivals<'a> {
     pub(super) async fn new(job: &'a EvalJob, notices: Notices, cancel: &'a CancellationToken) -> Result<Self, Error> {
         let request = &job.request;
-        let encoder = Arc::new(encoder(request.encoder.as_deref(), request.vectors.as_deref())?);
-        let cases = request.training_cases(notices)?;
+        let cases = request.training_cases()?;
+        let questions: Vec<String> =
+            cases.iter().chain(job.cases.iter()).map(|case| case.item.task.question.clone()).collect();
+        let is_read =
+            |method: &Method| matches!(method.source(), Some(TeamSource::Trained(rival)) if reads_vectors(rival));
+        let is_read = job.methods.iter().any(is_read);
+        let encoder = Arc::new(encoder(request, &questions, notices, is_read)?);
         let mut trainer = RivalTrainer::new(&job.evaluator.env, encoder.clone(), cancel);
         trainer.limit = request.training_tokens;
         trainer.expander = job.expander.clone();
-        if request.encoder.is_some() {
+        if request.encoder.is_some() && is_read {
             // At once and in turn: later, many runs would ask for a vector each.
-            let texts: Vec<String> =
-                cases.iter().chain(job.cases.iter()).map(|case| case.item.task.question.clone()).collect();
-            (notices.tell)(&format!("{} encodes {} questions", encoder.name(), texts.len()));
+            (notices.tell)(&format!("{} encodes {} questions", encoder.name(), questions.len()));
             let of = encoder.clone();
             let encoded =
-                tokio::task::spawn_blocking(move || texts.iter().try_for_each(|text| of.encode(text).map(drop)));
+                tokio::task::spawn_blocking(move || questions.iter().try_for_each(|text| of.encode(text).map(drop)));
             encoded.await.map_err(|error| Error::input(format!("encoding broke off: {error}")))??;
         }
         Ok(Rivals { job, trainer, encoder, cases, known: HashMap::new(), notices, cancel })
