@@ -45,7 +45,7 @@ pub mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::{HeldOutResult, evaluate_at};
+pub use evaluate::{HeldOutResult, SetMeans, evaluate_at};
 pub use fixed::{FixedTeam, candidates, search_fixed};
 pub use result::{End, TrainError, Trained};
 

@@ -39,6 +39,10 @@ fn every_row_says_what_it_was_made_with() {
         assert_eq!(temperatures, if trains { vec![0.0, 1.0] } else { vec![0.0] }, "{}", row.arm);
         let tasks = 4 * study.regimes[0].recipe.tasks.sets.len();
         assert!(row.evaluations.iter().all(|it| it.items.len() == tasks && it.items.iter().all(Option::is_some)));
+        let greedy = &row.evaluations[0];
+        let right: f64 = greedy.sets.values().map(|set| set.success * set.runs as f64).sum();
+        assert!((right / greedy.means.runs as f64 - greedy.means.success).abs() < 1e-9, "{}: {:?}", row.arm, greedy.sets);
+        assert!(greedy.sets.values().all(|set| set.weighted_tokens > 0.0));
     }
     let of = |arm: &str| rows.iter().find(|row| row.arm == arm).and_then(|row| row.stamp.as_ref()).unwrap();
     assert_ne!(of("full").recipe, of("plain-shared").recipe);

@@ -164,7 +164,7 @@ impl Lab {
 
     fn run(&self, team: &Team, seed: u64) -> Run {
         let reward = team.reward(seed, self.settings.noise);
-        let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };
+        let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, weighted: 1.0, valid: 1.0 };
         Run { outcome: Some(outcome), failure: None, summary: nothing(), spent: 0 }
     }
 

@@ -29,7 +29,7 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
     let mut episode = Episode::new(0, 1, 1, Arc::new(ReplyCache::default()));
     let plan = validate(text, &language).ok();
     episode.rounds.push(Round { request, sample, plan });
-    let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };
+    let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, weighted: 1.0, valid: 1.0 };
     episode.run = Some(Run { outcome: Some(outcome), failure: None, summary: nothing(), spent: 0 });
     episode
 }
