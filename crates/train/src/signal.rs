@@ -107,7 +107,7 @@ pub(crate) fn signal(
     let (mut texts, places, mut scored) = texts(signals, groups)?;
     base::advantages(&mut texts, groups, credit);
     if credit.baseline == RewardBaseline::Critic {
-        critic::advantages(&mut texts, groups.len(), signals.critic);
+        critic::advantages(&mut texts, groups, signals.critic);
     }
     let lessons = match credit.asks_critic() {
         true => critic::lessons(&texts, &places, groups.len(), counterfactuals),

@@ -6,6 +6,7 @@
 
 use super::text::Text;
 use crate::counterfactual::Candidate;
+use crate::episode::Episode;
 use crate::signal::Written;
 use lemon_credit::estimator::leave_one_out;
 use lemon_credit::model::{Features, RewardModel};
@@ -40,9 +41,11 @@ fn whole(round: usize, plan: &Plan) -> Features {
     features(round, plan, plan.agents().len(), true)
 }
 
-/// Replaces the advantages of texts by their rewards less what the critic expected before each segment.
-pub(super) fn advantages(texts: &mut [Text], groups: usize, critic: &RewardModel) {
-    for group in 0..groups {
+/// Replaces the advantages of texts by their rewards less what the critic expected before each segment. Trees are left alone: what
+/// their branches share is no independent comparison.
+pub(super) fn advantages(texts: &mut [Text], groups: &[Vec<Episode>], critic: &RewardModel) {
+    let is_flat = |group: &usize| groups[*group].iter().all(|episode| episode.branch.is_none());
+    for group in (0..groups.len()).filter(is_flat) {
         let first = |text: &&Text| text.place.0 == group && text.place.2 == 0;
         let missed: Vec<(usize, Option<f64>)> = texts
             .iter()
