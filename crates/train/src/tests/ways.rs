@@ -79,7 +79,7 @@ async fn the_oracle_measures_everything_and_counts_nothing() {
     for family in [Family::Capacity, Family::Duty, Family::Agent] {
         let ((all, quiet), (some, loud)) = (variance(&left, family), variance(&plain, family));
         assert!(all >= some && all > 50, "{family:?}: {all} of {some}");
-        assert!(some == 0 || quiet < loud, "{family:?}: {quiet} of {loud}");
+        assert!(some < 50 || quiet < loud, "{family:?}: {quiet} of {loud}");
     }
     assert!(left.trained.rollout_tokens > 0);
     // Workers that are no simulation could cost something.
