@@ -41,7 +41,12 @@ fn every_row_says_what_it_was_made_with() {
         assert!(row.evaluations.iter().all(|it| it.items.len() == tasks && it.items.iter().all(Option::is_some)));
         let greedy = &row.evaluations[0];
         let right: f64 = greedy.sets.values().map(|set| set.success * set.runs as f64).sum();
-        assert!((right / greedy.means.runs as f64 - greedy.means.success).abs() < 1e-9, "{}: {:?}", row.arm, greedy.sets);
+        assert!(
+            (right / greedy.means.runs as f64 - greedy.means.success).abs() < 1e-9,
+            "{}: {:?}",
+            row.arm,
+            greedy.sets
+        );
         assert!(greedy.sets.values().all(|set| set.weighted_tokens > 0.0));
     }
     let of = |arm: &str| rows.iter().find(|row| row.arm == arm).and_then(|row| row.stamp.as_ref()).unwrap();
