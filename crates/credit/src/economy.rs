@@ -53,6 +53,8 @@ pub enum Paid {
     Worth,
     /// By chance, up to the cap, whatever they are worth.
     Uniform,
+    /// Those that the critic of the training is least sure of for their tokens, up to the cap.
+    Unsure,
     /// As the paper has it: a family is drawn by its mean |Δ| so far, with a floor for every family, and then one of its edits, up
     /// to the cap.
     #[serde(alias = "contrast")]
@@ -92,11 +94,14 @@ const LEAST_STAKE: f64 = 1e-3;
 const ENOUGH: u64 = 20;
 
 /// A counterfactual that could be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
     pub family: Family,
     /// What it is expected to cost in worker tokens.
     pub cost: u64,
+    /// How unsure a critic is of its difference: a standard error. 0: there is no critic.
+    #[serde(default)]
+    pub unsure: f64,
 }
 
 /// What became of an offer, and why.
@@ -227,7 +232,7 @@ impl Economy {
                 Paid::Never => OfferVerdict::Declined(worth),
                 Paid::Worth if worth >= settings.least_worth => budget.buy(offer.cost, OfferVerdict::Worth(worth)),
                 Paid::Worth => budget.draw(offer.cost, worth),
-                Paid::Uniform | Paid::Effect => budget.buy(offer.cost, OfferVerdict::Drawn(worth)),
+                Paid::Uniform | Paid::Unsure | Paid::Effect => budget.buy(offer.cost, OfferVerdict::Drawn(worth)),
             };
             // Places are those of `offers`.
             verdicts[place] = verdict;
@@ -258,6 +263,11 @@ impl Economy {
                     places.iter().map(|at| (random.uniform().max(1e-300).ln() / weight(at), *at)).collect();
                 keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
                 places = keyed.into_iter().map(|(_, at)| at).collect();
+            }
+            Paid::Unsure => {
+                // A counterfactual lowers a variance, and costs tokens.
+                let gain = |at: &usize| offers.get(*at).map_or(0.0, |it| it.unsure.powi(2) / it.cost as f64);
+                places.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
             }
             Paid::Never | Paid::Uniform => {}
         }

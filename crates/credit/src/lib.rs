@@ -14,6 +14,7 @@
 //! | [`cascade`] | how far an edit spread |
 //! | [`mod@unit`] | the table of credit, one row a unit |
 //! | [`estimator`] | which advantages follow from probabilities and rewards |
+//! | [`model`] | what a beginning of a team is worth, learned from earlier steps |
 //! | [`guard`] | whether the policy collapses to one decision for every question |
 //! | [`advantage`] | what the learner gets: one number a token |
 //! | [`advice`] | what a person gets: a sentence and a verdict |
@@ -27,6 +28,7 @@ pub mod economy;
 pub mod estimate;
 pub mod estimator;
 pub mod guard;
+pub mod model;
 #[cfg(test)]
 mod story;
 pub mod unit;

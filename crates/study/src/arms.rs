@@ -105,6 +105,14 @@ pub const ARMS: &[Arm] = &[
         plain(recipe);
         recipe.credit.baseline = RewardBaseline::Agent;
     }),
+    arm("critic", "a critic fitted to earlier steps as the baseline of every entry, no counterfactuals", |recipe| {
+        plain(recipe);
+        recipe.credit.baseline = RewardBaseline::Critic;
+    }),
+    arm("critic-chooses", "and paid counterfactuals that this critic is least sure of for their tokens", |recipe| {
+        recipe.credit.baseline = RewardBaseline::Critic;
+        recipe.credit.economy.paid = Paid::Unsure;
+    }),
     arm("one-voice", "differences without inverse-variance weights", |recipe| recipe.credit.by_variance = false),
     arm("value-baseline", "each value's running mean advantage subtracted", |recipe| {
         recipe.credit.guard.value_baseline = 1.0;
@@ -144,12 +152,37 @@ pub const ARMS: &[Arm] = &[
             start.steps = 0;
         }
     }),
+    arm(
+        "oracle",
+        "a bound: every reward and every counterfactual is a mean of eight runs that are not counted",
+        |recipe| {
+            (recipe.credit.oracle, recipe.credit.by_variance) = (ORACLE, false);
+        },
+    ),
+    arm("oracle-rewards", "a bound: the same for rewards, no counterfactuals", |recipe| {
+        plain(recipe);
+        recipe.credit.oracle = ORACLE;
+    }),
+    arm(
+        "batch-16",
+        "a bound: no counterfactuals, sixteen times the tasks and the tokens, so as many updates",
+        |recipe| {
+            plain(recipe);
+            recipe.rollouts.tasks *= BATCH;
+            recipe.worker_tokens = recipe.worker_tokens.map(|tokens| tokens * BATCH as u64);
+        },
+    ),
     Arm {
         kind: ArmKind::OneAgent,
         ..arm("one-agent", "no training: the best team of one agent, found by search", |_| {})
     },
     Arm { kind: ArmKind::FixedTeam, ..arm("fixed-team", "no training: the best fixed team, found by search", |_| {}) },
 ];
+
+/// Noise seeds of the arms that bound what credit can bring.
+const ORACLE: u32 = 8;
+/// How many steps of plain GRPO one of the arm `batch-16` is.
+const BATCH: usize = 16;
 
 fn plain(recipe: &mut Recipe) {
     recipe.credit.form = CreditForm::None;

@@ -19,7 +19,7 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         remote_worlds: None,
         commit: "unknown".to_owned(),
     };
-    let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| *arm != "no-warm").collect();
+    let table_arms: Vec<&str> = ARMS.iter().map(|arm| arm.name).filter(|arm| !ON_REQUEST.contains(arm)).collect();
     Some(match name {
         "table" => study(RunKind::Train, worlds(), &table_arms, 40),
         "map" => study(RunKind::Train, regimes(), &["plain-shared", "full", "uniform"], 20),
@@ -42,6 +42,9 @@ pub fn named(name: &str, data: Option<&Path>) -> Option<Study> {
         _ => return None,
     })
 }
+
+/// Arms that a table does not have, and those that take many times the runs of others.
+const ON_REQUEST: [&str; 4] = ["no-warm", "oracle", "oracle-rewards", "batch-16"];
 
 /// Worker tokens of a run of the demonstration.
 const DEMO_TOKENS: u64 = 200_000;

@@ -554,3 +554,6 @@ impl Sums {
         self.families.iter().map(|(family, sums)| (*family, report(sums))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

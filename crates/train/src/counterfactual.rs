@@ -3,11 +3,15 @@
 //! Most calls of an edited team were made before, by the episode itself or by another of its group. What the reply cache can
 //! answer altogether is free and is always run. The rest is offered to the economy of credit, which purchases it or not.
 
+pub(crate) mod oracle;
+
 use super::TrainError;
 use super::alternatives::{Alternative, alternatives};
 use super::episode::{Episode, EpisodeRunner, Job};
 use super::recipe::{CreditSettings, Suffix};
+use super::signal::critic::features;
 use lemon_credit::economy::{Economy, FamilyLedger, Offer, OfferVerdict};
+use lemon_credit::model::RewardModel;
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
 use lemon_rollout::{Replies, RolloutError};
@@ -58,7 +62,7 @@ pub(crate) async fn counterfactuals(
     policy: &dyn TrainablePolicy,
     groups: &[Vec<Episode>],
     settings: &CreditSettings,
-    economy: &mut Economy,
+    (economy, critic): (&mut Economy, &RewardModel),
     (allowance, temperature): (u64, f32),
     seed: u64,
 ) -> Result<Counterfactuals, TrainError> {
@@ -67,7 +71,11 @@ pub(crate) async fn counterfactuals(
     ask_cache(runner, groups, &mut candidates).await?;
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
     let cost_ratio = economy.cost_ratio();
-    let offer = |at: &usize| Offer { family: candidates[*at].edit.family, cost: candidates[*at].price(cost_ratio) };
+    let offer = |at: &usize| {
+        let candidate = &candidates[*at]; // A place among them.
+        let unsure = if settings.asks_critic() { unsure(critic, groups, candidate) } else { 0.0 };
+        Offer { family: candidate.edit.family, cost: candidate.price(cost_ratio), unsure }
+    };
     let offers: Vec<Offer> = paid.iter().map(offer).collect();
     let verdicts = economy.decide(&offers, allowance, &settings.economy, seed);
     for (at, verdict) in paid.into_iter().zip(verdicts) {
@@ -89,6 +97,14 @@ pub(crate) async fn counterfactuals(
     }
     candidates.retain(|candidate| candidate.delta.is_some());
     Ok(Counterfactuals { measured: candidates, ledger, spent })
+}
+
+/// How unsure the critic is of a difference. As long as it knows nothing it is as unsure of every one.
+fn unsure(critic: &RewardModel, groups: &[Vec<Episode>], candidate: &Candidate) -> f64 {
+    let written = groups[candidate.group][candidate.episode].rounds.get(candidate.round);
+    let Some(plan) = written.and_then(|round| round.plan.as_ref()) else { return 1.0 };
+    let whole = |plan: &Plan| features(candidate.round, plan, plan.agents().len(), true);
+    critic.error_of_difference(&whole(plan), &whole(&candidate.edited.plan)).unwrap_or(1.0)
 }
 
 impl Candidate {

@@ -37,7 +37,7 @@ pub(crate) async fn counterfactuals(
     let allowance = earned.clamp(0.0, MOST_SAVED * cap * rollout_tokens as f64) as u64;
     let seed = draw(recipe.seed, &["credit", &number.to_string()]);
     let spending = (allowance, recipe.rollouts.temperature);
-    measure(runner, policy, groups, credit, &mut state.economy, spending, seed).await
+    measure(runner, policy, groups, credit, (&mut state.economy, &state.critic), spending, seed).await
 }
 
 /// Tells the economy what rollouts cost and how their rewards vary.

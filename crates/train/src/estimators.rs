@@ -14,10 +14,13 @@ pub(crate) mod world;
 pub use arms::{ESTIMATORS, Estimator};
 pub use stats::{Compared, FieldFigures, Figures};
 
+use crate::counterfactual::Candidate;
+use crate::episode::Episode;
 use crate::recipe::{Per, Recipe, UpdateSettings};
-use crate::signal::{Signals, signal};
+use crate::signal::{Signal, Signals, signal};
 use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
+use lemon_credit::model::RewardModel;
 use lemon_model::{Example, Objective, PolicyError, Sequence};
 use lemon_policy::fields::FieldTable;
 use stats::Sums;
@@ -61,14 +64,15 @@ pub struct LabReport {
 pub fn compare(settings: &LabSettings, names: &[&str]) -> Result<LabReport, PolicyError> {
     let lab = Lab::new(settings)?;
     let truth = Truth::new(&lab)?;
+    let critic = lab.critic()?;
     let plain = ESTIMATORS[0]; // The first one is what the others are paired with.
     let mut estimators = Vec::new();
     for estimator in ESTIMATORS.iter().filter(|it| names.is_empty() || names.contains(&it.name)) {
         let mut sums = Sums::new(truth.gradient.len(), settings.groups);
         for number in 0..settings.groups as u64 {
-            let (found, runs) = estimate(&lab, estimator, number)?;
+            let (found, runs) = estimate(&lab, &critic, estimator, number)?;
             // The same texts with the same noise: what both have in common cancels.
-            let paired = if estimator.is_tree() { None } else { Some(estimate(&lab, &plain, number)?.0) };
+            let paired = if estimator.is_tree() { None } else { Some(estimate(&lab, &critic, &plain, number)?.0) };
             // The gradient of plain rewards has the exact one as its mean; a test holds that.
             let bias: Vec<f64> = match &paired {
                 Some(paired) if estimator.name != plain.name => found.iter().zip(paired).map(|(a, b)| a - b).collect(),
@@ -123,7 +127,12 @@ fn expected_reward(lab: &Lab, table: &FieldTable) -> Result<f64, PolicyError> {
 }
 
 /// The gradient that an estimator follows for one group, and the counterfactual runs it took.
-fn estimate(lab: &Lab, estimator: &Estimator, number: u64) -> Result<(Vec<f64>, usize), PolicyError> {
+fn estimate(
+    lab: &Lab,
+    critic: &RewardModel,
+    estimator: &Estimator,
+    number: u64,
+) -> Result<(Vec<f64>, usize), PolicyError> {
     let mut recipe = Recipe::default();
     recipe.rollouts.group = lab.settings.group;
     recipe.rollouts.decisions = lab.decisions;
@@ -131,6 +140,19 @@ fn estimate(lab: &Lab, estimator: &Estimator, number: u64) -> Result<(Vec<f64>, 
     let group = lab.group(&recipe, number)?;
     let candidates = lab.counterfactuals(&group, &recipe.credit, number, estimator.measured);
     let runs = candidates.len();
+    let signal = signal_of(lab, critic, &recipe, group, &candidates)?;
+    let gradient = lab.table.gradient(&signal.examples, 1.0)?;
+    Ok((gradient.into_iter().map(|slope| -slope).collect(), runs))
+}
+
+/// What training makes of a group.
+fn signal_of(
+    lab: &Lab,
+    critic: &RewardModel,
+    recipe: &Recipe,
+    group: Vec<Episode>,
+    candidates: &[Candidate],
+) -> Result<Signal, PolicyError> {
     let signals = Signals {
         policy: &lab.table,
         encoder: lab,
@@ -141,9 +163,8 @@ fn estimate(lab: &Lab, estimator: &Estimator, number: u64) -> Result<(Vec<f64>, 
         temperature: 1.0,
         economy: &Economy::default(),
         values: &ValueBaselines::default(),
+        critic,
         entropy_price: 0.0,
     };
-    let signal = signal(&signals, &[group], &candidates)?;
-    let gradient = lab.table.gradient(&signal.examples, 1.0)?;
-    Ok((gradient.into_iter().map(|slope| -slope).collect(), runs))
+    signal(&signals, &[group], candidates)
 }

@@ -8,9 +8,11 @@ use crate::state::shown;
 use crate::{TrainContext, TrainError};
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
+use lemon_rollout::Case;
 use lemon_sft::teach::draw;
 use lemon_spec::Next;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Runs the policy's teams for all held-out tasks, so many times each. Returns the means, and the texts for the shown tasks.
@@ -35,6 +37,20 @@ pub struct HeldOutResult {
     pub means: Means,
     /// The mean reward of each task, in their order; `None` where no run has a known reward.
     pub items: Vec<Option<f64>>,
+    /// By task set; rows of older studies have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sets: BTreeMap<String, SetMeans>,
+}
+
+/// What the tasks of a set gave.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct SetMeans {
+    /// Runs behind them.
+    pub runs: usize,
+    /// The share of right answers.
+    pub success: f64,
+    /// A quarter of the prompt tokens of a run, and the tokens of its replies.
+    pub weighted_tokens: f64,
 }
 
 /// Evaluates a policy on the held-out tasks at a temperature, so many times each, with the noise seeds of the recipe's own
@@ -50,7 +66,7 @@ pub async fn evaluate_at(
     seeds: u64,
 ) -> Result<HeldOutResult, TrainError> {
     let episodes = played(context, policy, recipe, temperature, seeds).await?;
-    Ok(evaluation(&episodes, context.held_out.len(), temperature))
+    Ok(evaluation(&episodes, &context.held_out, temperature))
 }
 
 async fn played(
@@ -81,17 +97,23 @@ pub(crate) fn held_out_episodes(cases: usize, recipe: &Recipe, seeds: u64) -> Ve
     episodes
 }
 
-/// The means of episodes, over all and for each task.
-pub(crate) fn evaluation(episodes: &[Episode], cases: usize, temperature: f32) -> HeldOutResult {
-    let reward = |episode: &Episode| Some(episode.run.as_ref()?.outcome?.reward);
-    let mut sums = vec![(0.0, 0usize); cases];
+/// The means of episodes, over all, for each task and for each set.
+pub(crate) fn evaluation(episodes: &[Episode], cases: &[Case], temperature: f32) -> HeldOutResult {
+    let mut sums = vec![(0.0, 0usize); cases.len()];
+    let mut sets: BTreeMap<String, SetMeans> = BTreeMap::new();
     for episode in episodes {
-        if let (Some(reward), Some((sum, count))) = (reward(episode), sums.get_mut(episode.case)) {
-            (*sum, *count) = (*sum + reward, *count + 1);
-        }
+        let outcome = episode.run.as_ref().and_then(|run| run.outcome);
+        let (Some(outcome), Some(case)) = (outcome, cases.get(episode.case)) else { continue };
+        let (sum, count) = &mut sums[episode.case]; // A position of `cases`.
+        (*sum, *count) = (*sum + outcome.reward, *count + 1);
+        let set = sets.entry(case.set.to_string()).or_default();
+        set.runs += 1;
+        let part = 1.0 / set.runs as f64;
+        set.success += part * (outcome.success - set.success);
+        set.weighted_tokens += part * (outcome.weighted - set.weighted_tokens);
     }
     let items = sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / count as f64)).collect();
-    HeldOutResult { temperature, means: means(episodes), items }
+    HeldOutResult { temperature, means: means(episodes), items, sets }
 }
 
 /// Fails where the workers of most episodes could not be reached.

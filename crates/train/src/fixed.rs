@@ -109,7 +109,7 @@ pub async fn search_fixed(
     let job = |episode: &Episode| Job { texts: vec![text.clone()], ..episode.job() };
     let runs = held_out.run_all(episodes.iter().map(job).collect(), Replies::Workers).await?;
     episodes.iter_mut().zip(runs).for_each(|(episode, run)| episode.run = Some(run));
-    let mut evaluation = evaluation(&episodes, context.held_out.len(), 0.0);
+    let mut evaluation = evaluation(&episodes, &context.held_out, 0.0);
     // Nothing was written in rounds, and every candidate stops after the first.
     evaluation.means.rounds = 1.0;
     Ok(Some(FixedTeam { text, tokens: spent, evaluation }))

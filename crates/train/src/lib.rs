@@ -45,10 +45,11 @@ pub mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::{HeldOutResult, evaluate_at};
+pub use evaluate::{HeldOutResult, SetMeans, evaluate_at};
 pub use fixed::{FixedTeam, candidates, search_fixed};
 pub use result::{End, TrainError, Trained};
 
+use counterfactual::oracle;
 use episode::{Episode, EpisodeRunner, Played};
 use evaluate::{check_workers, evaluate};
 use lemon_model::{Example, StepReport, StepSettings};
@@ -162,8 +163,11 @@ async fn step(
 
     // Credit
     let began = Instant::now();
-    let groups: Vec<_> = episodes.chunk_by(|one, next| one.group == next.group).map(<[_]>::to_vec).collect();
-    let counterfactuals = credit::counterfactuals(&runner, policy, &groups, recipe, state, played.spent).await?;
+    let mut groups: Vec<_> = episodes.chunk_by(|one, next| one.group == next.group).map(<[_]>::to_vec).collect();
+    let counterfactuals = match recipe.credit.oracle {
+        0 => credit::counterfactuals(&runner, policy, &groups, recipe, state, played.spent).await?,
+        _ => oracle::measure(&runner, &mut groups, recipe, number).await?,
+    };
     let credit_time = began.elapsed();
     if context.is_cancelled() {
         return Ok(None);
@@ -179,7 +183,7 @@ async fn step(
     let times = [credit_time, began.elapsed()];
 
     let record = StepRecord { recipe, number, learning_rate, played, counterfactuals, policy_tokens, report, times };
-    state.advance(&record, &signal.values);
+    state.advance(&record, &signal);
     Ok(Some((record.metrics(&episodes, state.worker_tokens()), record.timing())))
 }
 

@@ -61,6 +61,12 @@ pub enum TrainError {
         /// Tasks to evaluate on.
         held_out: usize,
     },
+    /// Workers that cost something are not asked for runs that are not counted.
+    #[error("`credit.oracle` makes runs that are not counted: expected simulated workers, got `{workers}`")]
+    Oracle {
+        /// What they are called.
+        workers: String,
+    },
     /// Most runs of a step failed because their workers could not be reached.
     #[error("step {step}: workers could not be reached in {lost} of {runs} runs: {fact}")]
     WorkersGone {

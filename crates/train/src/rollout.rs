@@ -5,7 +5,7 @@ use lemon_rollout::{
     Case, Outcome as RolloutOutcome, Record, Replies, Rollout, RolloutEnv, RolloutError, RolloutRequest, RunOptions,
     Team, UnknownReason,
 };
-use lemon_trace::{EventKind, Failure, Summary};
+use lemon_trace::{EventKind, Failure, Spend, Summary, Trace};
 use std::sync::Arc;
 
 /// What a run came to.
@@ -30,6 +30,8 @@ pub(crate) struct Outcome {
     pub tokens: u64,
     /// The same in tokens of the weakest capacity.
     pub cost: f64,
+    /// The same as users pay for them: a quarter of the prompt tokens, and the tokens of replies.
+    pub weighted: f64,
     /// The share of texts that were valid.
     pub valid: f64,
 }
@@ -46,6 +48,16 @@ pub(crate) async fn run(
     let options = RunOptions { cache: Some(cache), replies, record: Record::Store("t"), ..RunOptions::default() };
     let rollout = env.rollout(RolloutRequest { case, team: Team::Rounds(texts), seed, options }).await?;
     Ok(Run::from(rollout))
+}
+
+/// Weighted tokens of all replies of a run, reused or not.
+fn weighted(trace: &Trace) -> f64 {
+    let of = |spend: &Spend| 0.25 * spend.tokens_in as f64 + spend.tokens_out as f64;
+    let saved = |kind: &EventKind| match kind {
+        EventKind::Return { saved: Some(saved), .. } => of(saved),
+        _ => 0.0,
+    };
+    trace.events.iter().map(|event| of(&event.spend) + saved(&event.kind)).sum()
 }
 
 impl From<Rollout> for Run {
@@ -66,6 +78,7 @@ impl From<Rollout> for Run {
                     success: score.success(),
                     tokens: score.tokens,
                     cost: score.cost,
+                    weighted: weighted(&trace),
                     valid: if written > 0.0 { 1.0 - refused / written } else { 0.0 },
                 });
                 Run { outcome, failure: None, summary, spent }

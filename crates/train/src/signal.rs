@@ -4,16 +4,18 @@
 //! written before ([`prefix`]). Fields with measured alternatives get an estimate of their own gradient ([`local`]).
 
 mod base;
+pub(crate) mod critic;
 mod local;
 mod prefix;
 mod text;
 
 use super::counterfactual::Candidate;
 use super::episode::Episode;
-use super::recipe::{CreditForm, CreditSettings, Per, Place, Recipe, UpdateSettings};
+use super::recipe::{CreditForm, CreditSettings, Per, Place, Recipe, RewardBaseline, UpdateSettings};
 use crate::TrainContext;
 use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
+use lemon_credit::model::{Features, RewardModel};
 use lemon_model::{Example, Objective, PolicyError, Sequence};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use std::collections::BTreeMap;
@@ -34,6 +36,8 @@ pub(crate) struct Signals<'a> {
     pub economy: &'a Economy,
     /// The running mean advantage of each value.
     pub values: &'a ValueBaselines,
+    /// What earlier steps taught of teams.
+    pub critic: &'a RewardModel,
     /// What a nat of entropy is worth.
     pub entropy_price: f64,
 }
@@ -57,6 +61,7 @@ impl<'a> Signals<'a> {
             temperature: recipe.rollouts.temperature,
             economy: &state.economy,
             values: &state.values,
+            critic: &state.critic,
             entropy_price: recipe.credit.guard.entropy_price(state.entropy),
         }
     }
@@ -73,6 +78,8 @@ pub(crate) struct Signal {
     pub examples: Vec<Example>,
     /// The advantages of decisions, by value: what the running means are made of.
     pub values: Vec<(String, f64)>,
+    /// What the critic learns from the step; empty where nothing asks it.
+    pub lessons: Vec<(Features, f64)>,
     /// Tokens that the policy scored to make the examples.
     pub scored: u64,
 }
@@ -99,6 +106,13 @@ pub(crate) fn signal(
     let Signals { credit, update, .. } = *signals;
     let (mut texts, places, mut scored) = texts(signals, groups)?;
     base::advantages(&mut texts, groups, credit);
+    if credit.baseline == RewardBaseline::Critic {
+        critic::advantages(&mut texts, groups, signals.critic);
+    }
+    let lessons = match credit.asks_critic() {
+        true => critic::lessons(&texts, &places, groups.len(), counterfactuals),
+        false => Vec::new(),
+    };
     let mut pushes = Vec::new();
     let mut values = Vec::new();
     // Without measurements a step is one of plain GRPO, to the bit.
@@ -130,7 +144,7 @@ pub(crate) fn signal(
     if let Some(reference) = signals.reference {
         add_reference(reference, &mut examples, signals.temperature)?;
     }
-    Ok(Signal { examples, values, scored })
+    Ok(Signal { examples, values, lessons, scored })
 }
 
 /// Texts, where each was written, and the tokens that the policy scored for them.

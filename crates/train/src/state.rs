@@ -5,8 +5,10 @@ use crate::metrics::{BeforeAfter, Means};
 use crate::recipe::Recipe;
 use crate::record::StepRecord;
 use crate::result::{End, Trained};
+use crate::signal::Signal;
 use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
+use lemon_credit::model::RewardModel;
 use lemon_rollout::Case;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,9 @@ pub(crate) struct State {
     /// The running mean advantage of each value.
     #[serde(default)]
     pub values: ValueBaselines,
+    /// What teams are worth beside others of their task.
+    #[serde(default, skip_serializing_if = "is_untaught")]
+    pub critic: RewardModel,
     /// The mean entropy of a choice in the last step.
     #[serde(default)]
     pub entropy: Option<f64>,
@@ -35,6 +40,10 @@ pub(crate) struct State {
     pub first_teams: Vec<Vec<String>>,
     pub after: Option<Means>,
     pub last_teams: Vec<Vec<String>>,
+}
+
+fn is_untaught(critic: &RewardModel) -> bool {
+    *critic == RewardModel::default()
 }
 
 impl State {
@@ -53,8 +62,9 @@ impl State {
     }
 
     /// Counts a step that was taken.
-    pub fn advance(&mut self, step: &StepRecord<'_>, values: &[(String, f64)]) {
-        self.values.add(values, step.recipe.credit.guard.memory);
+    pub fn advance(&mut self, step: &StepRecord<'_>, signal: &Signal) {
+        self.values.add(&signal.values, step.recipe.credit.guard.memory);
+        self.critic.add(&signal.lessons);
         self.entropy = Some(step.report.entropy).filter(|entropy| entropy.is_finite());
         self.policy_tokens += step.policy_tokens;
         self.step = step.number;

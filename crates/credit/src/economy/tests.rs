@@ -11,7 +11,7 @@ fn after_groups(spread: f64) -> Economy {
 }
 
 fn offer(family: Family, cost: u64) -> Offer {
-    Offer { family, cost }
+    Offer { family, cost, unsure: 0.0 }
 }
 
 #[test]
@@ -136,7 +136,7 @@ proptest! {
     fn what_is_taken_never_costs_more_than_the_allowance(
         costs in prop::collection::vec((0usize..8, 0u64..500), 0..40),
         allowance in 0u64..3_000,
-        paid in prop::sample::select(vec![Paid::Never, Paid::Worth, Paid::Uniform, Paid::Effect]),
+        paid in prop::sample::select(vec![Paid::Never, Paid::Worth, Paid::Uniform, Paid::Unsure, Paid::Effect]),
         floor in 0.0f64..1.0,
         seed: u64,
     ) {
@@ -184,4 +184,15 @@ fn a_family_with_many_offers_is_not_drawn_more_often_and_none_is_left_out() {
     let worth = EconomySettings { paid: Paid::Worth, least_worth: 1e9, floor: 1.0, ..EconomySettings::default() };
     let shares = [Family::Duty, Family::Capacity, Family::Share].map(|it| drawn(&worth, it));
     assert!(shares.iter().all(|share| *share > 0.25), "{shares:?}");
+}
+
+#[test]
+fn what_a_critic_is_least_sure_of_for_its_tokens_comes_first() {
+    let settings = EconomySettings { paid: Paid::Unsure, ..EconomySettings::default() };
+    let offer = |unsure: f64, cost: u64| Offer { unsure, ..offer(Family::Capacity, cost) };
+    let offers = [offer(0.1, 100), offer(0.4, 100), offer(0.5, 400), offer(0.2, 100)];
+    let verdicts = after_groups(0.4).decide(&offers, 200, &settings, 1);
+    let taken: Vec<bool> = verdicts.iter().map(|verdict| verdict.is_taken()).collect();
+    // A hundred tokens each: 0.01, 0.16, 0.06 and 0.04 of variance. The third costs more than is left after the second.
+    assert_eq!(taken, [false, true, false, true], "{verdicts:?}");
 }

@@ -24,6 +24,9 @@ const MORE: usize = 0;
 const CRITIC: usize = 2;
 const VOTE: usize = 1;
 
+/// Answer rules that ask no agent: the first ones.
+const WITHOUT_JUDGE: usize = 2;
+
 /// Agents of its own round that an agent can read.
 const MOST_READ: usize = 3;
 /// Agents of a round at most: with more, the table would be mostly ways to read.
@@ -64,6 +67,8 @@ pub(super) struct Layout {
     /// How many of the base roles and of the duties an agent can have.
     bases: usize,
     duties: usize,
+    /// Whether agents and judges can read other agents.
+    readers: bool,
     /// The names of the levels as they are written, weakest first.
     pub(super) levels: Vec<String>,
     /// References that a list may have.
@@ -109,11 +114,13 @@ impl Layout {
         if language.capacities.is_empty() {
             return refuse("there is no capacity level".to_owned());
         }
-        let sets = |slot: usize| (0..1u32 << slot).filter(|set| set.count_ones() as usize <= MOST_READ).collect();
+        let most_read = if start.readers { MOST_READ } else { 0 };
+        let sets = |slot: usize| (0..1u32 << slot).filter(|set| set.count_ones() as usize <= most_read).collect();
         let mut layout = Layout {
             slots,
             bases,
             duties,
+            readers: start.readers,
             levels: language.capacities.iter().map(|level| scalar(level)).collect(),
             most_parents: limits.parents,
             reads: (0..slots).map(sets).collect(),
@@ -176,7 +183,8 @@ impl Layout {
     pub(super) fn allowed(&self, place: Place, setting: Setting) -> usize {
         match place.choice {
             Choice::Spawn(0) if setting.stage == 0 => 1,
-            Choice::After(_) if setting.stage == 0 => place.values / 2,
+            Choice::After(_) if setting.stage == 0 || !self.readers => place.values / 2,
+            Choice::By if !self.readers => WITHOUT_JUDGE,
             Choice::Next if !setting.review => 1,
             _ => place.values,
         }
@@ -210,9 +218,14 @@ impl Layout {
         latest(earlier, self.most_parents - MOST_READ)
     }
 
-    /// The same for the answer of a round without agents.
-    pub(super) fn answering<'e>(&self, earlier: &'e [String]) -> &'e [String] {
-        latest(earlier, self.most_parents)
+    /// Of these agents those whose answers a round without agents, or one that no agent reads in, can give.
+    pub(super) fn answering<'e>(&self, agents: &'e [String]) -> &'e [String] {
+        latest(agents, self.most_parents)
+    }
+
+    /// Whether agents can read others.
+    pub(super) fn has_readers(&self) -> bool {
+        self.readers
     }
 
     /// The value that the first logits favour; `None`: none.

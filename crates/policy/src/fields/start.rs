@@ -24,6 +24,10 @@ pub struct FieldStart {
     /// its own plus one weight for every earlier choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub conditioned: bool,
+    /// Whether agents and judges can read other agents. Without, every call is about the task alone, so that recorded calls
+    /// answer all of them; the answer of a later round is then that of all rounds.
+    #[serde(skip_serializing_if = "is_true")]
+    pub readers: bool,
 }
 
 const BASES: usize = super::layout::BASES.len();
@@ -37,10 +41,14 @@ fn is_all_duties(duties: &usize) -> bool {
     *duties == DUTIES
 }
 
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 impl Default for FieldStart {
     fn default() -> Self {
         let (first, lean) = (FirstTeams::Large, 1.0);
-        FieldStart { slots: 4, kinds: 4, first, lean, bases: BASES, duties: DUTIES, conditioned: false }
+        FieldStart { slots: 4, kinds: 4, first, lean, bases: BASES, duties: DUTIES, conditioned: false, readers: true }
     }
 }
 

@@ -157,6 +157,22 @@ fn whatever_is_written_is_a_team_and_is_read_back() {
     }
 }
 
+/// Without readers every call is about the task alone, and a later round answers for all rounds.
+#[test]
+fn without_readers_no_agent_and_no_judge_reads_another() {
+    for first in FIRST {
+        let (table, encoder) = pair(&FieldStart { readers: false, ..start(4, 4, first) });
+        for (earlier, request) in (0..8).flat_map(|seed| requests(&encoder, seed)) {
+            let plan = check_sample(&table, &encoder, &earlier, &request, 1.0);
+            let spec = plan.spec();
+            assert!(spec.agents.iter().all(|agent| agent.after.is_empty()), "{}", plan.source());
+            assert!(spec.answer.by != AnswerRule::Judge, "{}", plan.source());
+            let all = earlier.iter().chain(spec.agents.iter().map(|agent| &agent.id));
+            assert!(spec.answer.from.iter().eq(all), "{}", plan.source());
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -82,8 +82,13 @@ impl Team<'_> {
         Some(())
     }
 
-    /// Those that no agent reads; in a round without agents all of earlier rounds.
+    /// Those of the round that no agent reads; in a round without agents all of earlier rounds, and where no agent can be read all
+    /// of all rounds.
     fn answering(&self, layout: &Layout) -> String {
+        if !layout.has_readers() {
+            let all: Vec<String> = self.earlier.iter().chain(&self.ids).cloned().collect();
+            return list(layout.answering(&all).iter());
+        }
         match self.ids.is_empty() {
             true => list(layout.answering(&self.earlier).iter()),
             false => list(self.own(|slot| self.read >> slot & 1 == 0)),

@@ -73,6 +73,10 @@ pub const ESTIMATORS: &[Estimator] = &[
         plain(recipe);
         recipe.credit.baseline = RewardBaseline::Edge;
     }),
+    estimator("critic", "a critic of earlier groups as the baseline of every entry", true, |recipe| {
+        plain(recipe);
+        recipe.credit.baseline = RewardBaseline::Critic;
+    }),
     estimator("tree", "two branches for each trunk, compared with one another", true, |recipe| {
         plain(recipe);
         recipe.rollouts.branches = 2;

@@ -1,12 +1,13 @@
 //! Made-up rewards for all texts of a small table.
 
-use super::LabSettings;
+use super::{LabSettings, signal_of};
 use crate::alternatives::{Alternative, alternatives};
 use crate::counterfactual::Candidate;
 use crate::episode::{Episode, Round};
-use crate::recipe::{CreditSettings, FieldStart, Recipe};
+use crate::recipe::{CreditForm, CreditSettings, FieldStart, Recipe, RewardBaseline};
 use crate::rollout::{Outcome, Run};
 use crate::sample;
+use lemon_credit::model::RewardModel;
 use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{Policy, PolicyError, SampleRequest, SampleSettings};
@@ -24,6 +25,10 @@ pub(super) const MOST_TEXTS: usize = 2_000;
 const SPREAD: f32 = 0.6;
 /// The deviation of the effect of a decision, and of a pair of decisions, on the reward.
 const EFFECT: f64 = 0.15;
+
+/// Groups that the critic is taught with, and what makes their seeds others than those of estimators.
+const CRITIC_GROUPS: u64 = 200;
+const UNSEEN: u64 = 1 << 63;
 
 /// A table, all its texts, and what each earns.
 pub(super) struct Lab {
@@ -126,6 +131,19 @@ impl Lab {
         Ok(group)
     }
 
+    /// A critic that was taught with groups that no estimator sees.
+    pub fn critic(&self) -> Result<RewardModel, PolicyError> {
+        let mut recipe = Recipe::default();
+        recipe.rollouts.group = self.settings.group;
+        (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Critic);
+        let mut critic = RewardModel::default();
+        for number in 0..CRITIC_GROUPS {
+            let group = self.group(&recipe, number ^ UNSEEN)?;
+            critic.add(&signal_of(self, &critic, &recipe, group, &[])?.lessons);
+        }
+        Ok(critic)
+    }
+
     fn begun(&self, trunk: &Episode, branch: &Episode) -> (SampleRequest, Vec<u32>) {
         let tokens = trunk.rounds.first().map_or(&[][..], |round| round.sample.tokens.as_slice());
         let fork = branch.branch.map_or(0, |branch| branch.fork);
@@ -146,7 +164,7 @@ impl Lab {
 
     fn run(&self, team: &Team, seed: u64) -> Run {
         let reward = team.reward(seed, self.settings.noise);
-        let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };
+        let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, weighted: 1.0, valid: 1.0 };
         Run { outcome: Some(outcome), failure: None, summary: nothing(), spent: 0 }
     }
 
@@ -158,7 +176,7 @@ impl Lab {
         number: u64,
         measured: f64,
     ) -> Vec<Candidate> {
-        if credit.form == crate::recipe::CreditForm::None {
+        if credit.form == CreditForm::None {
             return Vec::new();
         }
         let mut random = Random::new(mix(number ^ 0x6d65_6173));

@@ -1,6 +1,6 @@
 //! How rewards become advantages of tokens.
 
-use lemon_credit::economy::EconomySettings;
+use lemon_credit::economy::{EconomySettings, Paid};
 use lemon_credit::guard::GuardSettings;
 use lemon_rollout::reward::Weight;
 use lemon_spec::edit::Family;
@@ -49,14 +49,29 @@ pub struct CreditSettings {
     /// independent run.
     #[serde(rename(serialize = "common_draws"), alias = "common_draws")]
     pub common_noise: bool,
+    /// A bound for studies, in simulated worlds alone: rewards and all counterfactuals are means over so many noise seeds, and none of
+    /// these runs is counted. 0: they are what one run each gave.
+    #[serde(skip_serializing_if = "is_none")]
+    pub oracle: u32,
     /// How a collapse to one decision is held off.
     pub guard: GuardSettings,
     /// Which counterfactuals are purchased.
     pub economy: EconomySettings,
 }
 
+fn is_none(seeds: &u32) -> bool {
+    *seeds == 0
+}
+
 fn is_whole(decay: &f64) -> bool {
     *decay == 1.0
+}
+
+impl CreditSettings {
+    /// Whether anything is decided by the critic of the training.
+    pub(crate) fn asks_critic(&self) -> bool {
+        self.baseline == RewardBaseline::Critic || self.economy.paid == Paid::Unsure
+    }
 }
 
 impl Default for CreditSettings {
@@ -78,6 +93,7 @@ impl Default for CreditSettings {
             suffix: Suffix::Weigh,
             simplify_only: false,
             common_noise: true,
+            oracle: 0,
             guard: GuardSettings::default(),
             economy: EconomySettings::default(),
         }
@@ -99,6 +115,9 @@ pub enum RewardBaseline {
     /// For a list of references: the teams of the group without these edges, as in Graph-GRPO (arXiv 2603.02701). For all else: the
     /// other teams.
     Edge,
+    /// For every entry of an agent: what a critic, fitted to the steps before, expects of the agents before it, and what it missed in the
+    /// other teams of the group.
+    Critic,
 }
 
 /// What measured rewards of other values do.

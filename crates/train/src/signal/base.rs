@@ -17,7 +17,7 @@ pub(super) fn advantages(texts: &mut [Text], groups: &[Vec<Episode>], credit: &C
         }
     }
     match credit.baseline {
-        RewardBaseline::Others | RewardBaseline::Group => {}
+        RewardBaseline::Others | RewardBaseline::Group | RewardBaseline::Critic => {}
         RewardBaseline::Agent => by_agent(texts),
         RewardBaseline::Edge => by_edge(texts, groups.len()),
     }

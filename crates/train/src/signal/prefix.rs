@@ -8,7 +8,6 @@ use super::text::Text;
 use super::{Candidate, Written};
 use crate::recipe::CreditSettings;
 use lemon_credit::estimator::prefix_advantages;
-use lemon_spec::Field;
 use std::collections::BTreeMap;
 
 /// Replaces the advantages of texts that have prefix teams.
@@ -48,13 +47,8 @@ impl Text {
             *first = Some(self.control);
         }
         let found = prefix_advantages(&values, self.reward, decay);
-        let end = |agent: usize| plan.spans().get(Field::Agent(agent)).map(|span| span.end);
-        let ends: Vec<usize> = (0..agents).filter_map(end).collect();
-        for at in 0..self.bytes.len() {
-            let token = &self.bytes[at]; // Bytes, scales and advantages are those of the same tokens.
-            let middle = (token.start + token.end).div_ceil(2);
-            // Later text than the end of an entry belongs to what follows; a token without text to what follows it too.
-            let segment = ends.iter().filter(|end| middle > **end || (token.is_empty() && middle >= **end)).count();
+        // Segments, scales and advantages are those of the same tokens.
+        for (at, segment) in self.segments().into_iter().enumerate() {
             let unmeasured = values.get(segment).is_some_and(Option::is_none);
             match found.get(segment).copied().flatten() {
                 Some(advantage) if self.scale[at] > 0.0 => self.advantages[at] = advantage,

@@ -64,6 +64,19 @@ impl Text {
         (0..self.bytes.len()).filter(held).collect()
     }
 
+    /// The segment that each token belongs to: how many entries of agents end before it.
+    pub fn segments(&self) -> Vec<usize> {
+        let plan = self.plan.as_ref();
+        let end = |agent: usize| plan?.spans().get(Field::Agent(agent)).map(|span| span.end);
+        let ends: Vec<usize> = (0..plan.map_or(0, |plan| plan.agents().len())).filter_map(end).collect();
+        let segment = |token: &Range<usize>| {
+            let middle = (token.start + token.end).div_ceil(2);
+            // Later text than the end of an entry belongs to what follows; a token without text to what follows it too.
+            ends.iter().filter(|end| middle > **end || (token.is_empty() && middle >= **end)).count()
+        };
+        self.bytes.iter().map(segment).collect()
+    }
+
     /// The log-probability of some tokens together.
     pub fn logprob(&self, tokens: &[usize]) -> f64 {
         tokens.iter().filter_map(|at| self.old.get(*at)).map(|score| f64::from(*score)).sum()

@@ -29,7 +29,7 @@ fn episode(encoder: &FieldPromptEncoder, table: &FieldTable, text: &str, reward:
     let mut episode = Episode::new(0, 1, 1, Arc::new(ReplyCache::default()));
     let plan = validate(text, &language).ok();
     episode.rounds.push(Round { request, sample, plan });
-    let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, valid: 1.0 };
+    let outcome = Outcome { reward, success: 0.0, tokens: 1, cost: 1.0, weighted: 1.0, valid: 1.0 };
     episode.run = Some(Run { outcome: Some(outcome), failure: None, summary: nothing(), spent: 0 });
     episode
 }
@@ -52,6 +52,7 @@ fn examples_of(
         temperature: 1.0,
         economy: &Economy::default(),
         values: &Default::default(),
+        critic: &Default::default(),
         entropy_price: 0.0,
     };
     signal::signal(&signals, &[group], counterfactuals).unwrap().examples
@@ -264,6 +265,7 @@ fn guards_subtract_what_a_value_is_worth_on_average_and_pay_for_entropy() {
             temperature: 1.0,
             economy: &Economy::default(),
             values: &values,
+            critic: &Default::default(),
             entropy_price,
         };
         let signal = signal::signal(&signals, std::slice::from_ref(&group), &[]).unwrap();

@@ -29,7 +29,7 @@ async fn every_reward_family_with_a_weight_changes_what_is_learned() {
 #[tokio::test]
 async fn every_way_to_credit_trains_and_is_repeatable() {
     let mut seen: Vec<(&str, Vec<u8>)> = vec![("full", learn(&small()).await.policy)];
-    let ways: [Named<Recipe>; 12] = [
+    let ways: [Named<Recipe>; 14] = [
         ("tree", |recipe| (recipe.rollouts.group, recipe.rollouts.branches) = (4, 2)),
         ("edge", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Edge)),
         ("agent", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Agent)),
@@ -41,6 +41,8 @@ async fn every_way_to_credit_trains_and_is_repeatable() {
         ("decay", |recipe| recipe.credit.prefix_decay = 0.5),
         ("everywhere", |recipe| recipe.credit.place = recipe::Place::Everywhere),
         ("values", |recipe| recipe.credit.guard.value_baseline = 1.0),
+        ("critic", |recipe| (recipe.credit.form, recipe.credit.baseline) = (CreditForm::None, RewardBaseline::Critic)),
+        ("unsure", |recipe| (recipe.credit.economy.paid, recipe.credit.economy.cap) = (Paid::Unsure, 1.0)),
         ("entropy", |recipe| recipe.credit.guard.entropy_floor = 5.0),
     ];
     for (name, change) in ways {
@@ -53,6 +55,53 @@ async fn every_way_to_credit_trains_and_is_repeatable() {
         }
         seen.push((name, left.policy));
     }
+}
+
+/// A bound: every field of every team is measured, nothing of it is counted, and rewards have less noise.
+#[tokio::test]
+async fn the_oracle_measures_everything_and_counts_nothing() {
+    let mut recipe = small();
+    (recipe.rollouts.rounds, recipe.credit.oracle) = (1, 16);
+    let left = learn(&recipe).await;
+    assert_eq!(left, learn_by(&recipe, 1).await);
+    assert_eq!(left.trained.credit_tokens, 0);
+    let plain =
+        learn(&Recipe { credit: CreditSettings { oracle: 0, ..recipe.credit.clone() }, ..recipe.clone() }).await;
+    let variance = |left: &Left, family: Family| {
+        let reports = metrics_of(left).into_iter().filter_map(|mut metrics| metrics.families.remove(&family));
+        let (mut measured, mut sum) = (0, 0.0);
+        for report in reports {
+            measured += report.free;
+            sum += report.variance.unwrap_or(0.0) * report.free as f64;
+        }
+        (measured, sum / measured.max(1) as f64)
+    };
+    for family in [Family::Capacity, Family::Duty, Family::Agent] {
+        let ((all, quiet), (some, loud)) = (variance(&left, family), variance(&plain, family));
+        assert!(all >= some && all > 50, "{family:?}: {all} of {some}");
+        assert!(some < 50 || quiet < loud, "{family:?}: {quiet} of {loud}");
+    }
+    assert!(left.trained.rollout_tokens > 0);
+    // Workers that are no simulation could cost something.
+    let tasks = tasks(&recipe.tasks, None).unwrap();
+    let language = Arc::new(Language::default());
+    let mut backend =
+        simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new()).backend.clone();
+    backend.clock = lemon_exec::Clock::Real;
+    let env = rollout_env(backend, language.clone(), Grader::new(None), Settings::default(), CancellationToken::new());
+    let mut built =
+        build_policy(&recipe, &[], Default::default(), &language, (None, Path::new("")), |_| true).await.unwrap();
+    let context = TrainContext {
+        env: Arc::new(env),
+        encoder: built.encoder.as_ref(),
+        cases: Arc::new(tasks.train.clone()),
+        held_out: Arc::new(tasks.held_out.clone()),
+        reference: None,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let refused = train(&context, built.policy.trainable(), &recipe, folder.path(), |_, _| true).await;
+    let refused = refused.map(|it| it.steps).unwrap_err().to_string();
+    assert!(refused.contains("expected simulated workers, got"), "{refused}");
 }
 
 /// A policy that decides by the question has information; the metrics show it.
