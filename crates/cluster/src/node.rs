@@ -3,7 +3,7 @@
 mod calls;
 mod run;
 
-pub(crate) use calls::{Caller, Sessions, ask_session};
+pub(crate) use calls::{Caller, Sessions, Slots, ask_session};
 pub(crate) use run::Failure;
 
 use crate::error::{ClusterError, jetstream};
@@ -78,7 +78,7 @@ pub struct Node {
     sessions: Arc<Sessions>,
     envs: Mutex<Envs>,
     slots: Arc<Semaphore>,
-    slot_free: Notify,
+    slot_free: Arc<Notify>,
     /// A permit for each job that is not acknowledged yet: its result may be on its way while the next is made.
     under_way: Arc<Semaphore>,
     busy: AtomicUsize,
@@ -99,16 +99,17 @@ impl Node {
     /// A worker process of this project.
     pub fn new(link: &Link, builder: Arc<dyn BuildEnv>, options: NodeOptions) -> Arc<Self> {
         let slots = options.slots.max(1);
+        let (room, freed) = (Arc::new(Semaphore::new(slots)), Arc::new(Notify::new()));
         Arc::new(Node {
             link: link.clone(),
             blobs: Blobs::new(link),
             builder,
             id: fresh_id(),
             since_ms: unix_ms(),
-            sessions: Arc::new(Sessions::new(link)),
+            sessions: Arc::new(Sessions::new(link, Slots { room: room.clone(), freed: freed.clone() })),
             envs: Mutex::default(),
-            slots: Arc::new(Semaphore::new(slots)),
-            slot_free: Notify::new(),
+            slots: room,
+            slot_free: freed,
             under_way: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
             busy: AtomicUsize::new(0),
             done: AtomicU64::new(0),

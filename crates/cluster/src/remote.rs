@@ -72,13 +72,17 @@ pub(crate) struct RemoteReplies(pub Arc<Caller>);
 #[async_trait]
 impl ReplySource for RemoteReplies {
     async fn ask(&self, key: &[u8; 32]) -> Option<Reply> {
+        let mut lent = None;
         loop {
             let ask = Ask::Recall { job: self.0.job.clone(), key: key_text(key) };
             match self.0.ask(&ask).await {
                 Ok(Answer::Reply(reply)) => return Some(reply.into()),
                 Ok(Answer::Yours) => return None,
                 // Another job makes the call; the coordinator has waited a while already.
-                Ok(Answer::Wait) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Ok(Answer::Wait) => {
+                    lent.get_or_insert_with(|| self.0.lend_slot());
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
                 other => {
                     self.0.give_up(other);
                     // The run is cancelled: this future is dropped.

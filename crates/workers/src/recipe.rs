@@ -113,6 +113,12 @@ impl WorkerRecipe {
     /// They cannot be made on this machine.
     pub async fn build(self, tell: Tell) -> Result<WorkerSet, WorkersError> {
         let WorkerRecipe { kind, capacities, limits, budget_tokens, world } = self;
+        let own = |(_, it): &(String, Capacity)| it.api_key_env.clone().filter(|name| name.starts_with("LEMON_"));
+        if let Some(variable) = capacities.iter().find_map(own) {
+            // What this worker is let into the cluster with must not be sent to an address that a job names.
+            let fact = format!("a job asks for the variable `{variable}`, which is not sent to endpoints");
+            return Err(WorkersError::new(fact).hint("name the key of an endpoint without LEMON_ before it"));
+        }
         let kind = WorkerKind::named(Scope::Tasks, &kind)?;
         let mut config = Config::default().with_capacities(capacities);
         config.limits = limits;

@@ -88,9 +88,9 @@ fn a_model_on_a_server_is_trained_and_invalid_texts_count() {
         fake.calls("save_weights_for_sampler").iter().filter_map(|call| call["seq_id"].as_u64()).collect();
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
     // The tokens are bytes: docs/tinker.md reckons with 3,000 of them.
-    let prompt = &fake.calls("asample")[0]["prompt"]["chunks"][0]["tokens"];
-    let bytes = prompt.as_array().unwrap().len();
-    assert!((2_500..3_500).contains(&bytes), "{bytes}");
+    let bytes = |call: &Value| call["prompt"]["chunks"][0]["tokens"].as_array().unwrap().len();
+    let longest = fake.calls("asample").iter().map(bytes).max().unwrap();
+    assert!((2_000..3_500).contains(&longest), "{longest}");
     // Where the weights are, for those who serve them.
     let kept: Value = serde_json::from_str(&folder.read("run/model/tinker.json")).unwrap();
     assert!(kept["adapter"].as_str().unwrap().starts_with("tinker://model_1/adapter-4-"), "{kept}");

@@ -15,6 +15,8 @@ use lemon_exec::SharedBudget;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +26,41 @@ const GRACE: Duration = Duration::from_secs(15);
 /// How often it is looked whether a coordinator is alive.
 const LOOK: Duration = Duration::from_secs(3);
 
+/// Room for the jobs of this worker.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    pub room: Arc<Semaphore>,
+    pub freed: Arc<Notify>,
+}
+
+/// The slot of a job that waits for a call of another. It is lent to the queue: if the worker of the other job has died, that job
+/// is there, and would wait for ever if all slots waited for it.
+pub(crate) struct LentSlot(Arc<Semaphore>);
+
+impl Slots {
+    fn lend(&self) -> LentSlot {
+        self.room.add_permits(1);
+        self.freed.notify_one();
+        LentSlot(self.room.clone())
+    }
+}
+
+impl Drop for LentSlot {
+    fn drop(&mut self) {
+        let room = self.0.clone();
+        // Without a runtime the process ends, and needs no slots.
+        if let Ok(runtime) = Handle::try_current() {
+            // The job goes on meanwhile: until a slot is free, one job more is made than there are slots.
+            runtime.spawn(async move { room.acquire_owned().await.map(OwnedSemaphorePermit::forget) });
+        }
+    }
+}
+
 /// The coordinators that this worker has jobs of.
 pub(crate) struct Sessions {
     link: Link,
     blobs: Blobs,
+    slots: Slots,
     known: Mutex<HashMap<String, Arc<Session>>>,
     consumers: Mutex<HashMap<&'static str, Consumer<pull::Config>>>,
 }
@@ -47,8 +80,9 @@ struct Looked {
 }
 
 impl Sessions {
-    pub fn new(link: &Link) -> Self {
-        Sessions { link: link.clone(), blobs: Blobs::new(link), known: Mutex::default(), consumers: Mutex::default() }
+    pub fn new(link: &Link, slots: Slots) -> Self {
+        let (link, blobs) = (link.clone(), Blobs::new(link));
+        Sessions { link, blobs, slots, known: Mutex::default(), consumers: Mutex::default() }
     }
 
     pub fn consumer(&self, priority: &str) -> Option<Consumer<pull::Config>> {
@@ -185,6 +219,11 @@ impl Caller {
 
     pub async fn ask(&self, ask: &Ask) -> Result<Answer, ClusterError> {
         ask_session(&self.sessions, &self.session, ask).await
+    }
+
+    /// Lends the slot of the job to others, until what is returned is dropped.
+    pub fn lend_slot(&self) -> LentSlot {
+        self.sessions.slots.lend()
     }
 
     /// Tells the coordinator something that is not waited for.

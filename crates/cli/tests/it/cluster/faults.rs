@@ -8,10 +8,13 @@ use crate::budgets::{self, served};
 use crate::common::{Draws, Folder, finish, send_signal, wait_until};
 use crate::eval::list;
 use crate::train::TABLE;
-use lemon_fakes::{DroppingProxy, FakeEndpoint, NatsServer, fault_rounds};
+use lemon_fakes::{Behaviour, DroppingProxy, FakeEndpoint, FakeReply, NatsServer, fault_rounds};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The kinds of faults, each as likely as the others.
@@ -110,6 +113,57 @@ fn a_training_ends_with_the_same_bytes_whatever_goes_wrong() {
 
 const EVAL: [&str; 10] =
     ["eval", "--set", "gsm8k", "--workers", "endpoints", "--methods", "vanilla,chain:2", "--limit", "6", "--json"];
+
+/// The queue has jobs that wait for a call of the one that died with its worker, and there is one slot.
+#[test]
+fn who_waits_for_a_call_of_a_dead_worker_makes_room_for_its_job() {
+    let Some(server) = NatsServer::start() else { return };
+    let (answers, metrics) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::<PathBuf>::new()));
+    let (may_answer, told) = (answers.clone(), metrics.clone());
+    let endpoint = FakeEndpoint::start(Behaviour::function(move |_| {
+        // The evaluation before the first step shares no calls: the worker hangs in the step itself.
+        let in_step = told.get().is_some_and(|path| path.exists());
+        match may_answer.load(Ordering::SeqCst) || !in_step {
+            true => FakeReply::Text("Answer: 7".into()),
+            false => FakeReply::Hang,
+        }
+    }));
+    let endpoint = endpoint.unwrap();
+    let recipe = TABLE
+        .replace("steps = 3", "steps = 1")
+        .replace("tasks = 2\ngroup = 2", "tasks = 1\ngroup = 8")
+        .replace("slots = 2", "slots = 1\nbases = 1\nduties = 1");
+    let folder = budgets::folder(&endpoint).file("table.toml", &recipe);
+    metrics.set(folder.path("train/metrics.jsonl")).unwrap();
+    notice_soon(&folder, &server.address());
+    let train = ["train", "--recipe", "table.toml", "--workers", "endpoints", "--budget-tokens", ENOUGH, "-q"];
+    let worker = || {
+        let mut command = folder.command(&["worker", "--nats", &server.address(), "--slots", "1", "-q"]);
+        Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let mut first = Some(worker());
+    let mut second = None;
+    on_cluster(&folder, &server.address(), &train, || {
+        if first.is_some() && metrics.get().unwrap().exists() && endpoint.in_flight() > 0 {
+            first = None;
+            answers.store(true, Ordering::SeqCst);
+            second = Some(worker());
+        }
+    })
+    .ok();
+    assert!(second.is_some(), "the first worker died in a call");
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It has ended already, then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 fn figures(report: &Value) -> Vec<(Value, Value)> {
     list(&report["methods"]).iter().map(|method| (method["accuracy"].clone(), method["runs"].clone())).collect()
