@@ -264,10 +264,11 @@ mod tests {
         let designer = moved();
         let (_, slopes) = penalty(&designer);
         for (kind, slopes) in [("spatial", &slopes[0]), ("temporal", &slopes[2])] {
-            for edge in 0..16 {
+            assert_eq!(slopes.len(), 16);
+            for (edge, slope) in slopes.iter().enumerate() {
                 let at = |by: f64| penalty(&with(&designer, kind, edge, by)).0;
                 let quotient = (at(1e-6) - at(-1e-6)) / 2e-6;
-                assert!((slopes[edge] - quotient).abs() < 1e-6, "{kind} {edge}: {} is not {quotient}", slopes[edge]);
+                assert!((slope - quotient).abs() < 1e-6, "{kind} {edge}: {slope} is not {quotient}");
             }
         }
     }

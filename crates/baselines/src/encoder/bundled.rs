@@ -16,8 +16,11 @@ const BITS: usize = 5;
 /// Numbers are kept as whole multiples of the factor, from minus this to this.
 const MOST: f32 = 15.0;
 
+/// The factor of a vector, and its packed numbers.
+type Packed = (f32, &'static [u8]);
+
 /// The vectors, by the hashes of their texts.
-pub struct BundledVectors(HashMap<[u8; 8], (f32, &'static [u8])>);
+pub struct BundledVectors(HashMap<[u8; 8], Packed>);
 
 impl BundledVectors {
     /// Those that ship.
@@ -50,7 +53,7 @@ pub fn packed(text: &str, vector: &[f32]) -> Vec<u8> {
     bytes
 }
 
-fn record(bytes: &'static [u8]) -> Option<([u8; 8], (f32, &'static [u8]))> {
+fn record(bytes: &'static [u8]) -> Option<([u8; 8], Packed)> {
     let (hash, rest) = bytes.split_first_chunk::<8>()?;
     let (factor, packed) = rest.split_first_chunk::<4>()?;
     Some((*hash, (f32::from_le_bytes(*factor), packed)))

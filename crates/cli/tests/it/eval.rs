@@ -241,7 +241,7 @@ fn what_methods_learn_from_is_not_scored() {
     // A file of one's own: 40 to learn from, and the rest.
     let line = |at: u32| json!({"question": format!("What is {at} + 1?"), "answer": at + 1}).to_string();
     let lines: Vec<String> = (0..43).map(line).collect();
-    let folder = Folder::new().file("mine.jsonl", &lines.join("\n"));
+    let folder = Folder::new().file("mine.jsonl", lines.join("\n"));
     let ran = folder.lemon(&["eval", "--set", "mine.jsonl", "--methods", "gptswarm:2", "--json"]).ok();
     assert!(ran.stderr.contains("learns on 40 items"), "{}", ran.stderr);
     assert_eq!(rows(&folder, &ran.json()).len(), 3);
