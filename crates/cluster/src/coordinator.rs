@@ -4,7 +4,7 @@ use crate::asks::{self, Kept};
 use crate::error::{ClusterError, jetstream};
 use crate::exact;
 use crate::lending::Lenders;
-use crate::link::{ALIVE, Link};
+use crate::link::{ALIVE, Link, again};
 use crate::objects::{Blobs, object_of};
 use crate::wire::{Answer, DoneHead, Drafted, JOB_HEADER, Job, Letter, RunSettings, VERSION, VERSION_HEADER, written};
 use async_nats::HeaderMap;
@@ -128,7 +128,7 @@ impl Coordinator {
             draining: AtomicBool::new(false),
             end: CancellationToken::new(),
         });
-        shared.say_alive().await?;
+        again(|| shared.say_alive()).await?;
         for (subject, listen) in [("done", Listen::Done), ("ask", Listen::Ask), ("dead", Listen::Dead)] {
             let subject = shared.subject(subject);
             let messages = link.client.subscribe(subject).await.map_err(jetstream)?;
@@ -145,7 +145,7 @@ impl Coordinator {
     /// # Errors
     /// The server cannot be used.
     pub async fn runs(&self, recipe: &[u8]) -> Result<ClusterRuns, ClusterError> {
-        let env = self.shared.blobs.put(recipe).await?;
+        let env = again(|| self.shared.blobs.put(recipe)).await?;
         Ok(ClusterRuns { coordinator: self.clone(), env })
     }
 
@@ -160,10 +160,12 @@ impl Coordinator {
     /// The server cannot be reached; the jobs are forgotten when a worker finds that the coordinator is gone.
     pub async fn close(&self) -> Result<(), ClusterError> {
         self.shared.end.cancel();
-        let alive = self.shared.link.alive().await?;
-        alive.delete(format!("session.{}", self.shared.session)).await.map_err(jetstream)?;
-        self.shared.forget_queued().await?;
-        Ok(())
+        let session = format!("session.{}", self.shared.session);
+        again(async || {
+            self.shared.link.alive().await?.delete(&session).await.map_err(jetstream)?;
+            self.shared.forget_queued().await.map(drop)
+        })
+        .await
     }
 }
 

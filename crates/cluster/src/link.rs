@@ -24,7 +24,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often what a project needs is asked for, and how long after a failure it is asked for again: a server that has just started
 /// has no JetStream for a moment.
-const PREPARATIONS: usize = 5;
+const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How a NATS server lets this process in. Secrets come from the environment and are never printed.
@@ -138,6 +138,23 @@ pub struct Link {
     ack_wait_ms: Arc<AtomicU64>,
 }
 
+/// Tries something a few times where JetStream does not answer: a connection may drop, and a server restart, at any moment.
+///
+/// # Errors
+/// That of the last time, or another one.
+pub(crate) async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, ClusterError>
+where
+    F: Future<Output = Result<T, ClusterError>>,
+{
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(ClusterError::JetStream(_) | ClusterError::Object { .. }) => tokio::time::sleep(PAUSE).await,
+            ended => return ended,
+        }
+    }
+    attempt().await
+}
+
 impl Link {
     /// Connects, and makes what the project needs on the server where it is missing.
     ///
@@ -166,15 +183,7 @@ impl Link {
         let ack_wait = access.silence.unwrap_or(ACK_WAIT).as_millis();
         let ack_wait_ms = Arc::new(AtomicU64::new(u64::try_from(ack_wait).unwrap_or(u64::MAX)));
         let link = Link { client, jetstream, project: project.to_owned(), ack_wait_ms };
-        // A connection may drop, and a server restart, at this moment too.
-        for _ in 1..PREPARATIONS {
-            match link.prepare().await {
-                Ok(()) => return Ok(link),
-                Err(ClusterError::JetStream(_)) => tokio::time::sleep(PAUSE).await,
-                Err(other) => return Err(other),
-            }
-        }
-        link.prepare().await?;
+        again(|| link.prepare()).await?;
         Ok(link)
     }
 

@@ -122,10 +122,11 @@ impl Browser {
         }
     }
 
-    /// Presses an element.
+    /// Presses an element. It is scrolled to the middle before, as a person would: what stays at the edge of a page may cover it.
     #[track_caller]
     pub fn press(&self, selector: &str) {
         let element = self.find(selector);
+        self.run(&format!("document.querySelector({}).scrollIntoView({{block: 'center'}})", json!(selector)));
         self.tell("POST", &format!("/element/{element}/click"), &json!({}));
     }
 
