@@ -35,6 +35,7 @@ pub mod teaching;
 pub mod training;
 
 pub use request::EvalRequest;
+pub use rivals::SavedTrainings;
 
 use crate::error::Error;
 use lemon_spec::{Language, Plan, diagnostic, validate};

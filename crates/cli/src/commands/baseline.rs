@@ -5,8 +5,8 @@ use crate::args::{BaselineCommand, BaselineTrainArgs, Cli};
 use crate::fault::Fault;
 use crate::{notices, print_json, println, runtime};
 use lemon::Error;
-use lemon::jobs::EvalRequest;
 use lemon::jobs::evaluation::EvalJob;
+use lemon::jobs::{EvalRequest, SavedTrainings};
 use lemon_exec::store::Store;
 use lemon_exec::{fresh_id, unix_ms};
 use lemon_sandbox::Containment;
@@ -50,14 +50,21 @@ fn train(cli: &Cli, args: &BaselineTrainArgs) -> Result<u8, Fault> {
     let eval_id = format!("e-{}", fresh_id());
     let job = EvalJob::prepare(&config, request, eval_id, contained, notices(args.quiet), &cancel, store);
     let job = runtime.block_on(job)?;
-    let made = runtime.block_on(job.train_baselines(&args.out, &cancel))?;
+    let SavedTrainings { made, missing } = runtime.block_on(job.train_baselines(&args.out, &cancel))?;
     if args.json {
         let rows: Vec<_> = made.iter().map(|(folder, account)| json!({"folder": folder, "account": account})).collect();
-        return print_json(&rows);
+        print_json(&rows)?;
+    } else {
+        for (folder, account) in &made {
+            let seconds = format!("{:.1} s", account.seconds);
+            println(&format!("{}: {} runs, {} tokens, {seconds}", folder.display(), account.runs, account.tokens))?;
+        }
     }
-    for (folder, account) in made {
-        let seconds = format!("{:.1} s", account.seconds);
-        println(&format!("{}: {} runs, {} tokens, {seconds}", folder.display(), account.runs, account.tokens))?;
+    if missing > 0 {
+        let fact = format!("{missing} of {} trainings did not end, and are not saved", made.len() + missing);
+        return Err(Fault::new(fact)
+            .hint("run the command again; --budget-tokens N bounds all trainings together")
+            .code(1));
     }
     Ok(0)
 }

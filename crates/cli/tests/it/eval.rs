@@ -262,6 +262,12 @@ fn a_method_that_learned_before() {
     let ran = folder.lemon(&[&args[..], &["--tiers", "small,chosen"]].concat()).ok();
     let names: Vec<_> = list(&ran.json()["methods"]).iter().map(|method| method["method"].clone()).collect();
     assert_eq!(names, ["agentprune:3@small", "agentprune:3@chosen"]);
+    // What the budget ends is not saved as if it had been trained: the first seed fits, the second does not.
+    let budget = (accounts[0] + accounts[1] / 2).to_string();
+    let train = [&train[..7], &["--out", "half", "--budget-tokens", &budget]].concat();
+    let ran = folder.lemon(&train).code(1);
+    assert!(ran.stderr.contains("error: 1 of 2 trainings did not end, and are not saved"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(folder.path("half/agentprune:3")).unwrap().count(), 1);
 }
 
 #[test]

@@ -206,23 +206,32 @@ impl EvalJob {
     ///
     /// # Errors
     /// A method does not learn, or its training or a file failed.
-    pub async fn train_baselines(
-        &self,
-        out: &Path,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<(PathBuf, Training)>, Error> {
+    pub async fn train_baselines(&self, out: &Path, cancel: &CancellationToken) -> Result<SavedTrainings, Error> {
         let mut rivals = Rivals::new(self, self.notices, cancel).await?;
         let mut made = Vec::new();
         for method in &self.methods {
             for seed in &self.request.seeds {
                 let trained = rivals.trained(method, *seed).await?;
+                if cancel.is_cancelled() {
+                    // What it has is what it began with, or half of a training: neither is the method.
+                    let missing = self.methods.len() * self.request.seeds.len() - made.len();
+                    return Ok(SavedTrainings { made, missing });
+                }
                 let folder = folder_of(out, method, *seed);
                 trained.save(&folder)?;
                 made.push((folder, trained.report(self.cases.first(), &rivals.encoder, None)));
             }
         }
-        Ok(made)
+        Ok(SavedTrainings { made, missing: 0 })
     }
+}
+
+/// What trainings left in a folder.
+pub struct SavedTrainings {
+    /// The folder of each, and its account.
+    pub made: Vec<(PathBuf, Training)>,
+    /// Those that did not end: they were interrupted, or the budget was used up.
+    pub missing: usize,
 }
 
 /// A method at the capacity that was chosen for each seed.
