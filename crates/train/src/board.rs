@@ -63,6 +63,8 @@ fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
         put("policy", "kl_old", metrics.kl_old);
         put("policy", "kl_reference", metrics.kl_reference);
         put("policy", "clipped", metrics.clipped);
+        put("policy", "gap", metrics.gap);
+        put("policy", "outside", metrics.outside);
         put("policy", "gradient_norm", metrics.gradient_norm);
         put("policy", "loss", metrics.loss);
         put("policy", "learning_rate", metrics.learning_rate);

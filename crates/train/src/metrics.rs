@@ -41,6 +41,12 @@ pub struct StepMetrics {
     pub clipped: f64,
     /// Mean divergence from the policy that wrote.
     pub kl_old: f64,
+    /// How far the log-probabilities of the sampler and of the trainer are apart, on average, before weights move …
+    #[serde(default)]
+    pub gap: f64,
+    /// … and the share of tokens whose ratio of the two is outside of 0.9 to 1.1.
+    #[serde(default)]
+    pub outside: f64,
     /// Mean divergence from the reference policy, where that is measured.
     pub kl_reference: f64,
     /// Runs without a known reward: they have no part in the step.

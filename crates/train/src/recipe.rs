@@ -285,6 +285,9 @@ pub struct UpdateSettings {
     pub clip_low: f32,
     /// … and rise above it.
     pub clip_high: f32,
+    /// Instead of clipping: ratios weigh gradients, but by no more than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncate: Option<f32>,
     /// The weight of the divergence from the policy it began with; 0: it is not measured.
     pub kl: f32,
     /// The norm above which a gradient is scaled down; 0: never.
@@ -306,6 +309,7 @@ impl Default for UpdateSettings {
             epochs: 1,
             clip_low: 0.2,
             clip_high: 0.2,
+            truncate: None,
             kl: 0.0,
             clip_norm: 1.0,
             micro_batch: 0,

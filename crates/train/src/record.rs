@@ -48,6 +48,8 @@ impl StepRecord<'_> {
             entropy: finite(self.report.entropy),
             clipped: finite(self.report.clipped),
             kl_old: finite(self.report.kl_old),
+            gap: finite(self.report.gap),
+            outside: finite(self.report.outside),
             kl_reference: finite(self.report.kl_reference),
             unmeasured: episodes.len() - means.runs,
             skipped: self.report.skipped,

@@ -218,6 +218,7 @@ fn example(
         low: update.clip_low,
         high: update.clip_high,
         kl: update.kl,
+        truncate: update.truncate,
     };
     Example { sequence, objective }
 }
