@@ -22,6 +22,9 @@ const CACHE_TOKENS: usize = 1 << 20;
 /// The share of the free memory that the cache may take beyond what settings ask for.
 const CACHE_SHARE: f64 = 0.6;
 
+/// How often the memory for a model is asked for, where other processes ask at the same time.
+const TRIES: u32 = 4;
+
 /// The model and the batch in the form that the device takes.
 pub(crate) struct GpuRunner {
     model: Model,
@@ -60,18 +63,29 @@ impl GpuRunner {
     ) -> Result<(GpuRunner, GpuFacts), PolicyError> {
         let shape = tensors::shape(config);
         shape.check().map_err(refused)?;
-        raise(device, &shape, settings).map_err(refused)?;
-        let blocks = settings.cache_tokens / BLOCK;
-        let limits = ModelSettings {
-            rows: settings.chunk.saturating_add(settings.width),
-            draws: settings.width,
-            pages: blocks,
-            positions: config.positions.min(blocks * BLOCK),
-            graphs: true,
-            tuning: true,
-            numbers: numbers()?,
+        let (asked, numbers) = (settings.clone(), numbers()?);
+        let mut tries = 1..=TRIES;
+        let mut model = loop {
+            let last = tries.next() == Some(TRIES);
+            *settings = asked.clone();
+            raise(device, &shape, settings).map_err(refused)?;
+            let blocks = settings.cache_tokens / BLOCK;
+            let limits = ModelSettings {
+                rows: settings.chunk.saturating_add(settings.width),
+                draws: settings.width,
+                pages: blocks,
+                positions: config.positions.min(blocks * BLOCK),
+                graphs: true,
+                tuning: true,
+                numbers,
+            };
+            match Model::new(device, shape.clone(), limits) {
+                Ok(model) => break model,
+                // Another process took what was free a moment ago: what is left is shared anew.
+                Err(GpuError::OutOfMemory { .. }) if !last => {}
+                Err(error) => return Err(refused(error)),
+            }
         };
-        let mut model = Model::new(device, shape, limits).map_err(refused)?;
         let fingerprint = match origin {
             WeightOrigin::Seed(seed) => {
                 // The values that training begins with are drawn on the host and take minutes; speed does not depend on them.
