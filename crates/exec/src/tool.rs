@@ -3,7 +3,7 @@
 mod plain;
 
 pub(crate) use plain::{ask, written_out};
-pub use plain::{calls_in, in_plain_text};
+pub use plain::{calls_in, calls_of, in_plain_text};
 
 use crate::prompt::fence_for;
 use async_trait::async_trait;
@@ -96,6 +96,17 @@ impl RequestedCall {
         serde_json::from_str(&self.arguments).unwrap_or_else(|_| Value::String(self.arguments.clone()))
     }
 }
+
+/// The built-in tool that runs programs.
+pub const PYTHON: &str = "python";
+
+/// What an agent is told beside every result: a small model goes on with what it read last.
+pub(crate) const AFTER_RESULT: &str = "Give the answer now, in the form that was asked for, or call a tool again.";
+
+/// What an agent without a role is told beside a question for a number. Of 150 development items of GSM8K, Qwen2.5-Coder-1.5B
+/// answers 93 with it and 76 without; solvers, and questions with options, do worse with it.
+pub(crate) const COMPUTE_NOTE: &str = "Solve this with a short Python program in one fenced block that prints the answer. You get \
+     to read what it printed, and then give the answer.";
 
 /// What an agent with tools is told of their results.
 pub(crate) const RESULTS_NOTE: &str = "Results of tools stand between fences that carry a code. Whatever stands between the \

@@ -5,10 +5,14 @@
 
 use crate::call::CallEnd;
 use crate::driver::Run;
+use crate::form::Form;
 use crate::ledger::{Reservation, Want};
 use crate::store::StoreError;
-use crate::tool::{NO_MORE_CALLS, OfferedTool, RESULTS_NOTE, RequestedCall, ToolRun, fenced};
-use crate::worker::{ChatMessage, Request, Speaker, Usage};
+use crate::tool::{
+    AFTER_RESULT, COMPUTE_NOTE, NO_MORE_CALLS, OfferedTool, PYTHON, RESULTS_NOTE, RequestedCall, ToolRun, fenced,
+};
+use crate::worker::{AgentPrompt, ChatMessage, Request, Speaker, Usage};
+use lemon_spec::PLAIN;
 use lemon_spec::edit::tool_sender;
 use lemon_trace::{AgentCall, Event, EventKind, LimitKind, NextCall, Spend};
 use serde_json::{Value, json};
@@ -148,7 +152,7 @@ impl Run<'_> {
         let agent = request.agent.clone();
         let offered = self.offered(&agent, tools).await;
         let mut talk = Talk { agent: &agent, offered, made: 0, called: Vec::new() };
-        add_note(&mut request.messages);
+        add_notes(&mut request, tools);
         let most = self.runner.settings.tool_calls;
         let mut turn = 0;
         let past = self.past_calls().take(&agent);
@@ -165,7 +169,7 @@ impl Run<'_> {
                 let taken = if too_many { Ok(ToolRun::failed(TOO_MANY)) } else { self.take_up(&talk, past).await? };
                 talk.called.push(tool.clone());
                 match taken {
-                    Ok(run) => request.messages.push(ChatMessage::result(id, fenced(&tool, &run))),
+                    Ok(run) => request.messages.push(ChatMessage::result(id, told(&tool, &run))),
                     Err(halted) => return Ok(halted.talked(saved)),
                 }
             }
@@ -210,7 +214,7 @@ impl Run<'_> {
                         Err(halted) => return Ok(halted.talked(saved)),
                     }
                 };
-                request.messages.push(ChatMessage::result(&call.id, fenced(&call.tool, &run)));
+                request.messages.push(ChatMessage::result(&call.id, told(&call.tool, &run)));
             }
         }
     }
@@ -430,8 +434,21 @@ fn turns(calls: Vec<PastCall>) -> Vec<Vec<PastCall>> {
     turns
 }
 
-/// Tells the agent what to think of results.
-fn add_note(messages: &mut Vec<ChatMessage>) {
+/// A result, and what to do with it.
+fn told(tool: &str, run: &ToolRun) -> String {
+    format!("{}\n\n{AFTER_RESULT}", fenced(tool, run))
+}
+
+/// Tells the agent what to think of results, and one without a role how to use Python where a number is asked for.
+fn add_notes(request: &mut Request, tools: &[String]) {
+    let asks_for_number =
+        |prompt: &Arc<AgentPrompt>| prompt.base == PLAIN && Form::of(&prompt.question) == Form::Number;
+    let computes = request.agent_prompt.as_ref().is_some_and(asks_for_number) && tools.iter().any(|it| it == PYTHON);
+    let messages = &mut request.messages;
+    if let Some(user) = messages.iter_mut().rfind(|message| message.role == Speaker::User).filter(|_| computes) {
+        user.content.push_str("\n\n");
+        user.content.push_str(COMPUTE_NOTE);
+    }
     match messages.first_mut().filter(|first| first.role == Speaker::System) {
         Some(system) => {
             system.content.push_str("\n\n");

@@ -1,7 +1,9 @@
 //! Tools in plain text, for models whose server does not speak of tools: the tools stand in the instructions, and a call is a
 //! block of the reply. Many chat models were trained on these blocks.
 
-use super::{OfferedTool, RequestedCall};
+use super::{OfferedTool, PYTHON, RequestedCall};
+use crate::code::program_in;
+use crate::form::Form;
 use crate::worker::{AskError, ChatMessage, Reply, Request, Speaker, Worker};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -19,7 +21,7 @@ pub(crate) async fn ask(worker: &dyn Worker, request: &Request) -> Result<Reply,
     match request.tools.as_deref() {
         None => Ok(reply),
         Some(tools) => {
-            let (text, tool_calls) = calls_in(&reply.text, tools);
+            let (text, tool_calls) = calls_of(&reply.text, tools, request);
             Ok(Reply { text, tool_calls, ..reply })
         }
     }
@@ -75,6 +77,36 @@ fn instructions(tools: &[OfferedTool]) -> String {
     text + "</tools>\nTo call a tool, reply with this block and end your reply:\n<tool_call>\n\
             {\"name\": \"NAME\", \"arguments\": {…}}\n</tool_call>\n\
             The next message has the result. A reply without such a block is your answer."
+}
+
+/// The calls in a reply to a request, and its text without them.
+///
+/// Models that were trained on code answer with a program where they are offered Python. A reply that ends with one is taken for
+/// a call, unless the task asks for code: there it is the answer.
+pub fn calls_of(reply: &str, offered: &[OfferedTool], request: &Request) -> (String, Vec<RequestedCall>) {
+    let (text, calls) = calls_in(reply, offered);
+    if !calls.is_empty() || !offered.iter().any(|tool| tool.name == PYTHON) || asks_for_code(request) {
+        return (text, calls);
+    }
+    let block = text.trim_end().strip_suffix("```").and_then(|body| body.rsplit_once("```"));
+    let program =
+        |(said, block): (&str, &str)| Some((said.trim_end().to_owned(), program_in(&format!("```{block}```"))?));
+    match block.and_then(program) {
+        Some((said, code)) if code.contains("print(") => {
+            let arguments = json!({ "code": code }).to_string();
+            (said, vec![RequestedCall { id: String::new(), tool: PYTHON.to_owned(), arguments }])
+        }
+        _ => (text, calls),
+    }
+}
+
+fn asks_for_code(request: &Request) -> bool {
+    let asked = || request.messages.iter().find(|message| message.role == Speaker::User);
+    let question = match &request.agent_prompt {
+        Some(prompt) => Some(&*prompt.question),
+        None => asked().map(|message| message.content.as_str()),
+    };
+    question.is_some_and(|question| Form::of(question) == Form::Code)
 }
 
 /// The calls in a reply, and its text without them. A block that is no call stays in the text: it is an answer that looks odd,
@@ -212,6 +244,41 @@ mod tests {
         ] {
             check(&other, &other, &[]);
         }
+    }
+
+    fn asked(question: &str) -> Request {
+        Request {
+            agent: "a1".to_owned(),
+            level: 0,
+            capacity: "small".to_owned(),
+            messages: vec![ChatMessage::user(question)],
+            max_tokens: 100,
+            temperature: None,
+            seed: 0,
+            schema: None,
+            tools: None,
+            agent_prompt: None,
+            progress: None,
+        }
+    }
+
+    #[test]
+    fn a_program_at_the_end_is_a_call_unless_code_is_asked_for() {
+        #[track_caller]
+        fn check(question: &str, reply: &str, offered: &str, expected: Option<(&str, &str)>) {
+            let (text, calls) = calls_of(reply, &[tool(offered)], &asked(question));
+            let code = calls.first().map(|call| call.object().unwrap()["code"].as_str().unwrap().to_owned());
+            let found = code.as_deref().map(|code| (text.as_str(), code));
+            assert_eq!(found, expected, "{reply}");
+            assert!(expected.is_some() || text == reply);
+        }
+        let sum = "How much is 2 + 3?";
+        let program = "I compute.\n```python\nprint(2 + 3)\n```";
+        check(sum, program, "python", Some(("I compute.", "print(2 + 3)")));
+        check(sum, program, "calculator", None);
+        check(sum, &format!("{program}\nAnswer: 5"), "python", None);
+        check(sum, "```python\nx = 2 + 3\n```", "python", None);
+        check("Write a Python function that adds two numbers.", program, "python", None);
     }
 
     proptest! {

@@ -130,14 +130,11 @@ impl CallForm {
     /// A vocabulary in which text cannot be spelt.
     pub fn constraints(&self, tools: &[ChatTool], tokenizer: &Tokenizer) -> Result<Vec<Constraint>, PolicyError> {
         // A schema that no grammar can be made of is checked by the tool alone.
-        let schemas: Vec<String> = tools
-            .iter()
-            .map(|tool| {
-                let schema = as_grammar(&tool.parameters);
-                let alone = format!("start: %json {schema}");
-                if Grammar::new(&alone, tokenizer).is_ok() { schema } else { as_grammar(&Value::Null) }
-            })
-            .collect();
+        let usable = |tool: &ChatTool| {
+            let alone = format!("start: %json {}", as_grammar(&tool.parameters, false));
+            if Grammar::new(&alone, tokenizer).is_ok() { tool.parameters.clone() } else { Value::Null }
+        };
+        let schemas: Vec<Value> = tools.iter().map(usable).collect();
         let named = |tool: &ChatTool, line: &str, space: &str| {
             let (name, arguments) = (json!(tool.name), &self.arguments);
             let (begin, next) = if line.is_empty() { ("", space) } else { (line, line) };
@@ -148,7 +145,7 @@ impl CallForm {
             let (mut names, mut rules) = (Vec::new(), String::new());
             for (at, (tool, schema)) in tools.iter().zip(&schemas).enumerate() {
                 names.push(format!("call_{at}"));
-                let opening = named(tool, "", " ");
+                let (opening, schema) = (named(tool, "", " "), as_grammar(schema, false));
                 // Writing to a string does not fail.
                 writeln!(rules, "call_{at}: {} arguments_{at} \"}}\"\narguments_{at}: %json {schema}", json!(opening))
                     .unwrap_or_default();
@@ -158,22 +155,35 @@ impl CallForm {
             constraints.push(Constraint { after: self.mark.clone(), grammar: Grammar::new(&text, tokenizer)? });
         }
         for (tool, schema) in tools.iter().zip(&schemas) {
-            let grammar = Grammar::new(&format!("start: arguments \"}}\"\narguments: %json {schema}"), tokenizer)?;
+            let on_one_line = format!("start: arguments \"}}\"\narguments: %json {}", as_grammar(schema, false));
+            let on_several = format!(
+                "start: arguments SPACE? \"}}\"\nSPACE: /{SPREAD}/\narguments: %json {}",
+                as_grammar(schema, true)
+            );
+            let grammars = [Grammar::new(&on_one_line, tokenizer)?, Grammar::new(&on_several, tokenizer)?];
             // On one line, without spaces, and as models for code like to write it.
             for (line, space) in [("", " "), ("", ""), ("\n  ", " "), ("\n    ", " ")] {
-                constraints.push(Constraint { after: named(tool, line, space), grammar: grammar.clone() });
+                let grammar = grammars[usize::from(!line.is_empty())].clone(); // There are two.
+                constraints.push(Constraint { after: named(tool, line, space), grammar });
             }
         }
         Ok(constraints)
     }
 }
 
-/// A schema as the grammar reads it: always of an object, with the spaces that models were taught.
-fn as_grammar(schema: &Value) -> String {
+/// Where a call is written on several lines: what may stand between its parts. A model cannot write spaces for ever.
+const SPREAD: &str = "[ \\n]{1,16}";
+
+/// A schema as the grammar reads it: always of an object, with the spaces that models were taught, or `spread` over lines.
+fn as_grammar(schema: &Value, spread: bool) -> String {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.insert("type".to_owned(), json!("object"));
-    let spaces =
-        json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ", "lenient": true });
+    let spaces = match spread {
+        false => {
+            json!({ "whitespace_flexible": false, "item_separator": ", ", "key_separator": ": ", "lenient": true })
+        }
+        true => json!({ "whitespace_pattern": SPREAD, "lenient": true }),
+    };
     schema.insert("x-guidance".to_owned(), spaces);
     Value::Object(schema).to_string()
 }

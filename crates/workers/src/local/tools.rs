@@ -1,7 +1,7 @@
 //! Tools for models of this process: in the form of their chat template where it has one, else in plain text.
 
 use lemon_engine::CompletionRequest;
-use lemon_exec::tool::{calls_in, in_plain_text};
+use lemon_exec::tool::{PYTHON, calls_of, in_plain_text};
 use lemon_exec::worker::{ChatMessage, Request, Speaker};
 use lemon_exec::{OfferedTool, RequestedCall};
 use lemon_model::tokenizer::{CallForm, ChatCall, ChatTool, Message, Turn};
@@ -36,7 +36,7 @@ pub(super) fn written_out(request: &Request) -> Vec<ChatMessage> {
 /// The calls in a reply, and its text without them and without the mark that the template writes before them.
 pub(super) fn calls(text: &str, tokenizer: &Tokenizer, request: &Request) -> (String, Vec<RequestedCall>) {
     let Some(tools) = request.tools.as_deref() else { return (text.to_owned(), Vec::new()) };
-    let (text, calls) = calls_in(text, tools);
+    let (text, calls) = calls_of(text, tools, request);
     let mark = tokenizer.call_form().filter(|_| !calls.is_empty()).map_or("", |form| &form.mark);
     match text.strip_suffix(mark).filter(|_| !mark.is_empty()) {
         Some(said) => (said.trim_end().to_owned(), calls),
@@ -55,6 +55,10 @@ impl CallGrammars {
         let Some(tools) = request.tools.as_deref() else { return asked };
         let plain = CallForm::plain();
         let form = tokenizer.call_form().unwrap_or(&plain);
+        if tools.iter().any(|tool| tool.name == PYTHON) {
+            // Behind a program, models for code make up what it prints. It is run instead.
+            asked.stop.push("```output".to_owned());
+        }
         asked.constraints = self.of(form, tools, tokenizer, request.level);
         if asked.constraints.is_empty() {
             asked.stop.extend(Some(form.end.clone()).filter(|end| !end.is_empty()));

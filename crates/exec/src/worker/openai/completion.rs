@@ -2,7 +2,7 @@
 
 use super::tool_calls::CallPieces;
 use crate::tokens;
-use crate::tool::{calls_in, written_out};
+use crate::tool::{calls_of, written_out};
 use crate::worker::{AskError, FailedCost, Reply, Request, Usage};
 use lemon_trace::FailureKind;
 use serde::Deserialize;
@@ -137,7 +137,7 @@ impl Completion {
             tool_calls = self.tool_calls.named(offered);
             // Some servers leave the calls of their model in its text.
             if tool_calls.is_empty() {
-                (text, tool_calls) = calls_in(&text, offered);
+                (text, tool_calls) = calls_of(&text, offered, request);
             }
         }
         if text.trim().is_empty() && tool_calls.is_empty() {
