@@ -100,7 +100,20 @@ impl RunState {
         indices.iter().filter_map(|index| Some((*index, self.answer_of(*index)?))).collect()
     }
 
+    /// The answer of an agent that is done. One that was asked for code, gives none and has read some leaves that as it is: small
+    /// models say that a program is right and do not repeat it.
     fn answer_of(&self, index: usize) -> Option<String> {
+        let answer = self.own_answer_of(index)?;
+        if self.form != Form::Code || shows_code(&answer) {
+            return Some(answer);
+        }
+        let read = self.deliveries(index).into_iter().rev().filter(|delivery| delivery.delivered);
+        // Parents come before their readers, so this ends.
+        let kept = read.filter(|delivery| delivery.from < index).find_map(|delivery| self.answer_of(delivery.from));
+        Some(kept.filter(|kept| shows_code(kept)).unwrap_or(answer))
+    }
+
+    fn own_answer_of(&self, index: usize) -> Option<String> {
         match self.standing(index)? {
             Standing::Ended(AgentOutcome { status: AgentStatus::Done, reply: Some(reply), .. }) => {
                 Some(answer_of(reply, self.form))
@@ -125,4 +138,10 @@ impl RunState {
             _ => None,
         }
     }
+}
+
+/// Whether there is code in an answer: a fenced block, or a line that begins as code does.
+fn shows_code(answer: &str) -> bool {
+    const BEGINS: [&str; 8] = ["def ", "class ", "import ", "from ", "fn ", "function ", "#include", "return "];
+    answer.contains("```") || answer.lines().any(|line| BEGINS.iter().any(|begin| line.trim_start().starts_with(begin)))
 }

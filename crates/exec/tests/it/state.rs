@@ -282,3 +282,29 @@ fn where_those_who_were_to_answer_failed_others_do() {
     check_aggregation(&rounds, AnswerRule::Last, Some("bottom"), Some("4"));
     assert!(!rounds.aggregate().as_written);
 }
+
+#[test]
+fn a_reader_that_gives_no_code_leaves_the_code_as_it_is() {
+    #[track_caller]
+    fn check(question: &str, replies: [&str; 2], expected: &str) {
+        const PAIR: &str = "
+agents:
+  - {id: write, base: programmer, capacity: small}
+  - {id: check, base: critic, capacity: small, after: [write]}
+answer: {from: [check], by: last}
+";
+        let language = Language::default();
+        let mut state = RunState::new(question, OnParentFailure::Run, language.roles.get("judge").unwrap().clone());
+        state.add_round(validate_round(PAIR, &language, &state.ids()).unwrap());
+        end(&mut state, &[("write", Some(replies[0])), ("check", Some(replies[1]))]);
+        assert_eq!(state.aggregate().answer.as_deref(), Some(expected));
+    }
+    let (code, mended) =
+        ("```python\ndef add(a, b):\n    return a - b\n```", "```python\ndef add(a, b):\n    return a + b\n```");
+    let task = "Write a Python function that adds two numbers.";
+    check(task, [code, "The function is right."], code);
+    check(task, [code, mended], mended);
+    check(task, [code, "def add(a, b): return a + b"], "def add(a, b): return a + b");
+    check(task, ["I cannot.", "Nor can I."], "Nor can I.");
+    check("How much is 2 + 3?", ["```python\nprint(5)\n```\nAnswer: 5", "It is right."], "It is right.");
+}
