@@ -150,7 +150,12 @@ async fn an_agent_calls_a_tool_and_reads_its_result() {
         assert_eq!(asked["tool_calls"][0]["function"]["name"], "add");
         assert_eq!((&result["role"], &result["tool_call_id"]), (&json!("tool"), &json!("c1.1")));
         let text = result["content"].as_str().unwrap();
-        assert!(text.contains(" result of add]\n85\n[") && text.ends_with(" end]"), "{text}");
+        assert!(
+            text.contains(" result of add]\n85\n[")
+                && text
+                    .ends_with(" end]\n\nGive the answer now, in the form that was asked for, or call a tool again."),
+            "{text}"
+        );
         // Both model calls are paid for, each on the event that ends it.
         let summary = trace.summary();
         let a = summary.agent("a").unwrap();
