@@ -3,7 +3,9 @@
 //! The steps run cheapest first and stop at the first failure.
 
 mod clients;
+mod compile;
 mod deps;
+mod docs;
 mod mcp;
 mod pages;
 mod real;
@@ -46,9 +48,9 @@ const STEPS: [Step; 8] = [
         run: check_tidy,
     },
     Step { name: "deny", what: "licenses, sources, versions and Rust versions of dependencies", run: check_deps },
-    Step { name: "clippy", what: "no warnings", run: clippy },
-    Step { name: "docs", what: "the documentation builds without warnings", run: docs },
-    Step { name: "suite", what: "unit, property, snapshot, end-to-end and documentation tests", run: suite },
+    Step { name: "clippy", what: "no warnings; this compiles the tests too", run: clippy },
+    Step { name: "docs", what: "the documentation has no warnings, and its examples pass", run: docs::check },
+    Step { name: "suite", what: "unit, property, snapshot and end-to-end tests", run: suite },
     Step { name: "examples", what: "every example runs and finds what it expects", run: examples },
 ];
 
@@ -64,6 +66,9 @@ const CLIENTS: Step =
     Step { name: "clients", what: "published clients of OpenAI's protocol work with our server", run: clients::check };
 
 fn main() -> ExitCode {
+    if let Some(folder) = env::var_os(docs::FOLDER) {
+        return docs::rustdoc(Path::new(&folder));
+    }
     let arguments: Vec<String> = env::args().skip(1).collect();
     let steps: Vec<&Step> = match arguments.as_slice() {
         [command] if command == REAL.name => vec![&REAL],
@@ -154,17 +159,15 @@ fn check_deps() -> Result<()> {
 
 /// Without the feature `cuda`: it needs NVIDIA's compiler.
 fn clippy() -> Result<()> {
-    run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-}
-
-fn docs() -> Result<()> {
-    let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    run(command)
+    run(compile::checked(&["test", "--workspace", "--no-run"]))
 }
 
 fn suite() -> Result<()> {
-    let mut command = cargo(&["test", "--workspace"]);
+    run(in_tests(compile::checked(&["test", "--workspace", "--lib", "--bins", "--tests"])))
+}
+
+/// What all tests find in their environment.
+fn in_tests(mut command: Command) -> Command {
     // A snapshot that differs fails; it is never rewritten here.
     command.env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
     // Servers that tests start are on this machine, whatever proxy it has for others.
@@ -173,17 +176,13 @@ fn suite() -> Result<()> {
     if env::var_os(PROPERTY_SEED).is_none() {
         command.env(PROPERTY_SEED, "1");
     }
-    run(command)
+    command
 }
 
 /// Runs `examples/*.rs`. They are built with the workspace, so that the suite and this step compile each crate once.
 fn examples() -> Result<()> {
-    run(cargo(&["build", "--workspace", "--examples"]))?;
-    let metadata = output(cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
-    let metadata: serde_json::Value =
-        serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    let folder = Path::new(target).join("debug").join("examples");
+    run(compile::checked(&["build", "--workspace", "--examples"]))?;
+    let folder = target()?.join("debug").join("examples");
     for name in example_names(&root().join("examples"))? {
         println!("--> {name}");
         let program = folder.join(&name);
@@ -193,6 +192,14 @@ fn examples() -> Result<()> {
         run(command)?;
     }
     Ok(())
+}
+
+/// Where cargo builds.
+fn target() -> Result<PathBuf> {
+    let metadata = output(cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata).context("what cargo metadata wrote is no JSON")?;
+    Ok(metadata["target_directory"].as_str().context("cargo metadata names no target directory")?.into())
 }
 
 /// The Rust files of a folder, without their ending, in order.
