@@ -62,7 +62,12 @@ fn what_methods_learn_is_paid_for_once_however_often_an_evaluation_is_resumed() 
 
     let done = resume(&["--budget-tokens", "10000000"]).ok();
     assert!(!done.stderr.contains("learns"), "{}", done.stderr);
-    assert_eq!(served(&endpoint).0, spent + all, "only what was cut short is paid for twice");
+    // Two methods may share a reply that is on record: how many do depends on timing.
+    let paid = served(&endpoint).0;
+    assert!(
+        paid.abs_diff(spent + all) < small / 4,
+        "only what was cut short is paid for twice: {paid}, {spent} + {all}"
+    );
     assert_eq!(learned(&done.json()), learned(&expected));
     let accuracy = |report: &Value| -> Vec<Value> {
         report["methods"].as_array().unwrap().iter().map(|method| method["accuracy"].clone()).collect()
