@@ -109,6 +109,22 @@ async fn the_planted_one_of_proposed_workflows_is_found() {
     assert!(found.score > 0.7 && trials.account.optimiser_calls >= 3, "{found:?}");
 }
 
+/// What a model imitates is valid, and the workflow that it changes is the one it is shown.
+#[tokio::test]
+async fn shown_workflows_are_whole() {
+    let (tasks, scorer, language) = (tasks(Domain::Math), Planted(planted), Language::default());
+    let trials = trials(&scorer, &tasks, 1);
+    let text = "agents:\n  - {id: a, base: solver, role: \"The \\\"first\\\": one\", duty: \"Say: {x}, # no more.\", capacity: small}\n  \
+                - {id: b, base: critic, capacity: small, after: [a]}\nanswer: {from: [a, b], by: vote}\n";
+    let spec = validate(text, &language).unwrap().spec().clone();
+    let node = Node { spec: spec.clone(), score: 0.5, experience: Vec::new(), failures: Vec::new() };
+    let prompt = prompt::prompt(&node, &[], Domain::Math, &language, &trials.frame);
+    let shown: Vec<&str> = prompt.split("```").filter_map(|part| part.strip_prefix("yaml\n")).collect();
+    let [workflow, example] = shown[..] else { panic!("{prompt}") };
+    assert_eq!(validate(workflow, &language).unwrap().spec(), &spec);
+    assert_eq!(validate(example, &language).unwrap().spec().agents.len(), 2);
+}
+
 #[test]
 fn candidates_are_drawn_by_score_in_percent() {
     let found = mixture(&[0.5, 0.6]);
@@ -122,6 +138,11 @@ fn replies_are_read_with_and_without_fences() {
     assert_eq!(specification("so: agents: x").unwrap(), "agents: x\n");
     assert_eq!(modification("<modification> add\n one </modification>").unwrap(), "add one");
     assert!(specification("nothing").is_none() && modification("nothing").is_none());
+    let untagged = "modification: add a critic\ngraph:\n```yaml\nagents: x\n```\n";
+    assert_eq!(
+        (specification(untagged).unwrap().as_str(), modification(untagged).unwrap().as_str()),
+        ("agents: x\n", "add a critic")
+    );
 }
 
 proptest! {
