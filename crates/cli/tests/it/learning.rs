@@ -115,6 +115,50 @@ fn proposed_workflows_are_within_the_budget() {
     assert!(learned(&done)[0] > 20_000, "{done}");
 }
 
+/// With simulated workers and without a budget, AFlow learns with all seeds at a time, and each learns what it learns alone.
+#[test]
+fn seeds_of_aflow_learn_side_by_side() {
+    let behaviour = Behaviour::function(|request| {
+        let change = reply_of(request).rsplit(' ').next().unwrap().to_owned();
+        let agents = format!(
+            "agents:\n  - {{id: a1, base: solver, capacity: small}}\n  - {{id: a2, base: verifier, duty: Check {change}., capacity: small, \
+             after: [a1]}}\nanswer: {{from: [a2], by: last}}\n"
+        );
+        FakeReply::Text(format!("<modification>{change}</modification>\n<graph>\n{agents}</graph>"))
+    });
+    let endpoint = FakeEndpoint::start(behaviour.latency_ms(30)).unwrap();
+    let folder = folder(&endpoint);
+    let train = |seeds: &str, out: &str| -> Vec<Value> {
+        let args = ["baseline", "train", "aflow@small", "--set", "gsm8k", "--seeds", seeds, "--out", out, "--json"];
+        let mut made = folder.lemon(&args).ok().json().as_array().unwrap().clone();
+        made.iter_mut().for_each(|made| made["account"]["seconds"] = Value::Null);
+        made.into_iter().map(|made| made["account"].clone()).collect()
+    };
+    let all = train("1,2,3", "all");
+    assert_eq!(endpoint.peak_in_flight(), 3);
+    assert!(all.iter().all(|account| account["optimiser_tokens"].as_u64().unwrap() > 0), "{all:?}");
+    assert_eq!(train("2", "one"), all[1..2]);
+    // What was trained needs no model.
+    let fresh = Folder::new();
+    let trained = folder.path("all").display().to_string();
+    let args = [
+        "eval",
+        "--set",
+        "gsm8k",
+        "--methods",
+        "aflow",
+        "--tiers",
+        "small",
+        "--seeds",
+        "1,3",
+        "--limit",
+        "2",
+        "--json",
+    ];
+    let report = fresh.lemon(&[&args[..], &["--baselines", &trained]].concat()).ok().json();
+    assert!(learned(&report)[0] > 0, "{report}");
+}
+
 /// What is missing among methods that were trained before is not trained without a budget.
 #[test]
 fn nothing_is_learned_with_models_without_a_budget() {
