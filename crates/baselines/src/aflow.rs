@@ -11,7 +11,8 @@
 //!
 //! Departures: one change is one changed specification and not code, so loops and conditions are not expressed (retries of the
 //! programmer live in its tools); every workflow is run once on each task (the public default of today; five times in the
-//! paper); there is no separate validation set of tasks whose scores vary. [`Expansion::Random`] makes a random edit in the place of
+//! paper); there is no separate validation set of tasks whose scores vary; misspelt names are
+//! mended, as in every team that a model writes here. [`Expansion::Random`] makes a random edit in the place of
 //! the model: it goes by the name `aflow-random`, and never by AFlow.
 
 mod edit;
@@ -22,8 +23,9 @@ use crate::error::BaselineError;
 use crate::trials::{RunScore, TrialJob, Trials};
 use async_trait::async_trait;
 use lemon_num::Random;
-use lemon_spec::{Language, Spec, render, validate};
+use lemon_spec::{Language, Spec, mend, render, validate};
 use prompt::{Shown, failures, modification, specification};
+use serde::{Deserialize, Serialize};
 
 const ROUNDS: usize = 20;
 const CANDIDATES: usize = 4;
@@ -37,11 +39,19 @@ const UNCHANGED: usize = 5;
 /// A model that proposes workflows.
 #[async_trait]
 pub trait Expander: Send + Sync {
-    /// Its reply to a prompt, and the tokens of both.
+    /// Its reply to a prompt. `None`: the training was ended before it.
     ///
     /// # Errors
     /// The model did not reply.
-    async fn expand(&self, prompt: &str, seed: u64) -> Result<(String, u64), BaselineError>;
+    async fn expand(&self, prompt: &str, seed: u64) -> Result<Option<Proposal>, BaselineError>;
+}
+
+/// What a model replied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    pub text: String,
+    /// Tokens of the prompt and of the reply.
+    pub tokens: u64,
 }
 
 /// What proposes workflows.
@@ -63,15 +73,18 @@ struct Node {
 }
 
 /// What a search came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FoundWorkflow {
     /// The best workflow.
     pub spec: Spec,
     /// Its mean score on the training tasks.
+    #[serde(default)]
     pub score: f64,
     /// Rounds that brought a workflow.
+    #[serde(default)]
     pub rounds: usize,
     /// Proposals that were no workflow, or were tried before.
+    #[serde(default)]
     pub refused: usize,
 }
 
@@ -177,15 +190,19 @@ impl Search<'_, '_> {
                     let shown = self.random.some(&node.failures, 3);
                     let text = prompt::prompt(node, &shown, self.domain, self.language, &self.trials.frame);
                     self.calls += 1;
-                    let (reply, tokens) = model.expand(&text, self.random.next_u64()).await?;
+                    let Some(Proposal { text, tokens }) = model.expand(&text, self.random.next_u64()).await? else {
+                        self.trials.end();
+                        return Ok(None);
+                    };
                     self.trials.account.optimiser_calls += 1;
                     self.trials.account.optimiser_tokens += tokens;
-                    modification(&reply).zip(specification(&reply))
+                    modification(&text).zip(specification(&text))
                 }
             };
             let is_new = |change: &str| node.experience.iter().all(|(tried, _)| tried != change);
             let child = proposed.filter(|(change, _)| is_new(change)).and_then(|(change, text)| {
-                let plan = validate(&text, self.language).ok()?;
+                let checked = validate(&text, self.language);
+                let plan = checked.or_else(|fault| mend(&fault, self.language, &[]).ok_or(fault)).ok()?;
                 let spec = fixed(plan.spec().clone(), self.language, &self.trials.frame);
                 (render(&spec).text != render(&node.spec).text).then_some((change, spec))
             });

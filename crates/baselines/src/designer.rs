@@ -1,5 +1,6 @@
 //! What a method learned: it designs a team for each task, and is kept in a folder.
 
+use crate::aflow::FoundWorkflow;
 use crate::arg_designer::ArgDesigner;
 use crate::arg_designer::net::ArgNet;
 use crate::cards::Domain;
@@ -40,7 +41,7 @@ pub enum Designer {
     /// MasRouter.
     Router(RouterNet),
     /// AFlow: one workflow for all tasks.
-    Workflow(Spec),
+    Workflow(FoundWorkflow),
 }
 
 /// What a method learned.
@@ -85,7 +86,7 @@ impl Designer {
             Designer::Arg(designer) => designer.design(&query()?, random)?,
             Designer::Ofa(designer) => designer.design(&query()?, random)?,
             Designer::Router(router) => router.design(&query()?, domain, random)?,
-            Designer::Workflow(spec) => return Ok(spec.clone()),
+            Designer::Workflow(found) => return Ok(found.spec.clone()),
         };
         Ok(frame.spec(&graph, domain))
     }
@@ -112,7 +113,7 @@ enum Kept {
     Arg { sizes: (usize, usize) },
     Ofa,
     Router,
-    Workflow { spec: Spec },
+    Workflow(FoundWorkflow),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -187,7 +188,7 @@ impl TrainedRival {
                 Designer::Arg(designer) => Kept::Arg { sizes: designer.sizes },
                 Designer::Ofa(_) => Kept::Ofa,
                 Designer::Router(_) => Kept::Router,
-                Designer::Workflow(spec) => Kept::Workflow { spec: spec.clone() },
+                Designer::Workflow(found) => Kept::Workflow(found.clone()),
             };
             if let Some(weights) = designer.weights() {
                 candle_core::safetensors::save(&weights.copies()?, folder.join(tensors(set)))?;
@@ -203,7 +204,23 @@ impl TrainedRival {
             designers,
         };
         let text = serde_json::to_string_pretty(&file).map_err(|error| failed(&error))?;
-        std::fs::write(folder.join(FILE), text + "\n").map_err(|error| failed(&error))
+        // Last and at once: a folder with this file is whole.
+        let new = folder.join(FILE).with_extension("json.new");
+        let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, folder.join(FILE)));
+        written.map_err(|error| failed(&error))
+    }
+
+    /// What learning has cost, by a folder.
+    ///
+    /// # Errors
+    /// The file is missing or none of these.
+    pub fn account_in(folder: &Path) -> Result<TrainingAccount, BaselineError> {
+        Ok(read(folder)?.account)
+    }
+
+    /// Whether a folder holds what a method learned.
+    pub fn is_kept(folder: &Path) -> bool {
+        folder.join(FILE).is_file()
     }
 
     /// Reads a folder.
@@ -211,12 +228,10 @@ impl TrainedRival {
     /// # Errors
     /// A file is missing or of another model, or it was trained with vectors of another encoder.
     pub fn load(folder: &Path, encoder: &Encoder) -> Result<Self, BaselineError> {
-        let path = folder.join(FILE);
-        let failed = |error: &dyn std::fmt::Display| BaselineError::File(path.clone(), error.to_string());
-        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
-        let file: KeptFile = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        let file = read(folder)?;
         if let Some(name) = file.encoder.as_deref().filter(|name| *name != encoder.name()) {
-            return Err(failed(&format!("it was trained with vectors of {name}, not of {}", encoder.name())));
+            let fact = format!("it was trained with vectors of {name}, not of {}", encoder.name());
+            return Err(BaselineError::File(folder.join(FILE), fact));
         }
         let mut designers = BTreeMap::new();
         for (set, (domain, kept)) in file.designers {
@@ -233,13 +248,20 @@ impl TrainedRival {
                 }
                 Kept::Ofa => Designer::Ofa(OfaDesigner { net: OfaNet::new(weights()?, encoder)? }),
                 Kept::Router => Designer::Router(RouterNet::new(file.frame.capacities.len(), weights()?, encoder)?),
-                Kept::Workflow { spec } => Designer::Workflow(spec),
+                Kept::Workflow(found) => Designer::Workflow(found),
             };
             designers.insert(set, (domain, designer));
         }
         let KeptFile { method, seed, encoder, account, frame, .. } = file;
         Ok(TrainedRival { method, seed, encoder, account, frame, designers })
     }
+}
+
+fn read(folder: &Path) -> Result<KeptFile, BaselineError> {
+    let path = folder.join(FILE);
+    let failed = |error: &dyn std::fmt::Display| BaselineError::File(path.clone(), error.to_string());
+    let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
 }
 
 fn tensors(set: &str) -> String {

@@ -105,8 +105,7 @@ impl Encoder {
             return Ok(vector);
         }
         let vector = model.encode(text)?;
-        store.lock().unwrap_or_else(PoisonError::into_inner).add(text, &vector)?;
-        Ok(vector)
+        store.lock().unwrap_or_else(PoisonError::into_inner).add(text, &vector)
     }
 }
 

@@ -124,11 +124,11 @@ impl<'a> RivalTrainer<'a> {
                 };
                 let language = &self.env.language;
                 let found = aflow::search(trials, language, &Expansion::Model(&**model), seed).await?;
-                Designer::Workflow(found.spec)
+                Designer::Workflow(found)
             }
             PublishedMethod::AFlowRandom => {
                 let found = aflow::search(trials, &self.env.language, &Expansion::Random, seed).await?;
-                Designer::Workflow(found.spec)
+                Designer::Workflow(found)
             }
         };
         Ok((designer, 0.0))

@@ -130,6 +130,11 @@ pub struct TrainingAccount {
 }
 
 impl TrainingAccount {
+    /// Tokens of the workers and of a model that proposes teams.
+    pub fn all_tokens(&self) -> u64 {
+        self.worker_tokens.saturating_add(self.optimiser_tokens)
+    }
+
     /// Both accounts together; the tasks are the same ones.
     #[must_use]
     pub fn and(&self, other: &TrainingAccount) -> TrainingAccount {
@@ -240,6 +245,11 @@ impl<'a> Trials<'a> {
         };
         let jobs = graphs.iter().map(job).collect();
         self.run(jobs).await
+    }
+
+    /// Nothing more is run: the training was ended from outside.
+    pub fn end(&mut self) {
+        self.cancelled = true;
     }
 
     /// Whether no more is to be run.

@@ -164,14 +164,14 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Enters what the runs of this work that are on record have spent into the budget they share.
+    /// Enters what the runs on record of an evaluation of so many runs have spent into the budget they share.
     ///
     /// # Errors
     /// The store failed.
-    pub fn enter_spent(&self, work: &Work) -> Result<(), RolloutError> {
+    pub fn enter_spent(&self, eval_id: &str, runs: usize) -> Result<(), RolloutError> {
         let (Some(store), Some(shared)) = (&self.env.store, &self.env.settings.shared) else { return Ok(()) };
-        for position in 0..work.runs() {
-            if let Some(run_id) = store.run_of_task(&work.eval_id, position)? {
+        for position in 0..runs {
+            if let Some(run_id) = store.run_of_task(eval_id, position)? {
                 shared.enter_run(&store.trace(&run_id)?, &self.env.backend.levels);
             }
         }

@@ -185,7 +185,7 @@ async fn an_evaluation_on_record_comes_to_the_same_rows() {
         if begin {
             job.begin().await.unwrap();
         }
-        let (work, training) = job.work(None, &cancel).await.unwrap();
+        let (work, training) = job.work(None, &cancel).await.unwrap().unwrap();
         let rows = job.run(&work, &cancel, |_| {}).await.unwrap();
         job.evaluation(training, rows)
     };

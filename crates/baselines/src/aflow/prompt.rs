@@ -4,7 +4,7 @@ use super::Node;
 use crate::cards::Domain;
 use crate::graph::SpecFrame;
 use crate::trials::{LearnerTask, RunScore};
-use lemon_spec::{Language, render};
+use lemon_spec::{Agent, AnswerRule, Language, Share, Spec};
 use std::fmt::Write;
 
 /// Characters of a question or a reply that are shown.
@@ -52,7 +52,7 @@ pub fn prompt(node: &Node, shown: &[Shown], domain: Domain, language: &Language,
         text.push('\n');
     }
     let _ =
-        writeln!(text, "The workflow, with a score of {:.3}:\n```yaml\n{}```\n", node.score, render(&node.spec).text);
+        writeln!(text, "The workflow, with a score of {:.3}:\n```yaml\n{}```\n", node.score, short_form(&node.spec));
     text.push_str("Operators:\n");
     for (name, form) in operators(domain) {
         let _ = writeln!(text, "- {name}: {form}");
@@ -61,9 +61,11 @@ pub fn prompt(node: &Node, shown: &[Shown], domain: Domain, language: &Language,
     let _ = writeln!(
         text,
         "\nFields of an agent: id, base (one of {}), duty (what it must do, free text), capacity (always {}), after (the ids of \
-         earlier agents that it reads). The workflow ends with `answer: {{from: [ids], by: last | vote | judge}}`.\n",
+         earlier agents that it reads). All agents stand in one list. `answer` comes once, after the last agent: `from` names the \
+         agents that answer, and `by` is last, vote or judge. The form of a workflow, of another one:\n```yaml\n{}```\n",
         bases.join(", "),
         frame.capacity(0),
+        short_form(&example(frame)),
     );
     if !shown.is_empty() {
         text.push_str("It failed on these:\n");
@@ -76,11 +78,49 @@ pub fn prompt(node: &Node, shown: &[Shown], domain: Domain, language: &Language,
         }
     }
     text.push_str(
-        "Try operators that are not used yet: reviewing, revising, several solvers with an ensemble. No placeholders in duties. \
+        "Try operators that are not used yet: reviewing, revising, several solvers with an ensemble. No placeholders in duties, and \
+         nothing in them of the questions above: the workflow is for other questions of their kind. \
          Reply with three parts:\n<modification>one line that says the change</modification>\n<graph>\nthe whole YAML \
-         specification\n</graph>\n<prompt>why it should help, in one line</prompt>\n",
+         specification, as it is after the change\n</graph>\n<prompt>why it should help, in one line</prompt>\n",
     );
     text
+}
+
+/// A workflow with a line for each agent and nothing that says the default: models imitate it better than the canonical form.
+fn short_form(spec: &Spec) -> String {
+    let mut text = "agents:\n".to_owned();
+    // Writing to a string cannot fail.
+    for agent in &spec.agents {
+        let _ = write!(text, "  - {{id: {}, base: {}", agent.id, agent.base);
+        for (name, value) in [("role", &agent.role), ("duty", &agent.duty)] {
+            if let Some(value) = value {
+                // Quoted as JSON, which YAML reads.
+                let _ = write!(text, ", {name}: {}", serde_json::Value::from(value.as_str()));
+            }
+        }
+        let _ = write!(text, ", capacity: {}", agent.capacity);
+        if !agent.after.is_empty() {
+            let _ = write!(text, ", after: [{}]", agent.after.join(", "));
+        }
+        if agent.share != Share::Reply {
+            let _ = write!(text, ", share: {}", agent.share.as_str());
+        }
+        if !agent.tools.is_empty() {
+            let _ = write!(text, ", tools: [{}]", agent.tools.join(", "));
+        }
+        text.push_str("}\n");
+    }
+    let _ = writeln!(text, "answer: {{from: [{}], by: {}}}", spec.answer.from.join(", "), spec.answer.by.as_str());
+    text
+}
+
+/// A workflow that shows the form.
+fn example(frame: &SpecFrame) -> Spec {
+    let planner = Agent { duty: Some("List what is given and what is asked.".to_owned()), ..frame.agent(0, "planner") };
+    let (planner, expert) = (Agent { id: "x".to_owned(), ..planner }, frame.agent(1, "expert"));
+    let expert = Agent { id: "y".to_owned(), after: vec![planner.id.clone()], ..expert };
+    let answer = lemon_spec::Answer { from: vec![expert.id.clone()], by: AnswerRule::Last };
+    Spec { agents: vec![planner, expert], answer, next: lemon_spec::Next::Stop }
 }
 
 fn operators(domain: Domain) -> Vec<(&'static str, &'static str)> {
@@ -98,20 +138,27 @@ fn operators(domain: Domain) -> Vec<(&'static str, &'static str)> {
     all
 }
 
-/// The change that a reply names.
+/// The change that a reply names: between tags, or in a line of its own.
 pub fn modification(reply: &str) -> Option<String> {
-    let text = tagged(reply, "modification")?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = || reply.lines().find_map(|line| line.trim().strip_prefix("modification:"));
+    let text = tagged(reply, "modification").or_else(line)?.split_whitespace().collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then_some(text)
 }
 
-/// The specification of a reply: its `graph`, with or without a fence.
+/// The specification of a reply: its `graph`, with or without a fence; without tags, what begins with `agents:`.
 pub fn specification(reply: &str) -> Option<String> {
-    let text = tagged(reply, "graph").or_else(|| reply.find("agents:").and_then(|at| reply.get(at..)))?;
-    let inner = match text.split_once("```") {
-        Some((_, fenced)) => fenced.split("```").next().unwrap_or(fenced).trim_start_matches("yaml"),
-        None => text,
+    let inner = match tagged(reply, "graph") {
+        Some(text) => match text.split_once("```") {
+            Some((_, fenced)) => before(fenced, "```").trim_start_matches("yaml"),
+            None => text,
+        },
+        None => before(reply.find("agents:").and_then(|at| reply.get(at..))?, "```"),
     };
     Some(format!("{}\n", inner.trim()))
+}
+
+fn before<'a>(text: &'a str, end: &str) -> &'a str {
+    text.split(end).next().unwrap_or(text)
 }
 
 fn tagged<'a>(reply: &'a str, tag: &str) -> Option<&'a str> {

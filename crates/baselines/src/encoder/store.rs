@@ -42,12 +42,11 @@ impl VectorStore {
 
     /// The vector of a text, if it is here.
     pub fn get(&self, text: &str) -> Option<Vec<f32>> {
-        let (factor, numbers) = self.vectors.get(&hash(text))?;
-        Some(numbers.iter().map(|number| f32::from(*number) * factor).collect())
+        self.vectors.get(&hash(text)).map(read_back)
     }
 
-    /// Keeps the vector of a text.
-    pub fn add(&mut self, text: &str, vector: &[f32]) -> Result<(), BaselineError> {
+    /// Keeps the vector of a text, and gives it as it is read back: what is learned must not depend on who encoded a text first.
+    pub fn add(&mut self, text: &str, vector: &[f32]) -> Result<Vec<f32>, BaselineError> {
         let most = vector.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
         let factor = if most > 0.0 { most / 127.0 } else { 1.0 };
         // Within ±127 by the choice of the factor.
@@ -57,9 +56,15 @@ impl VectorStore {
         bytes.extend(numbers.iter().map(|number| number.to_le_bytes()[0]));
         let failed = |error: std::io::Error| BaselineError::File(self.path.clone(), error.to_string());
         self.file.write_all(&bytes).map_err(failed)?;
-        self.vectors.insert(hash(text), (factor, numbers));
-        Ok(())
+        let kept = (factor, numbers);
+        let vector = read_back(&kept);
+        self.vectors.insert(hash(text), kept);
+        Ok(vector)
     }
+}
+
+fn read_back((factor, numbers): &(f32, Vec<i8>)) -> Vec<f32> {
+    numbers.iter().map(|number| f32::from(*number) * factor).collect()
 }
 
 fn record(bytes: &[u8]) -> Option<(Hash, (f32, Vec<i8>))> {
@@ -91,8 +96,10 @@ mod tests {
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"cut off").unwrap();
         let mut store = VectorStore::open(&path).unwrap();
         assert!(store.get("two").is_none());
-        store.add("two", &vector).unwrap();
+        let added = store.add("two", &vector).unwrap();
         let found = VectorStore::open(&path).unwrap().get("two").unwrap();
+        // A text has one vector, whether it is new or was here before.
+        assert_eq!((store.get("two").unwrap(), &added), (found.clone(), &found));
         assert!(found.iter().zip(&vector).all(|(a, b)| (a - b).abs() < 0.1 / 127.0));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * RECORD as u64);
     }

@@ -32,7 +32,7 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     let cancel = CancellationToken::new();
     runtime.spawn(super::run::cancel_on_signal(cancel.clone(), super::run::ON_RECORD));
     let store_path = config.store_path(cli.store.as_deref());
-    let (request, eval_id, on_record) = match &args.resume {
+    let (mut request, eval_id, on_record) = match &args.resume {
         Some(name) => {
             let store = Arc::new(Store::open_existing(&store_path)?);
             let mut request = EvalRequest::on_record(&store, name)?;
@@ -41,7 +41,9 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
         }
         None => (request(args, &store_path)?, format!("e-{}", fresh_id()), None),
     };
-    let folder = args.out.clone().unwrap_or_else(|| default_folder(&store_path, &eval_id));
+    let own = default_folder(&store_path, &eval_id);
+    request.trained = Some(own.join("trained"));
+    let folder = args.out.clone().unwrap_or_else(|| own.clone());
     let store = || {
         folder::make_folder(&folder)?;
         match on_record {
@@ -58,8 +60,10 @@ pub fn eval(cli: &Cli, args: &EvalArgs) -> Result<u8, Fault> {
     runtime.block_on(async {
         let cluster = join(&args.cluster, Priority::Low).await?;
         let mut width = args.width;
-        let spending = default_folder(&store_path, &job.eval_id).join(SPENDING);
-        let is_known = (cluster.is_some() || spending.exists()) && job.keep_spending(&spending, &end)?;
+        let spending = own.join(SPENDING);
+        // What learning spends is not in the store.
+        let is_kept = cluster.is_some() || job.learns() || spending.exists();
+        let is_known = is_kept && job.keep_spending(&spending, &end)?;
         if let Some(cluster) = &cluster {
             job.on_cluster(&config, cluster).await.map_err(Fault::of_spec)?;
             width = Some(width.unwrap_or(cluster.width().await?));
@@ -96,6 +100,7 @@ fn request(args: &EvalArgs, store_path: &Path) -> Result<EvalRequest, Fault> {
         clusters: args.clusters,
         tiers: args.tiers.clone(),
         baselines: args.baselines.clone(),
+        trained: None,
         training_tokens: args.rivals.training_tokens,
         encoder: args.rivals.encoder.clone(),
         vectors: vectors(&args.rivals, store_path),
@@ -122,11 +127,14 @@ async fn run(
     if args.resume.is_none() {
         job.begin().await?;
     }
-    let (work, training) = job.work(width, cancel).await?;
     let shared = job.evaluator.env.settings.shared.as_ref();
     if args.resume.is_some() && !spending_is_known {
-        job.evaluator.enter_spent(&work)?;
+        job.enter_spent()?;
     }
+    let Some((work, training)) = job.work(width, cancel).await? else {
+        super::train::close(shared)?;
+        return Err(unfinished(job, "the methods have not learned yet"));
+    };
     let progress = EvalProgress::start(args.quiet, &job.eval_id, work.runs());
     if job.resolved.kind.costs_money() {
         let together = job.request.together;
@@ -157,14 +165,18 @@ async fn run(
     }
     let missing = work.runs() - evaluation.rows.len();
     if missing > 0 {
-        let undone = format!("{missing} of {} runs are missing", work.runs());
-        let way_on = format!("go on with `lemon eval --resume {}", job.eval_id);
-        if let Some(fault) = lemon_workers::ended(shared, &undone, &way_on) {
-            return Err(fault.into());
-        }
-        return Err(Fault::new(undone).hint(format!("{way_on}`")).code(1));
+        return Err(unfinished(job, &format!("{missing} of {} runs are missing", work.runs())));
     }
     Ok(0)
+}
+
+/// That the evaluation ended before its end, and how it goes on.
+fn unfinished(job: &EvalJob, undone: &str) -> Fault {
+    let way_on = format!("go on with `lemon eval --resume {}", job.eval_id);
+    match lemon_workers::ended(job.evaluator.env.settings.shared.as_ref(), undone, &way_on) {
+        Some(fault) => fault.into(),
+        None => Fault::new(undone).hint(format!("{way_on}`")).code(1),
+    }
 }
 
 fn list_methods() -> Result<u8, Fault> {

@@ -26,6 +26,7 @@ mod hostile;
 mod hostile_hub;
 mod interrupted;
 mod key;
+mod learning;
 mod live;
 mod looking;
 mod mcp;

@@ -2,10 +2,11 @@
 
 use super::Notices;
 use super::cluster::WorkerCluster;
+use super::kept_trainings::kept_tokens;
+use super::proposals::ProposalModel;
 use super::request::{EvalRequest, RequestedCases};
-use super::rivals::{Rivals, expander, learns};
+use super::rivals::{Rivals, learns};
 use crate::error::Error;
-use lemon_baselines::aflow::Expander;
 use lemon_eval::{
     CHOSEN, Evaluation, Evaluator, Method, MethodRun, Row, SetUp, TeamSource, Training, Work, mark_clusters,
 };
@@ -37,7 +38,7 @@ pub struct EvalJob {
     /// The workers' configuration.
     pub resolved: Resolved,
     /// The model that proposes workflows, where a method asks one.
-    pub(super) expander: Option<Arc<dyn Expander>>,
+    pub(super) proposals: Option<ProposalModel>,
     pub(super) notices: Notices,
 }
 
@@ -57,10 +58,10 @@ impl EvalJob {
         store: impl FnOnce() -> Result<Arc<Store>, Error>,
     ) -> Result<Self, Error> {
         let mut methods = request.methods()?;
-        let expander = expander(config, &methods, notices).await?;
         let requested = request.cases(notices)?;
         let set = request.workers(config, &requested, notices).await?;
         let RequestedCases { cases, .. } = requested;
+        let proposals = ProposalModel::find(config, &methods, &set, &request, notices).await?;
         let priced = set.priced();
         let WorkerSet { mut backend, resolved, mut settings } = set;
         let language = &resolved.language;
@@ -97,7 +98,28 @@ impl EvalJob {
         let mut env = RolloutEnv::new(backend, language.clone(), settings, grader);
         env.store = Some(store.clone());
         let evaluator = Arc::new(Evaluator::new(env, priced));
-        Ok(EvalJob { eval_id, request, methods, cases: Arc::new(cases), evaluator, store, resolved, expander, notices })
+        let cases = Arc::new(cases);
+        Ok(EvalJob { eval_id, request, methods, cases, evaluator, store, resolved, proposals, notices })
+    }
+
+    /// Whether a method learns before the first run.
+    pub fn learns(&self) -> bool {
+        self.methods.iter().any(learns)
+    }
+
+    /// Enters into the shared budget what an evaluation on record has spent: its runs, and what its methods learned with. For an
+    /// evaluation whose spending no file knows.
+    ///
+    /// # Errors
+    /// The store failed, or a training that is kept cannot be read.
+    pub fn enter_spent(&self) -> Result<(), Error> {
+        let Some(shared) = &self.evaluator.env.settings.shared else { return Ok(()) };
+        let runs = self.methods.len() * self.request.seeds.len() * self.cases.len();
+        self.evaluator.enter_spent(&self.eval_id, runs)?;
+        if let Some(folder) = &self.request.trained {
+            shared.enter(kept_tokens(folder, self.request.baselines.as_deref())?, 0.0);
+        }
+        Ok(())
     }
 
     /// Keeps in a file what is spent of the shared budget, if there is one: what other machines spend is not in the store before
@@ -136,7 +158,7 @@ impl EvalJob {
         Ok(self.store.begin_batch(&self.eval_id, self.request.started_at_ms, meta, Vec::new()).wait().await?)
     }
 
-    /// The runs to make, `width` at a time. Methods that learn, learn now.
+    /// The runs to make, `width` at a time. Methods that learn, learn now. `None`: `cancel` ended them before they had learned.
     ///
     /// # Errors
     /// A method cannot be made, or the store or the sandbox failed while it learned.
@@ -144,8 +166,8 @@ impl EvalJob {
         &self,
         width: Option<usize>,
         cancel: &CancellationToken,
-    ) -> Result<(Arc<Work>, Vec<Training>), Error> {
-        let (methods, training) = self.method_runs(cancel).await?;
+    ) -> Result<Option<(Arc<Work>, Vec<Training>)>, Error> {
+        let Some((methods, training)) = self.method_runs(cancel).await? else { return Ok(None) };
         let default_width = match self.evaluator.env.settings.shared {
             // Within a budget one item at a time: many runs at once would all be half done when it ends.
             Some(_) => self.methods.len(),
@@ -159,7 +181,7 @@ impl EvalJob {
             width: width.unwrap_or(default_width),
             cases: self.cases.clone(),
         };
-        Ok((Arc::new(work), training))
+        Ok(Some((Arc::new(work), training)))
     }
 
     /// Makes the runs. `on_row` sees each as it ends; those that `cancel` prevents are missing.
@@ -199,15 +221,15 @@ impl EvalJob {
     }
 
     /// The methods with the orchestrators of their teams; those that learn, learn now.
-    async fn method_runs(&self, cancel: &CancellationToken) -> Result<(Vec<MethodRun>, Vec<Training>), Error> {
+    async fn method_runs(&self, cancel: &CancellationToken) -> Result<Option<(Vec<MethodRun>, Vec<Training>)>, Error> {
         let (mut methods, mut training) = (Vec::new(), Vec::new());
-        let mut rivals = match self.methods.iter().any(learns) {
+        let mut rivals = match self.learns() {
             true => Some(Rivals::new(self, self.notices, cancel).await?),
             false => None,
         };
         for method in &self.methods {
             if let Some(rivals) = rivals.as_mut().filter(|_| learns(method)) {
-                let (run, learned) = rivals.run(method).await?;
+                let Some((run, learned)) = rivals.run(method).await? else { return Ok(None) };
                 methods.push(run);
                 training.extend(learned);
                 continue;
@@ -227,7 +249,7 @@ impl EvalJob {
                 Some(writer) => MethodRun::written_by(method.clone(), writer),
             });
         }
-        Ok((methods, training))
+        Ok(Some((methods, training)))
     }
 
     /// The policy, with all its teams written ahead: many at a time is far quicker than one by one.

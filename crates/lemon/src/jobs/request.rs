@@ -90,6 +90,10 @@ pub struct EvalRequest {
     /// The folder of methods that were trained before.
     #[serde(default)]
     pub baselines: Option<PathBuf>,
+    /// Where this evaluation keeps what methods learn: one that is resumed has the teams it began with, and pays for them once.
+    /// `None`: nowhere.
+    #[serde(skip)]
+    pub trained: Option<PathBuf>,
     /// Worker tokens that each training spends; `None`: each method makes its own number of runs.
     #[serde(default)]
     pub training_tokens: Option<u64>,
@@ -177,7 +181,7 @@ impl EvalRequest {
         let trained = methods.iter().find(|method| matches!(method.source(), Some(TeamSource::Trained(_))));
         if let Some(method) = trained.filter(|_| !can_learn) {
             return Err(Error::input(format!("`{}` learns on hundreds of runs first", method.name())).with_hint(
-                "use --workers sim; or --budget-tokens with endpoints; or --baselines DIR with what `lemon baseline train` wrote",
+                "use --workers sim; or --budget-tokens with models; or --baselines DIR with what `lemon baseline train` wrote",
             ));
         }
         if uses(TeamSource::File) && self.spec.is_none() {
@@ -191,9 +195,17 @@ impl EvalRequest {
 
     /// Whether methods can learn with these workers, or learned before.
     fn can_learn(&self) -> Result<bool, Error> {
+        Ok(self.baselines.is_some() || self.may_learn_now()?)
+    }
+
+    /// Whether methods may learn with these workers: hundreds of runs of models have a budget.
+    ///
+    /// # Errors
+    /// There is no such kind of workers.
+    pub(super) fn may_learn_now(&self) -> Result<bool, Error> {
         let simulates = self.kind()? == WorkerKind::SIM || self.simulate_misses;
-        let is_bounded = self.together.is_limited() && self.kind()?.costs_money();
-        Ok(simulates || is_bounded || self.baselines.is_some())
+        let is_bounded = self.together.is_limited() && self.kind()?.asks_models();
+        Ok(simulates || is_bounded)
     }
 
     /// Whether all methods are asked for.

@@ -2,27 +2,20 @@
 
 use super::Notices;
 use super::evaluation::EvalJob;
+use super::kept_trainings::{Choice, folder_of};
 use super::request::EvalRequest;
 use crate::error::Error;
-use async_trait::async_trait;
-use lemon_baselines::aflow::Expander;
-use lemon_baselines::{BaselineError, Encoder, RivalTrainer, TrainedRival, TrainedTeams, reads_vectors};
+use futures::future::try_join_all;
+use lemon_baselines::{Encoder, RivalTrainer, TrainedRival, TrainedTeams, reads_vectors};
 use lemon_eval::{CHOSEN, CaseWriters, Method, MethodRun, PublishedMethod, TeamSource, Training};
 use lemon_exec::Orchestrator;
-use lemon_exec::worker::{Backend, ChatMessage, Request};
 use lemon_num::seed_of;
 use lemon_rollout::{Case, RolloutRequest};
 use lemon_spec::Language;
-use lemon_trace::ORCHESTRATOR;
-use lemon_workers::{Config, Resolved, WorkerFiles};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-
-/// Completion tokens of a proposed workflow at most.
-const MOST_PROPOSED: u64 = 1_500;
-const TEMPERATURE: f64 = 0.7;
 
 /// Trains the methods of an evaluation.
 pub(super) struct Rivals<'a> {
@@ -40,6 +33,11 @@ pub(super) struct Rivals<'a> {
 /// Whether a method learns here, or has its capacity chosen.
 pub(super) fn learns(method: &Method) -> bool {
     matches!(method.source(), Some(TeamSource::Trained(_))) || method.capacity() == Some(CHOSEN)
+}
+
+/// Whether a model proposes teams while a method learns.
+pub(super) fn asks_a_model(method: &Method) -> bool {
+    method.source() == Some(TeamSource::Trained(PublishedMethod::AFlow))
 }
 
 /// The encoder of a request: the model in its folder; without one the vectors that ship if they are those of all these
@@ -77,7 +75,8 @@ impl<'a> Rivals<'a> {
         let encoder = Arc::new(encoder(request, &questions, notices, is_read)?);
         let mut trainer = RivalTrainer::new(&job.evaluator.env, encoder.clone(), cancel);
         trainer.limit = request.training_tokens;
-        trainer.expander = job.expander.clone();
+        let env = &job.evaluator.env;
+        trainer.expander = job.proposals.as_ref().map(|model| model.expander(&env.settings, env.store.clone(), cancel));
         if request.encoder.is_some() && is_read {
             // At once and in turn: later, many runs would ask for a vector each.
             (notices.tell)(&format!("{} encodes {} questions", encoder.name(), questions.len()));
@@ -89,66 +88,123 @@ impl<'a> Rivals<'a> {
         Ok(Rivals { job, trainer, encoder, cases, known: HashMap::new(), notices, cancel })
     }
 
-    /// A method, ready to be scored, with what it learned for each seed of the evaluation.
-    pub(super) async fn run(&mut self, method: &Method) -> Result<(MethodRun, Vec<Training>), Error> {
+    /// A method, ready to be scored, with what it learned for each seed of the evaluation. `None`: ended before it had learned.
+    pub(super) async fn run(&mut self, method: &Method) -> Result<Option<(MethodRun, Vec<Training>)>, Error> {
         let (seeds, mut training) = (self.job.request.seeds.clone(), Vec::new());
+        let language = self.job.evaluator.env.language.clone();
         if method.capacity() != Some(CHOSEN) {
+            self.learn_together(method).await?;
             let mut by_seed = BTreeMap::new();
             for seed in seeds {
-                let trained = self.trained(method, seed).await?;
+                let Some(trained) = self.trained(method, seed).await? else { return Ok(None) };
                 training.push(trained.report(self.job.cases.first(), &self.encoder, None));
                 by_seed.insert(seed, trained);
             }
             let teams = TrainedTeams { by_seed, encoder: self.encoder.clone() };
-            return Ok((MethodRun::trained(method.clone(), Arc::new(teams)), training));
+            return Ok(Some((MethodRun::trained(method.clone(), Arc::new(teams)), training)));
         }
-        let language = self.job.evaluator.env.language.clone();
+        for fixed in language.capacities.iter().filter_map(|capacity| method.at(capacity)) {
+            self.learn_together(&fixed).await?;
+        }
         let mut by_seed = BTreeMap::new();
         for seed in seeds {
-            let (run, mut account) = self.chosen(method, &language, seed).await?;
-            account.method = method.name();
+            let Some((run, account)) = self.chosen(method, &language, seed).await? else { return Ok(None) };
             training.push(account);
             by_seed.insert(seed, run);
         }
-        Ok((MethodRun::trained(method.clone(), Arc::new(ChosenTeams { by_seed, language })), training))
+        Ok(Some((MethodRun::trained(method.clone(), Arc::new(ChosenTeams { by_seed, language })), training)))
     }
 
-    /// What a method learned with a seed: from its folder, or now.
-    async fn trained(&mut self, method: &Method, seed: u64) -> Result<Arc<TrainedRival>, Error> {
-        let key = (method.name(), seed);
-        if let Some(known) = self.known.get(&key) {
-            return Ok(known.clone());
+    /// What a method learned with a seed: with this evaluation before, as it was trained before, or now. `None`: ended before it had
+    /// learned.
+    async fn trained(&mut self, method: &Method, seed: u64) -> Result<Option<Arc<TrainedRival>>, Error> {
+        if let Some(known) = self.known.get(&(method.name(), seed)) {
+            return Ok(Some(known.clone()));
         }
-        let request = &self.job.request;
-        let folder = request.baselines.as_ref().map(|folder| folder_of(folder, method, seed));
-        let trained = match folder.filter(|folder| folder.exists()) {
-            Some(folder) => TrainedRival::load(&folder, &self.encoder)?,
-            None => {
-                (self.notices.tell)(&format!("{} learns on {} items, seed {seed}", method.name(), self.cases.len()));
-                let capacity = method.capacity().or(request.capacity.as_deref());
-                self.trainer.train(method, capacity, &self.cases, seed).await?
-            }
+        let trained = match self.folder_with(method, seed) {
+            Some(folder) => Some(TrainedRival::load(&folder, &self.encoder)?),
+            None => self.learn(method, seed).await?,
         };
+        trained.map(|trained| self.keep(method, seed, trained)).transpose()
+    }
+
+    /// Has AFlow learn with all seeds at a time, unless a budget would end all of them half done: its model writes a proposal for each
+    /// in little more time than for one.
+    async fn learn_together(&mut self, method: &Method) -> Result<(), Error> {
+        let job = self.job;
+        if !asks_a_model(method) || job.evaluator.env.settings.shared.is_some() {
+            return Ok(());
+        }
+        let is_new =
+            |seed: &u64| !self.known.contains_key(&(method.name(), *seed)) && self.folder_with(method, *seed).is_none();
+        let seeds: Vec<u64> = job.request.seeds.iter().copied().filter(is_new).collect();
+        let learned = try_join_all(seeds.iter().map(|seed| self.learn(method, *seed))).await?;
+        for (seed, trained) in seeds.into_iter().zip(learned) {
+            if let Some(trained) = trained {
+                self.keep(method, seed, trained)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what a method learned with a seed lies: with this evaluation, or as it was trained before.
+    fn folder_with(&self, method: &Method, seed: u64) -> Option<PathBuf> {
+        let folders = [&self.job.request.trained, &self.job.request.baselines];
+        let mut folders = folders.into_iter().flatten().map(|folder| folder_of(folder, method, seed));
+        folders.find(|folder| TrainedRival::is_kept(folder))
+    }
+
+    /// Trains a method now. `None`: ended before its end; what it has then is what it began with, or half of a training, and neither
+    /// is the method.
+    async fn learn(&self, method: &Method, seed: u64) -> Result<Option<TrainedRival>, Error> {
+        let request = &self.job.request;
+        if self.cancel.is_cancelled() {
+            return Ok(None);
+        }
+        if !request.may_learn_now()? {
+            let given = request.baselines.as_deref().unwrap_or(Path::new("")).display();
+            return Err(Error::input(format!("{given} has no `{}` of seed {seed}", method.name()))
+                .with_hint("to learn it now, bound what it spends: --budget-tokens N"));
+        }
+        (self.notices.tell)(&format!("{} learns on {} items, seed {seed}", method.name(), self.cases.len()));
+        let capacity = method.capacity().or(request.capacity.as_deref());
+        let trained = self.trainer.train(method, capacity, &self.cases, seed).await?;
+        Ok((!self.cancel.is_cancelled()).then_some(trained))
+    }
+
+    /// Keeps what a method learned, here and with the evaluation: what was trained elsewhere too, since it may change there.
+    fn keep(&mut self, method: &Method, seed: u64, trained: TrainedRival) -> Result<Arc<TrainedRival>, Error> {
+        if let Some(folder) = self.job.request.trained.as_ref().map(|folder| folder_of(folder, method, seed))
+            && !TrainedRival::is_kept(&folder)
+        {
+            trained.save(&folder)?;
+        }
         let trained = Arc::new(trained);
-        self.known.insert(key, trained.clone());
+        self.known.insert((method.name(), seed), trained.clone());
         Ok(trained)
     }
 
     /// The method at the capacity whose teams have the highest reward on the training tasks. Its account has all that was tried.
+    /// `None`: ended before the choice.
     async fn chosen(
         &mut self,
         method: &Method,
         language: &Arc<Language>,
         seed: u64,
-    ) -> Result<(MethodRun, Training), Error> {
-        let mut account = Training { seed, items: self.cases.len(), ..Training::default() };
+    ) -> Result<Option<(MethodRun, Training)>, Error> {
+        let kept = self.job.request.trained.as_ref().map(|folder| folder_of(folder, method, seed));
+        if let Some(before) = kept.as_deref().map(Choice::read).transpose()?.flatten() {
+            return self.chosen_before(method, before.account, seed).await;
+        }
+        let mut account = Training { method: method.name(), seed, items: self.cases.len(), ..Training::default() };
         let mut best: Option<(f64, MethodRun, Training)> = None;
+        let mut tried_tokens = 0;
         for capacity in &language.capacities {
             let Some(fixed) = method.at(capacity) else { continue };
             let run = match method.source() {
                 None => MethodRun::by_rule(fixed),
                 Some(_) => {
-                    let trained = self.trained(&fixed, seed).await?;
+                    let Some(trained) = self.trained(&fixed, seed).await? else { return Ok(None) };
                     let report = trained.report(self.job.cases.first(), &self.encoder, Some(capacity));
                     account.runs += report.runs;
                     account.tokens += report.tokens;
@@ -156,13 +212,16 @@ impl<'a> Rivals<'a> {
                     account.seconds += report.seconds;
                     account.encoder.clone_from(&report.encoder);
                     account.spec.clone_from(&report.spec);
-                    let teams = TrainedTeams { by_seed: [(seed, trained)].into(), encoder: self.encoder.clone() };
-                    MethodRun::trained(fixed, Arc::new(teams))
+                    self.with_one(fixed, trained, seed)
                 }
             };
             let (reward, runs, tokens) = self.reward(&run, language, seed).await?;
+            if self.cancel.is_cancelled() {
+                return Ok(None);
+            }
             account.runs += runs;
             account.tokens += tokens;
+            tried_tokens += tokens;
             if best.as_ref().is_none_or(|(most, ..)| reward > *most) {
                 let found = Training { chosen: Some(capacity.clone()), ..account.clone() };
                 best = Some((reward, run, found));
@@ -171,7 +230,36 @@ impl<'a> Rivals<'a> {
         let Some((_, run, found)) = best else {
             return Err(Error::input(format!("`{}` has no capacity to choose from", method.name())));
         };
-        Ok((run, Training { chosen: found.chosen, spec: found.spec, ..account }))
+        let account = Training { chosen: found.chosen, spec: found.spec, ..account };
+        let choice = Choice { account, tried_tokens };
+        if let Some(folder) = kept {
+            choice.write(&folder)?;
+        }
+        Ok(Some((run, choice.account)))
+    }
+
+    /// The choice that this evaluation made before.
+    async fn chosen_before(
+        &mut self,
+        method: &Method,
+        account: Training,
+        seed: u64,
+    ) -> Result<Option<(MethodRun, Training)>, Error> {
+        let fixed = account.chosen.as_deref().and_then(|capacity| method.at(capacity));
+        let Some(fixed) = fixed else {
+            return Err(Error::input(format!("what was chosen for `{}` names no capacity of it", method.name())));
+        };
+        if fixed.source().is_none() {
+            return Ok(Some((MethodRun::by_rule(fixed), account)));
+        }
+        let trained = self.trained(&fixed, seed).await?;
+        Ok(trained.map(|trained| (self.with_one(fixed, trained, seed), account)))
+    }
+
+    /// A method with what it learned with one seed.
+    fn with_one(&self, method: Method, trained: Arc<TrainedRival>, seed: u64) -> MethodRun {
+        let teams = TrainedTeams { by_seed: [(seed, trained)].into(), encoder: self.encoder.clone() };
+        MethodRun::trained(method, Arc::new(teams))
     }
 
     /// The mean reward on the training tasks, the runs and their tokens.
@@ -196,11 +284,6 @@ impl<'a> Rivals<'a> {
     }
 }
 
-/// Where a method that was trained with a seed is kept.
-fn folder_of(folder: &Path, method: &Method, seed: u64) -> PathBuf {
-    folder.join(method.name()).join(format!("seed-{seed}"))
-}
-
 impl EvalJob {
     /// Trains the methods that learn, writes each into a folder of its own, and gives the folders with the accounts.
     ///
@@ -210,13 +293,12 @@ impl EvalJob {
         let mut rivals = Rivals::new(self, self.notices, cancel).await?;
         let mut made = Vec::new();
         for method in &self.methods {
+            rivals.learn_together(method).await?;
             for seed in &self.request.seeds {
-                let trained = rivals.trained(method, *seed).await?;
-                if cancel.is_cancelled() {
-                    // What it has is what it began with, or half of a training: neither is the method.
+                let Some(trained) = rivals.trained(method, *seed).await? else {
                     let missing = self.methods.len() * self.request.seeds.len() - made.len();
                     return Ok(SavedTrainings { made, missing });
-                }
+                };
                 let folder = folder_of(out, method, *seed);
                 trained.save(&folder)?;
                 made.push((folder, trained.report(self.cases.first(), &rivals.encoder, None)));
@@ -245,59 +327,5 @@ impl CaseWriters for ChosenTeams {
         let run = self.by_seed.get(&seed).or_else(|| self.by_seed.values().next())?;
         // What has no team for a case has none here either; the run says so.
         run.orchestrator(case, &self.language, None, seed).ok()
-    }
-}
-
-/// The model that proposes workflows for AFlow: the strongest of the configured capacities.
-pub(super) async fn expander(
-    config: &Config,
-    methods: &[Method],
-    notices: Notices,
-) -> Result<Option<Arc<dyn Expander>>, Error> {
-    let is_asked = |method: &Method| method.source() == Some(TeamSource::Trained(PublishedMethod::AFlow));
-    if !methods.iter().any(is_asked) {
-        return Ok(None);
-    }
-    let missing = || {
-        Error::input("the method `aflow` needs a model that proposes workflows")
-            .with_hint("name one with --base-url and --model, or --model FILE.gguf; `aflow-random` needs none")
-    };
-    if config.capacity.is_empty() {
-        return Err(missing());
-    }
-    let resolved = Resolved::new(config, None, &[], notices.tell).await?;
-    let (backend, _) = resolved.backend(&WorkerFiles::default())?;
-    let level = backend.levels.len().checked_sub(1).ok_or_else(missing)?;
-    Ok(Some(Arc::new(ModelExpander { backend, level })))
-}
-
-struct ModelExpander {
-    backend: Backend,
-    level: usize,
-}
-
-#[async_trait]
-impl Expander for ModelExpander {
-    async fn expand(&self, prompt: &str, seed: u64) -> Result<(String, u64), BaselineError> {
-        let failed =
-            |reason: String| BaselineError::Unfit(format!("the model that proposes workflows failed: {reason}"));
-        let level = self.backend.levels.get(self.level).ok_or_else(|| failed("it has no capacity".to_owned()))?;
-        let request = Request {
-            agent: ORCHESTRATOR.to_owned(),
-            level: self.level,
-            capacity: level.name.clone(),
-            messages: vec![ChatMessage::user(prompt)],
-            max_tokens: MOST_PROPOSED,
-            temperature: Some(TEMPERATURE),
-            seed,
-            schema: None,
-            tools: None,
-            agent_prompt: None,
-            progress: None,
-        };
-        // A closed semaphore admits every call: no permit is needed.
-        let _turn = level.gate.acquire().await.ok();
-        let reply = self.backend.worker.ask(&request).await.map_err(|error| failed(error.failure.message))?;
-        Ok((reply.text, reply.usage.tokens_in + reply.usage.tokens_out))
     }
 }
