@@ -133,7 +133,7 @@ pub(crate) fn signal(
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushes.len());
     for text in texts {
         let weight = weights.of(&text);
-        let of_tokens = text.scale.iter().map(|scale| scale * weight).collect();
+        let of_tokens = text.scale.iter().zip(&text.ratio).map(|(scale, ratio)| scale * ratio * weight).collect();
         examples.push(example(text.sequence, text.advantages, text.old, of_tokens, update));
     }
     for Push { sequence, advantages, old } in pushes {
@@ -169,7 +169,7 @@ fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, Policy
         let sequences: Vec<Sequence> = texts.iter().map(|text| text.sequence.clone()).collect();
         scored = sequences.iter().map(|sequence| sequence.tokens.len() as u64).sum();
         for (text, scores) in texts.iter_mut().zip(signals.policy.score(&sequences, signals.temperature)?) {
-            text.old = scores;
+            text.rescore(scores, signals.policy.most_ratio());
         }
     }
     Ok((texts, places, scored))
