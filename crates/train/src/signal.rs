@@ -82,6 +82,8 @@ pub(crate) struct Signal {
     pub lessons: Vec<(Features, f64)>,
     /// Tokens that the policy scored to make the examples.
     pub scored: u64,
+    /// The mean of what tokens count for being drawn from another distribution, where that is measured.
+    pub ratio: Option<f64>,
 }
 
 /// Where a text was written: group, episode and round.
@@ -129,6 +131,9 @@ pub(crate) fn signal(
             text.spread();
         }
     }
+    let ratio = signals.policy.most_ratio().and_then(|_| {
+        lemon_num::mean_of(texts.iter().flat_map(|text| text.ratio.iter().map(|ratio| f64::from(*ratio))))
+    });
     let weights = Weights::new(&texts, update.per);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushes.len());
     for text in texts {
@@ -144,7 +149,7 @@ pub(crate) fn signal(
     if let Some(reference) = signals.reference {
         add_reference(reference, &mut examples, signals.temperature)?;
     }
-    Ok(Signal { examples, values, lessons, scored })
+    Ok(Signal { examples, values, lessons, scored, ratio })
 }
 
 /// Texts, where each was written, and the tokens that the policy scored for them.

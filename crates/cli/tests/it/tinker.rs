@@ -2,7 +2,7 @@
 
 use crate::common::{Folder, wait_until};
 use crate::snapshot;
-use lemon_fakes::{FakeTinker, SkyrlServer, TinkerFault, TinkerWorld};
+use lemon_fakes::{FakeTinker, FakeVllm, SkyrlServer, TinkerFault, TinkerWorld, VllmWorld};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, Precision, Tokenizer};
 use serde_json::Value;
 
@@ -96,6 +96,44 @@ fn a_model_on_a_server_is_trained_and_invalid_texts_count() {
     assert!(kept["adapter"].as_str().unwrap().starts_with("tinker://model_1/adapter-4-"), "{kept}");
     assert!(folder.read("run/report.html").contains("<svg"));
     assert_eq!(fake.weights().into_iter().flatten().count(), 0, "its place is free again");
+}
+
+/// A fake sampler that writes two teams; each of their tokens was drawn with a probability of e^-0.5.
+fn sampler() -> FakeVllm {
+    let texts = [ALONE, VOTE].map(|text| (written(text), vec![-0.5; written(text).len()])).to_vec();
+    let forced = ["~", "Q"].map(|text| (format!("start: \"{text}\"\n"), written(text))).to_vec();
+    FakeVllm::start(VllmWorld { texts, forced, ..VllmWorld::default() }).unwrap()
+}
+
+#[test]
+fn a_sampler_writes_teams_under_a_grammar_and_their_tokens_are_weighed() {
+    let (fake, sampler) = (fake(), sampler());
+    let of_sampler = format!("[start.sampler]\nurl = \"{}\"\nadapters = \"adapters\"\n[rollouts]", sampler.url());
+    let good = recipe(&fake.url(), 3).replace("[rollouts]", &of_sampler);
+    let folder = folder(&good);
+    let trained = folder.lemon(&[&TRAIN[..], &["--out", "run", "--json"]].concat()).ok().json();
+    assert_eq!((&trained["steps"], &trained["skipped"]), (&3.into(), &0.into()));
+    let metrics = metrics(&folder, "run");
+    for step in &metrics[1..] {
+        assert_eq!(step["rollouts"]["valid"], 1.0, "{step}");
+        assert!(step["gradient_norm"].as_f64().unwrap() > 0.0, "{step}");
+    }
+    // The model of the server gave each token e^-2 before its first step: it counts for the quotient of both.
+    let ratio = metrics[1]["ratio"].as_f64().unwrap();
+    assert!((ratio - (-1.5f64).exp()).abs() < 1e-6, "{ratio}");
+    assert_ne!(metrics[2]["ratio"], metrics[1]["ratio"], "the model has moved");
+    assert_eq!(fake.calls("asample").len(), 0);
+    let asked = sampler.calls("completions");
+    let grammar = asked.last().unwrap()["structured_outputs"]["grammar"].as_str().unwrap();
+    assert!(grammar.starts_with("start:") && grammar.contains("capacity"), "{grammar}");
+    // Four sets of weights are sampled: those of the beginning, and those of each step; none is left.
+    assert_eq!((sampler.calls("load_lora_adapter").len(), sampler.adapters().len()), (4, 0));
+    assert_eq!(std::fs::read_dir(folder.path("adapters")).unwrap().count(), 0);
+
+    std::fs::write(folder.path("large.toml"), good.replace("rounds = 1", "rounds = 1\nbranches = 2")).unwrap();
+    let ran = folder.lemon(&[&TRAIN[..], &["--out", "other"]].concat());
+    let fact = "cannot go on from a fork of a text: expected `rollouts.branches` 1, got 2";
+    assert!(ran.code == Some(2) && ran.stderr.contains(fact), "{}", ran.stderr);
 }
 
 #[test]
