@@ -24,16 +24,16 @@ pub struct VllmServer {
 
 impl VllmServer {
     /// Starts one with the model in `model` in a folder, which is also its name, and with these log-probabilities
-    /// (`--logprobs-mode`). `None`: no environment is named, and the test says that it is skipped.
+    /// (`--logprobs-mode`), for so many tokens of a prompt and its text. `None`: no environment is named, and the test says that it is skipped.
     ///
     /// # Panics
     /// It is installed and does not start.
-    pub fn start(folder: &Path, logprobs: &str) -> Option<VllmServer> {
+    pub fn start(folder: &Path, logprobs: &str, positions: usize) -> Option<VllmServer> {
         let Some(environment) = std::env::var_os(VLLM_VARIABLE) else {
             eprintln!("skipped: {VLLM_VARIABLE} names no Python environment with vLLM");
             return None;
         };
-        match launch(Path::new(&environment), folder, logprobs) {
+        match launch(Path::new(&environment), folder, (logprobs, positions)) {
             Ok(server) => Some(server),
             Err(error) => panic!("vLLM cannot be started: {error}"),
         }
@@ -60,7 +60,7 @@ impl Drop for VllmServer {
     }
 }
 
-fn launch(environment: &Path, folder: &Path, logprobs: &str) -> io::Result<VllmServer> {
+fn launch(environment: &Path, folder: &Path, (logprobs, positions): (&str, usize)) -> io::Result<VllmServer> {
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     let bin = environment.join("bin");
     let path = std::env::join_paths(
@@ -70,7 +70,7 @@ fn launch(environment: &Path, folder: &Path, logprobs: &str) -> io::Result<VllmS
     let log = fs::File::create(folder.join("vllm.log"))?;
     let process = Command::new(bin.join("vllm"))
         .args(["serve", "model", "--served-model-name", "model", "--host", "127.0.0.1", "--port", &port.to_string()])
-        .args(["--dtype", "float32", "--max-model-len", "256", "--enforce-eager"])
+        .args(["--dtype", "float32", "--max-model-len", &positions.to_string(), "--enforce-eager"])
         .args(["--enable-lora", "--max-lora-rank", "8", "--max-loras", "2"])
         .args(["--structured-outputs-config.backend", "guidance", "--logprobs-mode", logprobs])
         .current_dir(folder)

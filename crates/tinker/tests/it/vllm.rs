@@ -52,7 +52,7 @@ fn a_real_sampler_draws_with_the_weights_that_a_real_server_trains() {
     model(folder.path());
     let Some(server) = SkyrlServer::start(folder.path()) else { return };
     let mode = std::env::var("LEMON_VLLM_LOGPROBS").unwrap_or_else(|_| "processed_logprobs".to_owned());
-    let Some(sampler) = VllmServer::start(folder.path(), &mode) else { return };
+    let Some(sampler) = VllmServer::start(folder.path(), &mode, 256) else { return };
     let adapters = Some(folder.path().join("adapters"));
     let start = SamplerStart { adapters, model: Some("model".to_owned()), ..SamplerStart::new(sampler.url()) };
     let mut policy = open_with(&server, folder.path(), None, Some(start));
