@@ -141,7 +141,7 @@ pub const WALLS: &[Wall] = &[
     Wall {
         package: "lemon-cluster",
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-rollout"],
-        tests_use: &[],
+        tests_use: &["lemon-fakes"],
     },
     Wall {
         package: "lemon",

@@ -1,4 +1,4 @@
-//! What workers ask about jobs: the next round, the reply to a call, part of the budget.
+//! What workers ask about jobs: the next round, the reply to a call, a lost object, part of the budget.
 
 use crate::coordinator::Shared;
 use crate::wire::{Answer, Ask, Drafted, ExactReply};
@@ -142,6 +142,11 @@ pub(crate) async fn answer(shared: &Shared, message: &[u8]) -> Answer {
         Ask::Record { job, key, reply } => match of_call(shared, &job, &key) {
             Ok((kept, key)) => kept.record(key, reply),
             Err(answer) => *answer,
+        },
+        Ask::Lost { object } => match shared.put_back(&object).await {
+            Ok(true) => Answer::Done,
+            Ok(false) => Answer::Unknown,
+            Err(error) => Answer::Refused(error.to_string()),
         },
         Ask::Lease(ask) => shared.lenders.answer(&ask),
     }

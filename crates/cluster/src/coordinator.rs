@@ -97,8 +97,8 @@ struct Pending {
 
 /// How a job ended.
 enum End {
-    /// With this result: headers and body of its message.
-    Done(Option<HeaderMap>, Bytes),
+    /// With this result.
+    Done(Bytes),
     /// No worker could make it.
     Dead,
     /// It was cancelled before it began.
@@ -149,9 +149,24 @@ impl Coordinator {
         Ok(ClusterRuns { coordinator: self.clone(), env })
     }
 
+    /// The objects that this coordinator answers for: what environments are made of goes here.
+    pub fn blobs(&self) -> &Blobs {
+        &self.shared.blobs
+    }
+
     /// The jobs that no worker could make, so far.
     pub fn dead(&self) -> Vec<DeadJob> {
         self.shared.dead.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn session(&self) -> &str {
+        &self.shared.session
+    }
+
+    #[cfg(test)]
+    pub(crate) async fn put_back(&self, object: &str) -> Result<bool, ClusterError> {
+        self.shared.put_back(object).await
     }
 
     /// Forgets the jobs that are queued, and says that this coordinator is gone.
@@ -191,7 +206,10 @@ impl RemoteRuns for ClusterRuns {
             () = shared.drained(run.cancel) => return Ok(None),
         };
         match end {
-            Ok(End::Done(headers, body)) => Ok(Some(shared.trace(headers, body).await?)),
+            Ok(End::Done(body)) => match read_trace(&body) {
+                Ok(trace) => Ok(Some(trace)),
+                Err(reason) => Err(RolloutError::Remote(format!("a result cannot be read: {reason}"))),
+            },
             Ok(End::Dead | End::Forgotten) => Ok(None),
             // The sender is dropped only with the entry.
             Err(_) => Err(RolloutError::BrokeOff("its entry is gone".to_owned())),
@@ -313,6 +331,11 @@ impl Shared {
             };
             let Some(message) = message else { return };
             match what {
+                Listen::Done if object_of(message.headers.as_ref()).is_some() => {
+                    let shared = self.clone();
+                    // Its object takes a while.
+                    tokio::spawn(async move { shared.done(message).await });
+                }
                 Listen::Done => self.done(message).await,
                 Listen::Dead => self.bury(message).await,
                 Listen::Ask => {
@@ -339,15 +362,27 @@ impl Shared {
 
     /// Takes a result. One that is not waited for came before, or its caller has gone.
     async fn done(&self, message: async_nats::Message) {
-        let job = message.headers.as_ref().and_then(|headers| headers.get(JOB_HEADER));
-        let pending = job.and_then(|job| self.pending().remove(job.as_str()));
+        let headers = message.headers.as_ref();
+        let job = headers.and_then(|headers| headers.get(JOB_HEADER)).map(|job| job.as_str().to_owned());
+        let object = object_of(headers).map(str::to_owned);
+        let mut result = None;
+        if let Some(job) = job.filter(|job| self.pending().contains_key(job)) {
+            match self.blobs.body(headers, message.payload).await {
+                Ok(body) => result = self.pending().remove(&job).map(|pending| (pending, body)),
+                // A worker that hears nothing sends it again, and its object with it.
+                Err(_) => return,
+            }
+        }
         if let Some(reply) = message.reply {
-            // A worker that hears nothing sends it again.
+            // As above.
             let _ = self.link.client.publish(reply, Bytes::from_static(b"+")).await;
         }
-        if let Some(pending) = pending {
+        if let Some((pending, body)) = result {
             // The caller has gone: nothing is lost, since it wants nothing.
-            let _ = pending.result.send(End::Done(message.headers, message.payload));
+            let _ = pending.result.send(End::Done(body));
+            if let Some(object) = object {
+                self.blobs.remove(&object).await;
+            }
         }
     }
 
@@ -366,17 +401,6 @@ impl Shared {
             // A worker that hears nothing says it again.
             let _ = self.link.client.publish(reply, Bytes::from_static(b"+")).await;
         }
-    }
-
-    /// The trace of a result.
-    async fn trace(&self, headers: Option<HeaderMap>, body: Bytes) -> Result<RemoteTrace, RolloutError> {
-        let failed = |error: ClusterError| RolloutError::Remote(error.to_string());
-        let body = self.blobs.body(headers.as_ref(), body).await.map_err(failed)?;
-        let trace = read_trace(&body);
-        if let Some(object) = object_of(headers.as_ref()) {
-            self.blobs.remove(object).await;
-        }
-        trace.map_err(|reason| RolloutError::Remote(format!("a result cannot be read: {reason}")))
     }
 
     /// Ends when the run is cancelled and its result is not to be expected.
@@ -418,6 +442,19 @@ impl Shared {
         let told = serde_json::json!({"at_ms": unix_ms(), "priority": self.priority, "waiting": self.pending().len()});
         alive.put(format!("session.{}", self.session), told.to_string().into()).await.map_err(jetstream)?;
         Ok(())
+    }
+
+    /// Puts back what the server has lost of this coordinator: what environments are made of, and jobs that are objects. `false`: it
+    /// is of another process.
+    pub async fn put_back(&self, object: &str) -> Result<bool, ClusterError> {
+        if self.blobs.put_back(object).await? {
+            return Ok(true);
+        }
+        let is_it = |message: &Bytes| blake3::hash(message).to_hex().as_str() == object;
+        let Some((_, message, _)) = self.waiting().into_iter().find(|(_, message, _)| is_it(message)) else {
+            return Ok(false);
+        };
+        self.blobs.fitted(&mut HeaderMap::new(), message).await.map(|_| true)
     }
 
     /// The jobs that have no result yet, as messages.

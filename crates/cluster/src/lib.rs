@@ -20,6 +20,9 @@
 //! result. The coordinator takes the first result of a job and drops every other. A job says everything that its result
 //! depends on; what it shares with other runs (orchestrator, reply cache, budget) stays with the coordinator, which is asked
 //! for it. So a result does not depend on which worker makes it, or how often.
+//!
+//! **Who cannot make a job leaves it to others.** A worker of another version, or without the key of an endpoint, refuses a job. That
+//! is noted beside the job and is no try. A job is given up when it was tried too often, or when all workers that are alive refuse it.
 
 mod asks;
 mod borrowing;
@@ -31,6 +34,7 @@ mod lending;
 mod link;
 mod node;
 mod objects;
+mod refusals;
 mod remote;
 mod status;
 mod wire;
@@ -42,3 +46,6 @@ pub use link::{Access, Link};
 pub use node::{BuildEnv, Node, NodeEnv, NodeOptions};
 pub use objects::Blobs;
 pub use status::{DeadLetter, NodeReport, Status};
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ const ACK_WAIT: Duration = Duration::from_secs(10);
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long a coordinator or a worker that says nothing is taken for alive.
 pub(crate) const ALIVE: Duration = Duration::from_secs(30);
-/// How long objects and dead letters are kept.
+/// How long objects, dead letters and refusals are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Replies of the server are waited for so long, then asked for again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -196,6 +196,7 @@ impl Link {
         }
         self.letters().await?;
         self.bucket("alive", ALIVE).await?;
+        self.refused().await?;
         self.objects().await?;
         Ok(())
     }
@@ -284,6 +285,11 @@ impl Link {
     /// The bucket of coordinators and workers that are alive.
     pub(crate) async fn alive(&self) -> Result<kv::Store, ClusterError> {
         self.bucket("alive", ALIVE).await
+    }
+
+    /// The bucket of what workers say of jobs that they cannot make.
+    pub(crate) async fn refused(&self) -> Result<kv::Store, ClusterError> {
+        self.bucket("refused", KEPT).await
     }
 
     /// The object store.

@@ -18,7 +18,7 @@ use futures::StreamExt;
 use lemon_exec::{fresh_id, unix_ms};
 use lemon_rollout::{Case, RolloutEnv};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OnceCell, OwnedSemaphorePermit, Semaphore, TryAcquireError};
@@ -57,7 +57,7 @@ pub struct NodeOptions {
     pub name: String,
     /// Jobs at a time.
     pub slots: usize,
-    /// How often a job is tried before it is given up.
+    /// How often a job is tried before it is given up. That a worker refuses it is no try.
     pub tries: u32,
 }
 
@@ -70,7 +70,6 @@ impl Default for NodeOptions {
 /// A worker process.
 pub struct Node {
     link: Link,
-    blobs: Blobs,
     builder: Arc<dyn BuildEnv>,
     options: NodeOptions,
     id: String,
@@ -85,6 +84,8 @@ pub struct Node {
     done: AtomicU64,
     failed: AtomicU64,
     dead: AtomicU64,
+    /// Jobs that were refused since the last one that was made.
+    refused: AtomicU32,
     pace: Mutex<Pace>,
 }
 
@@ -102,7 +103,6 @@ impl Node {
         let (room, freed) = (Arc::new(Semaphore::new(slots)), Arc::new(Notify::new()));
         Arc::new(Node {
             link: link.clone(),
-            blobs: Blobs::new(link),
             builder,
             id: fresh_id(),
             since_ms: unix_ms(),
@@ -115,6 +115,7 @@ impl Node {
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             dead: AtomicU64::new(0),
+            refused: AtomicU32::new(0),
             pace: Mutex::default(),
             options: NodeOptions { slots, ..options },
         })
@@ -254,8 +255,8 @@ impl Node {
         Ok(())
     }
 
-    /// The environment of this recipe, made once.
-    async fn env(&self, name: &str) -> Result<Arc<NodeEnv>, String> {
+    /// The environment of this recipe of a coordinator, made once.
+    async fn env(&self, name: &str, session: &str) -> Result<Arc<NodeEnv>, String> {
         let cell = {
             let mut envs = self.envs.lock().unwrap_or_else(PoisonError::into_inner);
             let known = envs.iter().position(|(known, _)| known == name).map(|at| envs.remove(at));
@@ -268,8 +269,9 @@ impl Node {
             cell
         };
         let make = || async {
-            let recipe = self.blobs.get(name).await.map_err(|error| error.to_string())?;
-            self.builder.build(&recipe, &self.blobs).await.map(Arc::new)
+            let blobs = Blobs::of(&self.sessions, session);
+            let recipe = blobs.get(name).await.map_err(|error| error.to_string())?;
+            self.builder.build(&recipe, &blobs).await.map(Arc::new)
         };
         cell.get_or_try_init(make).await.cloned()
     }

@@ -2,13 +2,14 @@
 
 use crate::error::ClusterError;
 use crate::link::Link;
-use crate::wire::OBJECT_HEADER;
+use crate::node::{Sessions, ask_session};
+use crate::wire::{Answer, Ask, OBJECT_HEADER};
 use async_nats::HeaderMap;
 use async_nats::jetstream::object_store::ObjectMetadata;
 use bytes::Bytes;
-use std::collections::HashSet;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Objects larger than this are refused: they would not fit into the memory of a worker.
@@ -23,19 +24,43 @@ pub struct Blobs {
     link: Link,
     /// Those that are known to be there.
     known: Mutex<HashSet<String>>,
+    /// Those that this process answers for: it puts them back where the server has lost them.
+    kept: Mutex<HashMap<String, Kept>>,
+    /// Which coordinator answers for what is read here.
+    owner: Option<(Arc<Sessions>, String)>,
+}
+
+/// What an object can be made of again.
+#[derive(Clone)]
+enum Kept {
+    Content(Bytes),
+    File(PathBuf),
 }
 
 impl Blobs {
     /// Objects of this project.
     pub fn new(link: &Link) -> Self {
-        Blobs { link: link.clone(), known: Mutex::default() }
+        Blobs { link: link.clone(), known: Mutex::default(), kept: Mutex::default(), owner: None }
     }
 
-    /// Puts an object there, unless it is there already, and says the name it goes by: the hash of its content.
+    /// Objects of a coordinator: it is asked to put back what is missing.
+    pub(crate) fn of(sessions: &Arc<Sessions>, session: &str) -> Self {
+        Blobs { owner: Some((sessions.clone(), session.to_owned())), ..Blobs::new(sessions.link()) }
+    }
+
+    /// Puts an object there, unless it is there already, and says the name it goes by: the hash of its content. As long as this
+    /// value lives, the object is put back when a worker misses it.
     ///
     /// # Errors
     /// The server does not take it.
     pub async fn put(&self, content: &[u8]) -> Result<String, ClusterError> {
+        let name = self.store(content).await?;
+        self.kept().entry(name.clone()).or_insert_with(|| Kept::Content(Bytes::copy_from_slice(content)));
+        Ok(name)
+    }
+
+    /// The same for an object that is not put back.
+    async fn store(&self, content: &[u8]) -> Result<String, ClusterError> {
         let name = blake3::hash(content).to_hex().to_string();
         if self.known().contains(&name) {
             return Ok(name);
@@ -66,10 +91,37 @@ impl Blobs {
         let store = self.link.objects().await?;
         let there = store.info(&name).await.is_ok_and(|info| !info.deleted);
         if !there {
-            let mut file = tokio::fs::File::open(file).await.map_err(unread)?;
-            store.put(self.metadata(&name), &mut file).await.map_err(|error| failed(&name, &error))?;
+            let mut open = tokio::fs::File::open(&file).await.map_err(unread)?;
+            store.put(self.metadata(&name), &mut open).await.map_err(|error| failed(&name, &error))?;
         }
+        self.kept().insert(name.clone(), Kept::File(file));
         Ok(name)
+    }
+
+    /// Puts an object back that the server has lost. `false`: this process does not have it.
+    ///
+    /// # Errors
+    /// The server does not take it, or its file is another one now.
+    pub(crate) async fn put_back(&self, name: &str) -> Result<bool, ClusterError> {
+        let Some(kept) = self.kept().get(name).cloned() else { return Ok(false) };
+        self.known().remove(name);
+        let put = match kept {
+            Kept::Content(content) => self.store(&content).await?,
+            Kept::File(path) => self.put_file(&path).await?,
+        };
+        match put == name {
+            true => Ok(true),
+            false => Err(failed(name, &"its file has changed since it was sent")),
+        }
+    }
+
+    /// Whether the coordinator of a missing object has put it back.
+    async fn is_put_back(&self, name: &str) -> bool {
+        let Some((sessions, session)) = &self.owner else { return false };
+        let ask = Ask::Lost { object: name.to_owned() };
+        // Boxed, because answers may be objects too; those have no owner, so that this ends.
+        let asked = Box::pin(ask_session(sessions, session, &ask));
+        matches!(asked.await, Ok(Answer::Done))
     }
 
     /// Writes the object of this name to a file, which appears whole.
@@ -77,6 +129,13 @@ impl Blobs {
     /// # Errors
     /// It is not there, is something else, or the file cannot be written.
     pub async fn get_file(&self, name: &str, path: &Path) -> Result<(), ClusterError> {
+        match self.read_to_file(name, path).await {
+            Err(_) if self.is_put_back(name).await => self.read_to_file(name, path).await,
+            read => read,
+        }
+    }
+
+    async fn read_to_file(&self, name: &str, path: &Path) -> Result<(), ClusterError> {
         let store = self.link.objects().await?;
         let mut object = store.get(name).await.map_err(|error| failed(name, &error))?;
         let unwritten = |error: std::io::Error| failed(name, &format!("{}: {error}", path.display()));
@@ -104,6 +163,13 @@ impl Blobs {
     /// # Errors
     /// It is not there, cannot be read, or is something else.
     pub async fn get(&self, name: &str) -> Result<Vec<u8>, ClusterError> {
+        match self.read(name).await {
+            Err(_) if self.is_put_back(name).await => self.read(name).await,
+            read => read,
+        }
+    }
+
+    async fn read(&self, name: &str) -> Result<Vec<u8>, ClusterError> {
         let store = self.link.objects().await?;
         let mut object = store.get(name).await.map_err(|error| failed(name, &error))?;
         if object.info.size > MOST_BYTES {
@@ -131,7 +197,7 @@ impl Blobs {
         let name = blake3::hash(&body).to_hex();
         // Another process may have removed it.
         self.known().remove(name.as_str());
-        headers.insert(OBJECT_HEADER, self.put(&body).await?.as_str());
+        headers.insert(OBJECT_HEADER, self.store(&body).await?.as_str());
         Ok(Bytes::new())
     }
 
@@ -150,6 +216,10 @@ impl Blobs {
             let _ = store.delete(name).await;
         }
         self.known().remove(name);
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {

@@ -16,7 +16,7 @@ pub fn written(message: &impl Serialize) -> String {
 }
 
 /// The version of this protocol and of the program. A worker makes jobs of its own version only.
-pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
 /// The header that says the version of a message.
 pub(crate) const VERSION_HEADER: &str = "Lemon-Version";
 /// The header that names the object that holds the body of a message, where it is too large for one.
@@ -254,6 +254,8 @@ pub(crate) enum Ask {
     OnRecord { job: String, key: String },
     /// A reply to be put on record.
     Record { job: String, key: String, reply: ExactReply },
+    /// An object of the coordinator that the server does not have.
+    Lost { object: String },
     /// Part of the budget.
     Lease(LeaseAsk),
 }

@@ -189,6 +189,16 @@ impl SharedBudget {
         self.changed.notify_waiters();
     }
 
+    /// Another machine spends more than was lent to it, because its calls cost more than was reserved for them. That counts as lent
+    /// from now on, whether or not there is as much.
+    pub fn overspent(&self, tokens: u64, usd: f64) {
+        self.ledger().spend(tokens, usd);
+        self.hold_again(tokens, usd);
+        if !self.record_ahead() {
+            self.cancel.cancel();
+        }
+    }
+
     /// What was taken back as spent is lent still: another machine has it after all.
     pub fn hold_again(&self, tokens: u64, usd: f64) {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);

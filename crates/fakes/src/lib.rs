@@ -17,8 +17,8 @@
 //!
 //! [`FakeHub`] is the same for downloads: it speaks as much of the protocol of the Hugging Face hub as a client needs to
 //! fetch a checkpoint. [`FakeMcp`] is an MCP server with one honest tool and many that reply badly. [`FakeTinker`] is a server
-//! of the Tinker API with a model of one number, [`RecordedTinker`] one that repeats what a real one said. [`NatsServer`] and
-//! [`SkyrlServer`] are no fakes but the real servers, where they are installed.
+//! of the Tinker API with a model of one number, [`RecordedTinker`] one that repeats what a real one said. [`FakeVllm`] samples texts
+//! that it was given, as if it held them to a grammar. [`NatsServer`], [`SkyrlServer`] and [`VllmServer`] are no fakes but the real servers, where they are installed.
 
 mod behaviour;
 mod clock;
@@ -31,6 +31,8 @@ mod seen;
 mod server;
 mod skyrl;
 mod tinker;
+mod vllm;
+mod vllm_server;
 mod wire;
 
 pub use behaviour::{Behaviour, FakeReplies, FakeReply, Faults, ReplyFn};
@@ -42,6 +44,8 @@ pub use request::{ChatRequest, SeenMessage};
 pub use seen::SeenRequest;
 pub use skyrl::{SKYRL_VARIABLE, SkyrlServer};
 pub use tinker::{FakeTinker, RecordedExchange, RecordedTinker, TinkerFault, TinkerWorld};
+pub use vllm::{FakeVllm, VllmWorld};
+pub use vllm_server::{VLLM_VARIABLE, VllmServer};
 
 /// How often a test of faults repeats its draws: so often, times the number in `LEMON_FAULT_ROUNDS`, if it is set.
 /// `LEMON_FAULT_ROUNDS=20 cargo test --workspace --test it` is a campaign.

@@ -61,6 +61,19 @@ impl NatsServer {
         self.process = launch(self.port, &self.folder);
     }
 
+    /// The same without what it had: streams, buckets and objects are lost.
+    ///
+    /// # Panics
+    /// What it had cannot be removed, or it does not start.
+    pub fn restart_empty(&mut self) {
+        self.end();
+        let kept = self.folder.join("jetstream");
+        if let Err(error) = std::fs::remove_dir_all(&kept) {
+            panic!("{}: {error}", kept.display());
+        }
+        self.process = launch(self.port, &self.folder);
+    }
+
     fn end(&mut self) {
         // It is gone already, then.
         let _ = self.process.kill();

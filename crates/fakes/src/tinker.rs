@@ -11,6 +11,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures::stream;
 use learner::{Learner, Outcome};
 use serde_json::{Value, json};
@@ -117,6 +119,7 @@ impl FakeTinker {
         let router = Router::new()
             .route("/api/v1/{call}", get(tell))
             .route("/api/v1/{call}", post(take))
+            .route("/api/v1/training_runs/{model}/checkpoints/{name}/download", get(download))
             .layer(axum::extract::DefaultBodyLimit::disable())
             .with_state(shared.clone());
         Ok(FakeTinker { shared, server: Server::start(0, router)? })
@@ -216,6 +219,49 @@ async fn tell(State(shared): State<Arc<Shared>>, Path(call): Path<String>, heade
             Json(json!({"supported_models": [{"model_name": model}]})).into_response()
         }
         _ => refusal(404, "Not Found"),
+    }
+}
+
+/// The archive of an adapter: its weights are the number of the model, as text.
+async fn download(
+    State(shared): State<Arc<Shared>>,
+    Path((model, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let mut state = shared.state();
+    state.calls.push(("download".to_owned(), json!({"model": model, "name": name})));
+    if !shared.admits(&headers) {
+        return refusal(401, "the key is missing or wrong");
+    }
+    let trouble = state.trouble("download");
+    if let Some(TinkerFault::Status(status)) = trouble {
+        return refusal(status, "a fault of the fake");
+    }
+    match state.learner.adapter(&model, &name) {
+        Some(theta) if trouble == Some(TinkerFault::Says(String::new())) => whole_model(theta),
+        Some(theta) => archive(&[("adapter_config.json", "{}"), ("adapter_model.safetensors", &theta.to_string())]),
+        None => refusal(404, &format!("Checkpoint not found: {model}/{name}")),
+    }
+}
+
+/// What backends save that know no adapters.
+fn whole_model(theta: f64) -> Response {
+    archive(&[("config.json", "{}"), ("model.safetensors", &theta.to_string())])
+}
+
+fn archive(files: &[(&str, &str)]) -> Response {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        if archive.append_data(&mut header, format!("./{name}"), content.as_bytes()).is_err() {
+            return crash();
+        }
+    }
+    match archive.into_inner().and_then(GzEncoder::finish) {
+        Ok(bytes) => bytes.into_response(),
+        Err(_) => crash(),
     }
 }
 

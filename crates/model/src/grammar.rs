@@ -24,6 +24,7 @@ pub struct Grammar {
 }
 
 struct Inner {
+    lark: String,
     /// At the start of the text. Clones share a cache of the grammar's states behind a lock.
     start: Matcher,
     /// The same with caches of their own: what is computed in one does not wait for the others.
@@ -74,7 +75,13 @@ impl Grammar {
         let parser = vocabulary.factory().create_parser(TopLevelGrammar::from_lark(lark.to_owned())).map_err(fault)?;
         let start = Matcher::new(Ok(parser));
         let grammar = Grammar {
-            inner: Arc::new(Inner { start, lanes: OnceLock::new(), vocabulary, tokenizer: tokenizer.clone() }),
+            inner: Arc::new(Inner {
+                lark: lark.to_owned(),
+                start,
+                lanes: OnceLock::new(),
+                vocabulary,
+                tokenizer: tokenizer.clone(),
+            }),
         };
         // A grammar without any text shows at its first token.
         match grammar.walk().next() {
@@ -82,6 +89,11 @@ impl Grammar {
             Err(PolicyError::Grammar(fact)) => Err(PolicyError::Grammar(format!("nothing can be written ({fact})"))),
             Err(other) => Err(other),
         }
+    }
+
+    /// The grammar in Lark's notation.
+    pub fn lark(&self) -> &str {
+        &self.inner.lark
     }
 
     /// The tokenizer of its vocabulary.

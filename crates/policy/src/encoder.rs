@@ -24,6 +24,8 @@ pub struct LanguagePromptEncoder {
     rounds: u32,
     /// Whether training samples under the grammar.
     constrained: bool,
+    /// Whether texts have the tokens by which this program writes them under a grammar.
+    canonical: bool,
     grammars: Arc<Mutex<Grammars>>,
 }
 
@@ -44,6 +46,7 @@ impl LanguagePromptEncoder {
             longest_prompt,
             rounds: u32::MAX,
             constrained: true,
+            canonical: true,
             grammars: Arc::default(),
         }
     }
@@ -57,7 +60,13 @@ impl LanguagePromptEncoder {
     /// The same for a policy that samples without grammars: some of its texts are not valid.
     #[must_use]
     pub fn unconstrained(self) -> Self {
-        LanguagePromptEncoder { constrained: false, ..self }
+        LanguagePromptEncoder { constrained: false, canonical: false, ..self }
+    }
+
+    /// The same for a policy that is sampled under its grammars by another program: it may spell a text with other tokens.
+    #[must_use]
+    pub fn spelt_elsewhere(self) -> Self {
+        LanguagePromptEncoder { canonical: false, ..self }
     }
 
     /// The tokenizer.
@@ -216,6 +225,10 @@ impl PromptEncoder for LanguagePromptEncoder {
 
     fn encode(&self, request: &SampleRequest, text: &str, like: &[u32]) -> Option<Encoded> {
         let Some(grammar) = &request.grammar else { return Some(self.encode_freely(text, like)) };
+        if !self.canonical {
+            grammar.walk_after(0, text.as_bytes())?;
+            return Some(self.encode_freely(text, like));
+        }
         // A text that the grammar does not have has no tokens of it: `None`, as documented.
         let tokens = grammar.encode_like(text, like).ok()?;
         Some(Encoded { ends: self.ends(&tokens), tokens })

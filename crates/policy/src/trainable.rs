@@ -20,6 +20,13 @@ pub trait TrainablePolicy: Policy {
     /// The folder cannot be read, or holds another policy.
     fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError>;
 
+    /// For a policy whose texts are drawn from another distribution than the one that it scores and learns, because a grammar cuts
+    /// tokens off: the most that a token may count for the quotient of its two probabilities. `None`: they are the same, but for
+    /// rounding.
+    fn most_ratio(&self) -> Option<f32> {
+        None
+    }
+
     /// Whether the log-probabilities of sampling are, to the bit, those of scoring. If not, texts are scored before the first update.
     fn scores_as_it_writes(&self) -> bool;
 }

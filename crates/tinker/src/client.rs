@@ -3,10 +3,10 @@
 //! Every request has a connection of its own: one that is used again may be reset by a server that failed at the request before,
 //! and then it is not known whether a step was taken.
 
-use crate::TinkerError;
 use crate::wire::{Pending, Retrieve};
+use crate::{Server, TinkerError};
 use lemon_exec::worker::{Secrets, http_client_with, http_error};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -83,6 +83,7 @@ pub(crate) struct Client {
 }
 
 struct Inner {
+    server: Server,
     http: reqwest::Client,
     address: Url,
     headers: HeaderMap,
@@ -103,20 +104,31 @@ enum Trouble {
 }
 
 impl Client {
-    pub fn new(address: Url, key: &TinkerKey, patience: Patience, longest: Duration) -> Result<Self, TinkerError> {
-        let unusable = |fact: String| TinkerError::Address { url: address.origin().ascii_serialization(), fact };
+    /// A client of the server at this address, to which a key is shown in a header.
+    pub fn new(
+        (server, address): (Server, Url),
+        key: &TinkerKey,
+        patience: Patience,
+        longest: Duration,
+    ) -> Result<Self, TinkerError> {
+        let unusable =
+            |fact: String| TinkerError::Address { server, url: address.origin().ascii_serialization(), fact };
         let http = http_client_with(|builder| builder.pool_max_idle_per_host(0)).map_err(unusable)?;
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let mut secrets = Secrets::default();
         secrets.add_url(address.as_str());
         if let Some(secret) = &key.0 {
             secrets.add(secret);
-            let mut value = HeaderValue::from_str(secret.trim())
-                .map_err(|_| unusable(format!("{KEY_VARIABLE} holds what cannot stand in a header")))?;
+            let (name, shown) = match server {
+                Server::Tinker => (HeaderName::from_static("x-api-key"), secret.trim().to_owned()),
+                Server::Sampler => (AUTHORIZATION, format!("Bearer {}", secret.trim())),
+            };
+            let mut value = HeaderValue::from_str(&shown)
+                .map_err(|_| unusable("the variable of its key holds what cannot stand in a header".to_owned()))?;
             value.set_sensitive(true);
-            headers.insert("X-API-Key", value);
+            headers.insert(name, value);
         }
-        Ok(Client { inner: Arc::new(Inner { http, address, headers, secrets, patience, longest }) })
+        Ok(Client { inner: Arc::new(Inner { server, http, address, headers, secrets, patience, longest }) })
     }
 
     pub fn patience(&self) -> &Patience {
@@ -126,14 +138,19 @@ impl Client {
     /// What a server says of itself; it is asked once.
     pub async fn ask<T: DeserializeOwned>(&self, call: &'static str) -> Result<T, TinkerError> {
         let text = self.exchange(call, None).await.map_err(|trouble| self.error(call, trouble))?;
-        read(call, &text)
+        self.read(call, &text)
+    }
+
+    /// What lies at a path, asked for again where that may help.
+    pub async fn fetch(&self, call: &'static str, path: &str) -> Result<Vec<u8>, TinkerError> {
+        self.again(call, path, None, Twice::Harmless).await
     }
 
     /// Sends a request once.
     pub async fn once<T: DeserializeOwned>(&self, call: &'static str, body: &impl Serialize) -> Result<T, TinkerError> {
         let body = written(call, body)?;
         let text = self.exchange(call, Some(body)).await.map_err(|trouble| self.error(call, trouble))?;
-        read(call, &text)
+        self.read(call, &text)
     }
 
     /// Sends a request, again where nothing came of it and that is harmless.
@@ -143,12 +160,28 @@ impl Client {
         body: &impl Serialize,
         twice: Twice,
     ) -> Result<T, TinkerError> {
+        let text = self.tell(call, body, twice).await?;
+        self.read(call, &text)
+    }
+
+    /// The same where the reply may be any text.
+    pub async fn tell(&self, call: &'static str, body: &impl Serialize, twice: Twice) -> Result<Vec<u8>, TinkerError> {
         let body = written(call, body)?;
+        self.again(call, call, Some(body), twice).await
+    }
+
+    async fn again(
+        &self,
+        call: &'static str,
+        path: &str,
+        body: Option<Vec<u8>>,
+        twice: Twice,
+    ) -> Result<Vec<u8>, TinkerError> {
         let Patience { away, pause, .. } = self.inner.patience;
         let (began, mut pause, mut failures) = (Instant::now(), pause, 0);
         loop {
-            let trouble = match self.exchange(call, Some(body.clone())).await {
-                Ok(text) => return read(call, &text),
+            let trouble = match self.exchange(path, body.clone()).await {
+                Ok(text) => return Ok(text),
                 Err(trouble) => trouble,
             };
             failures += u32::from(matches!(trouble, Trouble::Status { status: 500, .. }));
@@ -198,16 +231,15 @@ impl Client {
             if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
                 return Err(TinkerError::Failed { call, detail: self.shown(&plain(error)) });
             }
-            return serde_json::from_value(value)
-                .map_err(|error| TinkerError::Malformed { call, fact: error.to_string() });
+            return serde_json::from_value(value).map_err(|error| self.malformed(call, error.to_string()));
         }
     }
 
     /// Sends a request and reads the reply.
-    async fn exchange(&self, call: &str, body: Option<Vec<u8>>) -> Result<Vec<u8>, Trouble> {
+    async fn exchange(&self, path: &str, body: Option<Vec<u8>>) -> Result<Vec<u8>, Trouble> {
         let Inner { http, address, headers, patience, .. } = &*self.inner;
         // The address ends with a slash, and the names of operations are plain words.
-        let url = address.join(call).map_err(|error| Trouble::NotSent(error.to_string()))?;
+        let url = address.join(path).map_err(|error| Trouble::NotSent(error.to_string()))?;
         let request = match body {
             Some(body) => http.post(url).body(body),
             None => http.get(url),
@@ -243,11 +275,22 @@ impl Client {
     fn error(&self, call: &'static str, trouble: Trouble) -> TinkerError {
         match trouble {
             Trouble::NotSent(fact) => {
-                TinkerError::Unreachable { origin: self.inner.address.origin().ascii_serialization(), fact }
+                let origin = self.inner.address.origin().ascii_serialization();
+                TinkerError::Unreachable { server: self.inner.server, origin, fact }
             }
             Trouble::Unclear(fact) => TinkerError::Unclear { call, fact },
-            Trouble::Status { status, detail, .. } => TinkerError::Refused { call, status, detail },
+            Trouble::Status { status, detail, .. } => {
+                TinkerError::Refused { server: self.inner.server, call, status, detail }
+            }
         }
+    }
+
+    fn read<T: DeserializeOwned>(&self, call: &'static str, text: &[u8]) -> Result<T, TinkerError> {
+        serde_json::from_slice(text).map_err(|error| self.malformed(call, error.to_string()))
+    }
+
+    pub fn malformed(&self, call: &'static str, fact: String) -> TinkerError {
+        TinkerError::Malformed { server: self.inner.server, call, fact }
     }
 }
 
@@ -268,10 +311,6 @@ fn written(call: &'static str, body: &impl Serialize) -> Result<Vec<u8>, TinkerE
     serde_json::to_vec(body).map_err(|error| TinkerError::Data(format!("`{call}` cannot be written as JSON: {error}")))
 }
 
-fn read<T: DeserializeOwned>(call: &'static str, text: &[u8]) -> Result<T, TinkerError> {
-    serde_json::from_slice(text).map_err(|error| TinkerError::Malformed { call, fact: error.to_string() })
-}
-
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
@@ -280,7 +319,8 @@ fn retry_after(response: &Response) -> Option<Duration> {
 /// The reason in the body of a refusal.
 fn detail(text: &[u8]) -> String {
     let value = serde_json::from_slice::<Value>(text).ok();
-    match value.as_ref().and_then(|value| value.get("detail")) {
+    let found = value.as_ref().and_then(|value| value.get("detail").or_else(|| value.pointer("/error/message")));
+    match found {
         Some(detail) => plain(detail),
         None => String::from_utf8_lossy(text).trim().to_owned(),
     }

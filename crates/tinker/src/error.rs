@@ -1,21 +1,44 @@
 //! What can go wrong with a server, and what to do about it.
 
 use lemon_model::PolicyError;
+use std::fmt;
+
+/// Whom a request goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// The server that keeps the model and trains it.
+    Tinker,
+    /// The endpoint that samples texts, where that is another one.
+    Sampler,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Server::Tinker => "Tinker server",
+            Server::Sampler => "sampler",
+        })
+    }
+}
 
 /// What failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TinkerError {
     /// The address cannot be used.
-    #[error("the address of the Tinker server, `{url}`, cannot be used: {fact}")]
+    #[error("the address of the {server}, `{url}`, cannot be used: {fact}")]
     Address {
+        /// Whose.
+        server: Server,
         /// The address, without a password.
         url: String,
         /// Why.
         fact: String,
     },
     /// No server answers.
-    #[error("no Tinker server answers at {origin}: {fact}")]
+    #[error("no {server} answers at {origin}: {fact}")]
     Unreachable {
+        /// Which.
+        server: Server,
         /// Where.
         origin: String,
         /// Why.
@@ -30,8 +53,10 @@ pub enum TinkerError {
         wanted: String,
     },
     /// The server refused a request.
-    #[error("the Tinker server refused `{call}` with status {status}: {detail}")]
+    #[error("the {server} refused `{call}` with status {status}: {detail}")]
     Refused {
+        /// Which.
+        server: Server,
         /// The operation.
         call: &'static str,
         /// The status of HTTP.
@@ -64,8 +89,10 @@ pub enum TinkerError {
         seconds: u64,
     },
     /// A reply is not what the protocol says.
-    #[error("the Tinker server's reply to `{call}` is not as expected: {fact}")]
+    #[error("the {server}'s reply to `{call}` is not as expected: {fact}")]
     Malformed {
+        /// Which.
+        server: Server,
         /// The operation.
         call: &'static str,
         /// What is different.
@@ -83,6 +110,22 @@ pub enum TinkerError {
     /// Data that the server would misread or never answer.
     #[error("{0}")]
     Data(String),
+    /// The sampler does something else than it has to.
+    #[error("the sampler cannot be used: {fact}")]
+    Unfit {
+        /// What it does.
+        fact: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The weights of the server do not reach the sampler.
+    #[error("the adapter `{name}` cannot be handed to the sampler: {fact}")]
+    Adapter {
+        /// The server's name of it.
+        name: String,
+        /// Why.
+        fact: String,
+    },
 }
 
 const RESUME: &str = "the last checkpoint stands; the same command with --resume goes on from it";
@@ -91,6 +134,13 @@ impl TinkerError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Address { server: Server::Sampler, .. } | Self::Unreachable { server: Server::Sampler, .. } => {
+                Some("`url` under [start.sampler] in the recipe is http://HOST:PORT/v1 of a vLLM server that runs")
+            }
+            Self::Refused { server: Server::Sampler, status: 401 | 403, .. } => {
+                Some("`api_key_env` under [start.sampler] in the recipe names the variable that holds its key")
+            }
+            Self::Refused { server: Server::Sampler, call, .. } => of_sampler(call),
             Self::Address { .. } => {
                 Some("write it as http://HOST:PORT, as `url` under [start] in the recipe or in TINKER_BASE_URL")
             }
@@ -105,8 +155,27 @@ impl TinkerError {
             Self::Unclear { .. } | Self::Ended(_) | Self::Broken => Some(RESUME),
             Self::Late { .. } => Some("`timeout_s` under [start] in the recipe is how long an operation may take"),
             Self::Unmeasured(_) => Some("say it with `reduction = \"sum\"` or \"mean\" under [start] in the recipe"),
+            Self::Unfit { hint, .. } => Some(hint),
+            Self::Adapter { .. } => Some(
+                "`adapters` under [start.sampler] in the recipe is a folder that the sampler reads too; without it, the Tinker \
+                 server has to hand its weights on by itself",
+            ),
             Self::Malformed { .. } | Self::Data(_) => None,
         }
+    }
+}
+
+/// What helps where a sampler refuses something.
+fn of_sampler(call: &str) -> Option<&'static str> {
+    match call {
+        crate::sampler::COMPLETE => Some(
+            "its structured outputs have to be those of llguidance: start it with --structured-outputs-config.backend guidance",
+        ),
+        crate::sampler::LOAD => Some(
+            "start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and --max-lora-rank; `adapters_there` under \
+             [start.sampler] is where it finds the folder of `adapters`",
+        ),
+        _ => None,
     }
 }
 

@@ -14,18 +14,22 @@
 //!    which the caller wants. Which of the two a server does is measured at the start (`remote`).
 //! 5. Connections are not used again, because a server may reset them after a status 500 (`client`).
 //! 6. A step that may or may not have been taken is never sent again: training goes on from its last checkpoint (`client`).
-//! 7. A gradient that was left by another client stays in its place and would become part of the first step: it is cleared (`remote`).
+//! 7. Texts may be sampled elsewhere, held to a grammar ([`SamplerStart`]): then each token was drawn from a distribution that the
+//!    grammar cut, and the sampler must say its probability by that one. It is asked to prove it (`sampler`).
+//! 8. A gradient that was left by another client stays in its place and would become part of the first step: it is cleared (`remote`).
 
+mod adapter;
 mod batch;
 mod client;
 mod error;
 mod policy;
 mod remote;
+mod sampler;
 mod session;
 mod settings;
 mod wire;
 
 pub use client::{Patience, TinkerKey};
-pub use error::TinkerError;
+pub use error::{Server, TinkerError};
 pub use policy::TinkerPolicy;
-pub use settings::{Reduction, TinkerStart};
+pub use settings::{Reduction, SamplerStart, TinkerStart};

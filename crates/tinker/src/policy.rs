@@ -1,18 +1,20 @@
 //! The model of a server as a policy.
 
-use crate::TinkerError;
 use crate::batch::{Batch, Scores, check_prompt};
 use crate::client::{Client, Patience, TinkerKey};
 use crate::remote::{RemoteModel, Weights, adam};
+use crate::sampler::{COMPLETE, Completion, Sampler};
 use crate::settings::{Reduction, TinkerStart};
 use crate::wire::{LossInput, LossOutput, ModelInput, SampledText, SamplingParams};
+use crate::{Server, TinkerError};
 use futures::{StreamExt, TryStreamExt, stream};
 use lemon_model::{
-    Example, Finish, OptimiserSettings, Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence,
+    Example, Finish, Grammar, OptimiserSettings, Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence,
     StepReport, StepSettings, Tokenizer,
 };
 use lemon_policy::{TrainablePolicy, specification_span};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -31,6 +33,8 @@ pub struct TinkerPolicy {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     model: Arc<RemoteModel>,
+    /// Where texts are sampled, if that is another server.
+    sampler: Option<Arc<Sampler>>,
     tokenizer: Tokenizer,
     in_flight: usize,
     optimiser: OptimiserSettings,
@@ -48,6 +52,8 @@ struct Names {
     saved: u64,
     /// The current weights, where they can be sampled already.
     sampler: Option<String>,
+    /// The weights that another server has to sample.
+    handed_on: Option<String>,
 }
 
 /// What a checkpoint says of a model.
@@ -76,7 +82,10 @@ impl TinkerPolicy {
         patience: Patience,
     ) -> Result<Self, PolicyError> {
         let (tokenizer, limits) = (Tokenizer::load(start.folder())?, start.limits()?);
-        let client = Client::new(start.address()?, key, patience, Duration::from_secs(start.timeout_s))?;
+        let longest = Duration::from_secs(start.timeout_s);
+        let client = Client::new((Server::Tinker, start.address()?), key, patience, longest)?;
+        let sampler = start.sampler.as_ref().map(|it| Sampler::new(it, &start.base_model, patience, longest));
+        let sampler = sampler.transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("lemon-tinker")
@@ -84,7 +93,13 @@ impl TinkerPolicy {
             .build()
             .map_err(|error| PolicyError::Request(format!("no thread can be had for requests: {error}")))?;
         let (base, reduction) = (start.base_model.clone(), start.reduction);
-        let made = run(&runtime, RemoteModel::make(client, base, (rank, short(seed)), limits, reduction));
+        let (asked, own) = (sampler.clone(), tokenizer.clone());
+        let made = run(&runtime, async move {
+            if let Some(sampler) = asked {
+                sampler.check(&own).await?;
+            }
+            RemoteModel::make(client, base, (rank, short(seed)), limits, reduction).await
+        });
         let model = match made {
             Ok(model) => Arc::new(model),
             Err(error) => {
@@ -95,6 +110,7 @@ impl TinkerPolicy {
         Ok(TinkerPolicy {
             runtime: Some(runtime),
             model,
+            sampler,
             tokenizer,
             in_flight: start.in_flight,
             optimiser: OptimiserSettings::default(),
@@ -112,6 +128,11 @@ impl TinkerPolicy {
     /// Tokens that a prompt and its text may have together.
     pub fn positions(&self) -> usize {
         self.model.limits.positions
+    }
+
+    /// Whether another server samples the texts, held to the grammars of the requests.
+    pub fn is_held_to_grammars(&self) -> bool {
+        self.sampler.is_some()
     }
 
     /// How the server divides the loss of a batch.
@@ -176,11 +197,19 @@ impl TinkerPolicy {
         if let Some(sampler) = &names.sampler {
             return Ok(sampler.clone());
         }
-        let saved = names.saved;
-        let (sampler, tried) = self.remote(|model| async move { model.save(Weights::Sampled, saved).await })?;
+        let (saved, steps, before) = (names.saved, self.steps, names.handed_on.clone());
+        let sampler = self.sampler.clone();
+        let elsewhere = sampler.is_some();
+        let (name, tried) = self.remote(|model| async move {
+            match sampler {
+                Some(sampler) => sampler.hand_on(&model, steps, saved, before.as_deref()).await,
+                None => model.save(Weights::Sampled, saved).await,
+            }
+        })?;
         names.saved += tried;
-        names.sampler = Some(sampler.clone());
-        Ok(sampler)
+        names.sampler = Some(name.clone());
+        names.handed_on = Some(name.clone()).filter(|_| elsewhere);
+        Ok(name)
     }
 
     /// Samples texts, many at a time, each behind its prompt and the tokens that it begins with.
@@ -188,25 +217,41 @@ impl TinkerPolicy {
         let limits = self.model.limits;
         let mut jobs = Vec::with_capacity(begun.len());
         for (request, tokens) in begun {
-            if request.grammar.is_some() {
+            if request.grammar.is_some() && self.sampler.is_none() {
                 return Err(TinkerError::Data("the Tinker API samples without a grammar".to_owned()).into());
+            }
+            if request.grammar.is_some() && !tokens.is_empty() {
+                let fact = "a sampler cannot continue a text that has begun under a grammar";
+                return Err(TinkerError::Data(fact.to_owned()).into());
             }
             let prompt = [&request.prompt, *tokens].concat();
             check_prompt(&prompt, &limits)?;
             let room = settings.most_tokens.saturating_sub(tokens.len()).min(limits.positions - prompt.len());
-            jobs.push((prompt, short(request.seed), room));
+            jobs.push((prompt, request.grammar.clone(), short(request.seed), room));
         }
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         let (sampler, ends, in_flight) = (self.sampler()?, self.tokenizer.ends().to_vec(), self.in_flight);
-        let settings = *settings;
+        let (settings, elsewhere) = (*settings, self.sampler.clone());
         let texts = self.remote(|model| async move {
-            let one = |(number, (prompt, seed, room))| {
-                let (model, sampler, ends) = (&model, &sampler, &ends);
+            let one = |(number, (prompt, grammar, seed, room)): (usize, (Vec<u32>, Option<Grammar>, u32, usize))| {
+                let (model, sampler, elsewhere, ends) = (&model, &sampler, &elsewhere, &ends);
                 async move {
                     if room == 0 {
                         return Ok(SampledText { tokens: Vec::new(), logprobs: Some(Vec::new()) });
+                    }
+                    if let Some(elsewhere) = elsewhere {
+                        let completion = Completion {
+                            prompt: &prompt,
+                            grammar: grammar.as_ref().map(Grammar::lark),
+                            max_tokens: room,
+                            temperature: settings.temperature,
+                            top_p: settings.top_p,
+                            seed,
+                            ends,
+                        };
+                        return elsewhere.complete(sampler, &completion).await;
                     }
                     let params = SamplingParams {
                         max_tokens: room,
@@ -226,7 +271,11 @@ impl TinkerPolicy {
 
     /// A text as tokens and bytes.
     fn sample_of(&self, begun: &[u32], text: SampledText) -> Result<Sample, TinkerError> {
-        let malformed = |fact: String| TinkerError::Malformed { call: "asample", fact };
+        let (server, call) = match self.sampler {
+            Some(_) => (Server::Sampler, COMPLETE),
+            None => (Server::Tinker, "asample"),
+        };
+        let malformed = |fact: String| TinkerError::Malformed { server, call, fact };
         let logprobs = text.logprobs.ok_or_else(|| malformed("a text has no log-probabilities".to_owned()))?;
         if logprobs.len() != text.tokens.len() || !logprobs.iter().all(|number| number.is_finite()) {
             let (numbers, tokens) = (logprobs.len(), text.tokens.len());
@@ -257,6 +306,16 @@ impl TinkerPolicy {
         Ok(Sample { text, tokens, ends, logprobs, forced, finish })
     }
 
+    /// What is scored and learned is the model's own distribution, whatever grammar its texts were held to elsewhere.
+    fn own<'a, T: Clone>(&self, all: &'a [T], grammar: impl Fn(&mut T) -> &mut Option<Grammar>) -> Cow<'a, [T]> {
+        if self.sampler.is_none() {
+            return Cow::Borrowed(all);
+        }
+        let mut all = all.to_vec();
+        all.iter_mut().for_each(|it| *grammar(it) = None);
+        Cow::Owned(all)
+    }
+
     /// The norm of the gradient of a batch, and the log-probabilities before the step.
     fn step(&mut self, inputs: Vec<LossInput>, learning_rate: f64) -> Result<(Vec<LossOutput>, f64), PolicyError> {
         let adam = adam(&self.optimiser, learning_rate);
@@ -278,9 +337,14 @@ impl TinkerPolicy {
 impl Drop for TinkerPolicy {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        let (model, (tell, told)) = (self.model.clone(), mpsc::channel());
+        let (model, sampler, (tell, told)) = (self.model.clone(), self.sampler.clone(), mpsc::channel());
+        let handed_on = self.names.get_mut().unwrap_or_else(PoisonError::into_inner).handed_on.take();
         runtime.spawn(async move {
-            // Whether or not that succeeds: the server frees the place itself five minutes later. No one may be waiting any more.
+            // Whether or not these succeed: the server frees the place itself five minutes later, and an adapter that is left behind is
+            // asked for by no one. No one may be waiting any more.
+            if let (Some(sampler), Some(name)) = (sampler, handed_on) {
+                let _ = sampler.forget(&name).await;
+            }
             let _ = tell.send(model.unload().await);
         });
         let _ = told.recv_timeout(FAREWELL);
@@ -307,6 +371,8 @@ impl Policy for TinkerPolicy {
 
     fn score(&self, sequences: &[Sequence], temperature: f32) -> Result<Vec<Vec<f32>>, PolicyError> {
         check_temperature(temperature)?;
+        let sequences = self.own(sequences, |sequence| &mut sequence.grammar);
+        let sequences = sequences.as_ref();
         let mut scores = Scores::new(sequences, &self.model.limits)?;
         let inputs = std::mem::take(&mut scores.inputs);
         let outputs = self.remote(|model| async move {
@@ -325,6 +391,8 @@ impl Policy for TinkerPolicy {
             let fact = "the Tinker API cannot scale a gradient down: `clip_norm` must be 0";
             return Err(PolicyError::Request(fact.to_owned()));
         }
+        let examples = self.own(examples, |example| &mut example.sequence.grammar);
+        let examples = examples.as_ref();
         let mut batch = Batch::new(examples, &self.model.limits, self.model.reduction)?;
         let inputs = std::mem::take(&mut batch.inputs);
         if inputs.is_empty() {
@@ -362,6 +430,10 @@ impl TrainablePolicy for TinkerPolicy {
         self.steps = steps;
         self.names.get_mut().unwrap_or_else(PoisonError::into_inner).sampler = None;
         Ok(())
+    }
+
+    fn most_ratio(&self) -> Option<f32> {
+        self.sampler.as_ref().map(|sampler| sampler.most_ratio)
     }
 
     fn scores_as_it_writes(&self) -> bool {

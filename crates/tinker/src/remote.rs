@@ -1,6 +1,5 @@
 //! A model on a server: its operations, and what is done before the first of them.
 
-use crate::TinkerError;
 use crate::client::{Client, Twice};
 use crate::session::Session;
 use crate::settings::{Reduction, TokenLimits};
@@ -9,6 +8,7 @@ use crate::wire::{
     LossInput, LossOutput, ModelInput, NamedWeights, OfModel, OptimStep, OptimStepOutput, Pending, Sampled,
     SampledText, SamplingParams, SaveForSampler, SavedForSampler, SavedWeights,
 };
+use crate::{Server, TinkerError};
 use lemon_model::{OptimiserSettings, Sequence};
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ const NAMES: u64 = 3;
 pub(crate) struct RemoteModel {
     client: Client,
     pub session: Session,
-    id: String,
+    pub id: String,
     pub base: String,
     pub rank: usize,
     pub limits: TokenLimits,
@@ -57,10 +57,9 @@ impl RemoteModel {
         let session = Session::begin(&client).await?;
         let body = CreateModel { session_id: &session.id, base_model: &base, lora_config: LoraConfig { rank, seed } };
         let begun: Value = client.call("create_model", &body, Twice::Harmful).await?;
-        let malformed =
-            |error: serde_json::Error| TinkerError::Malformed { call: "create_model", fact: error.to_string() };
-        let Pending { request_id } = Pending::deserialize(&begun).map_err(malformed)?;
-        let CreatedModel { model_id: id } = CreatedModel::deserialize(&begun).map_err(malformed)?;
+        let unread = |error: serde_json::Error| malformed("create_model", error.to_string());
+        let Pending { request_id } = Pending::deserialize(&begun).map_err(unread)?;
+        let CreatedModel { model_id: id } = CreatedModel::deserialize(&begun).map_err(unread)?;
         client.result::<Value>("create_model", &request_id).await?;
         let mut model = RemoteModel { client, session, id, base, rank, limits, reduction: Reduction::Sum };
         if let Err(error) = model.prepare(reduction).await {
@@ -142,7 +141,7 @@ impl RemoteModel {
             .into_iter()
             .next()
             .filter(|_| count == 1)
-            .ok_or_else(|| TinkerError::Malformed { call: "asample", fact: format!("expected one text, got {count}") })
+            .ok_or_else(|| malformed("asample", format!("expected one text, got {count}")))
     }
 
     /// Saves under the next number that is free; returns the name and how many numbers were tried. A name may be taken though no
@@ -173,6 +172,12 @@ impl RemoteModel {
         }
     }
 
+    /// The archive of an adapter that was saved as [`Weights::Adapter`].
+    pub async fn archive(&self, path: &str) -> Result<Vec<u8>, TinkerError> {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        self.client.fetch("download", &format!("training_runs/{}/checkpoints/{name}/download", self.id)).await
+    }
+
     async fn save_as(&self, path: &str) -> Result<SavedWeights, TinkerError> {
         let body = NamedWeights { model_id: &self.id, path };
         self.client.operate("save_weights", &body, Twice::Harmful).await
@@ -182,6 +187,10 @@ impl RemoteModel {
         let body = NamedWeights { model_id: &self.id, path };
         self.client.operate::<Value>("load_weights", &body, Twice::Harmless).await.map(drop)
     }
+}
+
+fn malformed(call: &'static str, fact: String) -> TinkerError {
+    TinkerError::Malformed { server: Server::Tinker, call, fact }
 }
 
 pub(crate) fn adam(settings: &OptimiserSettings, learning_rate: f64) -> AdamParams {

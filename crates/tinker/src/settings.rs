@@ -1,6 +1,7 @@
 //! Which server, and which model there.
 
-use crate::TinkerError;
+use crate::client::TinkerKey;
+use crate::{Server, TinkerError};
 use lemon_model::PolicyError;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,34 @@ pub struct TinkerStart {
     /// Seconds that one operation of the server may take.
     #[serde(default = "default_timeout")]
     pub timeout_s: u64,
+    /// Another endpoint that samples the texts, held to the grammar of teams; without it the server samples them, and writes what it
+    /// likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<SamplerStart>,
+}
+
+/// A vLLM server that samples texts under a grammar.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SamplerStart {
+    /// Its address, with or without `/v1`.
+    pub url: String,
+    /// The name of the model there; the same as `base_model`, unless it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The variable that holds its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// The folder into which the adapter of each step is unpacked, for the sampler to read. Without it the Tinker server hands its
+    /// weights on by itself, under the name of its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<PathBuf>,
+    /// The same folder as the sampler finds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters_there: Option<String>,
+    /// The most that a token may count for being likelier by the policy than where it was drawn.
+    #[serde(default = "default_most_ratio")]
+    pub most_ratio: f32,
 }
 
 /// How a server divides the loss of a batch.
@@ -51,6 +80,10 @@ fn default_in_flight() -> usize {
 
 fn default_timeout() -> u64 {
     3_600
+}
+
+fn default_most_ratio() -> f32 {
+    2.0
 }
 
 /// What the shape of a model says about its tokens.
@@ -73,6 +106,7 @@ impl TinkerStart {
             reduction: None,
             in_flight: default_in_flight(),
             timeout_s: default_timeout(),
+            sampler: None,
         }
     }
 
@@ -85,7 +119,7 @@ impl TinkerStart {
             Ok(url) if !url.trim().is_empty() => url.trim().to_owned(),
             _ => self.url.trim().to_owned(),
         };
-        address_of(&text)
+        address_of(Server::Tinker, &text, "/api/v1")
     }
 
     /// Reads what the folder says about the model's tokens.
@@ -102,6 +136,9 @@ impl TinkerStart {
         if self.in_flight == 0 || self.timeout_s == 0 {
             return Err(PolicyError::Request("`in_flight` and `timeout_s` must be at least 1, got 0".to_owned()));
         }
+        if let Some(sampler) = &self.sampler {
+            sampler.check()?;
+        }
         Ok(TokenLimits { positions, ..limits })
     }
 
@@ -111,16 +148,59 @@ impl TinkerStart {
     }
 }
 
+impl SamplerStart {
+    /// A sampler that gets its weights from the Tinker server.
+    pub fn new(url: impl Into<String>) -> Self {
+        SamplerStart {
+            url: url.into(),
+            model: None,
+            api_key_env: None,
+            adapters: None,
+            adapters_there: None,
+            most_ratio: default_most_ratio(),
+        }
+    }
+
+    /// The address below which the operations are.
+    ///
+    /// # Errors
+    /// It is no address of HTTP.
+    pub(crate) fn address(&self) -> Result<Url, TinkerError> {
+        address_of(Server::Sampler, self.url.trim(), "/v1")
+    }
+
+    /// The key in the variable that the recipe names, or none.
+    pub(crate) fn key(&self) -> Result<TinkerKey, PolicyError> {
+        let Some(name) = &self.api_key_env else { return Ok(TinkerKey::default()) };
+        match std::env::var(name) {
+            Ok(secret) if !secret.trim().is_empty() => Ok(TinkerKey::new(secret)),
+            _ => Err(PolicyError::Request(format!("`api_key_env` of the sampler names `{name}`, which is not set"))),
+        }
+    }
+
+    fn check(&self) -> Result<(), PolicyError> {
+        if !(self.most_ratio >= 1.0 && self.most_ratio.is_finite()) {
+            let fact = format!("`most_ratio` of the sampler must be a number of at least 1, got {}", self.most_ratio);
+            return Err(PolicyError::Request(fact));
+        }
+        if self.adapters.is_none() && self.adapters_there.is_some() {
+            let fact = "`adapters_there` of the sampler says where it finds the folder of `adapters`, which is missing";
+            return Err(PolicyError::Request(fact.to_owned()));
+        }
+        Ok(())
+    }
+}
+
 /// The address below which the operations of a server are.
-fn address_of(text: &str) -> Result<Url, TinkerError> {
-    let unusable = |fact: String| TinkerError::Address { url: lemon_exec::worker::mask_url(text), fact };
+fn address_of(server: Server, text: &str, below: &str) -> Result<Url, TinkerError> {
+    let unusable = |fact: String| TinkerError::Address { server, url: lemon_exec::worker::mask_url(text), fact };
     let mut url = Url::parse(text).map_err(|error| unusable(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(unusable("expected http:// or https:// and a host".to_owned()));
     }
     let path = url.path().trim_end_matches('/');
-    let path = path.strip_suffix("/api/v1").unwrap_or(path);
-    url.set_path(&format!("{path}/api/v1/"));
+    let path = path.strip_suffix(below).unwrap_or(path);
+    url.set_path(&format!("{path}{below}/"));
     Ok(url)
 }
 
@@ -148,11 +228,14 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_with_and_without_its_path() {
-        let address = |url: &str| address_of(url).map(|url| url.to_string());
+        let address = |url: &str| address_of(Server::Tinker, url, "/api/v1").map(|url| url.to_string());
         for url in ["http://host:8000", "http://host:8000/", "http://host:8000/api/v1", "http://host:8000/api/v1/"] {
             assert_eq!(address(url).unwrap(), "http://host:8000/api/v1/", "{url}");
         }
         assert_eq!(address("https://host/services/t").unwrap(), "https://host/services/t/api/v1/");
+        for url in ["http://host:8001", "http://host:8001/v1", "http://host:8001/v1/"] {
+            assert_eq!(SamplerStart::new(url).address().unwrap().to_string(), "http://host:8001/v1/", "{url}");
+        }
         for (url, fact) in [
             ("host:8000", "expected http:// or https://"),
             ("tinker", "relative URL without a base"),
@@ -160,6 +243,8 @@ mod tests {
             ("", "relative URL without a base"),
         ] {
             let error = address(url).unwrap_err();
+            let sampler = SamplerStart::new(url).address().unwrap_err();
+            assert!(sampler.hint().unwrap().contains("[start.sampler]"), "{sampler}");
             assert!(error.to_string().contains(fact), "{url}: {error}");
             assert!(error.hint().unwrap().contains("TINKER_BASE_URL"));
         }

@@ -71,6 +71,11 @@ pub enum BuildError {
         /// What it is.
         found: String,
     },
+    /// A sampler begins every text anew.
+    #[error(
+        "a sampler under [start.sampler] cannot go on from a fork of a text: expected `rollouts.branches` 1, got {0}"
+    )]
+    Branches(usize),
     /// The warm start failed.
     #[error("the warm start failed: {0}")]
     Sft(#[from] SftError),
@@ -313,7 +318,9 @@ pub async fn build_policy(
         }
         Start::Tinker(start) => {
             let policy = tinker(recipe, start)?;
-            let encoder = encoder(policy.tokenizer(), policy.positions()).unconstrained();
+            let encoder = encoder(policy.tokenizer(), policy.positions());
+            let encoder =
+                if policy.is_held_to_grammars() { encoder.spelt_elsewhere() } else { encoder.unconstrained() };
             return Ok(BuiltPolicy { policy: AnyPolicy::Tinker(Box::new(policy)), encoder: Box::new(encoder) });
         }
         Start::Model { folder: Some(folder) } => LanguagePolicy::load(folder, device, learning)?,
@@ -340,6 +347,9 @@ fn tinker(recipe: &Recipe, start: &TinkerStart) -> Result<TinkerPolicy, BuildErr
     if update.optimiser.muon.is_some() {
         let (value, found) = ("absent".to_owned(), "a table".to_owned());
         return Err(BuildError::Server { key: "update.optimiser.muon", value, found });
+    }
+    if start.sampler.is_some() && rollouts.branches > 1 {
+        return Err(BuildError::Branches(rollouts.branches));
     }
     Ok(TinkerPolicy::open(start, (rank, recipe.seed), &TinkerKey::from_environment(), Patience::default())?)
 }

@@ -179,10 +179,12 @@ async fn step(
     let signal = signal::signal(&signals, &groups, &counterfactuals.measured)?;
     let learning_rate = recipe.rate(number, state.worker_tokens());
     let report = update(policy, &signal.examples, recipe, learning_rate)?;
+    let ratio = signal.ratio;
     let policy_tokens = policy_tokens(&episodes, &signal, recipe);
     let times = [credit_time, began.elapsed()];
 
-    let record = StepRecord { recipe, number, learning_rate, played, counterfactuals, policy_tokens, report, times };
+    let record =
+        StepRecord { recipe, number, learning_rate, played, counterfactuals, policy_tokens, report, ratio, times };
     state.advance(&record, &signal);
     Ok(Some((record.metrics(&episodes, state.worker_tokens()), record.timing())))
 }

@@ -39,6 +39,10 @@ pub struct StepMetrics {
     pub entropy: f64,
     /// The share of tokens whose ratio was clipped.
     pub clipped: f64,
+    /// The mean of what tokens count because they were drawn under a grammar that the policy does not know: how much of its
+    /// probability the grammar left. Only where another program samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// Mean divergence from the policy that wrote.
     pub kl_old: f64,
     /// How far the log-probabilities of the sampler and of the trainer are apart, on average, before weights move …

@@ -19,6 +19,8 @@ pub(crate) struct StepRecord<'a> {
     pub counterfactuals: Counterfactuals,
     pub policy_tokens: u64,
     pub report: StepReport,
+    /// What tokens count on average for being drawn from another distribution.
+    pub ratio: Option<f64>,
     /// The time that credit and update took.
     pub times: [Duration; 2],
 }
@@ -47,6 +49,7 @@ impl StepRecord<'_> {
             gradient_norm: finite(self.report.gradient_norm),
             entropy: finite(self.report.entropy),
             clipped: finite(self.report.clipped),
+            ratio: self.ratio.map(finite),
             kl_old: finite(self.report.kl_old),
             gap: finite(self.report.gap),
             outside: finite(self.report.outside),

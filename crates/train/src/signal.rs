@@ -82,6 +82,8 @@ pub(crate) struct Signal {
     pub lessons: Vec<(Features, f64)>,
     /// Tokens that the policy scored to make the examples.
     pub scored: u64,
+    /// The mean of what tokens count for being drawn from another distribution, where that is measured.
+    pub ratio: Option<f64>,
 }
 
 /// Where a text was written: group, episode and round.
@@ -129,11 +131,14 @@ pub(crate) fn signal(
             text.spread();
         }
     }
+    let ratio = signals.policy.most_ratio().and_then(|_| {
+        lemon_num::mean_of(texts.iter().flat_map(|text| text.ratio.iter().map(|ratio| f64::from(*ratio))))
+    });
     let weights = Weights::new(&texts, update.per);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushes.len());
     for text in texts {
         let weight = weights.of(&text);
-        let of_tokens = text.scale.iter().map(|scale| scale * weight).collect();
+        let of_tokens = text.scale.iter().zip(&text.ratio).map(|(scale, ratio)| scale * ratio * weight).collect();
         examples.push(example(text.sequence, text.advantages, text.old, of_tokens, update));
     }
     for Push { sequence, advantages, old } in pushes {
@@ -144,7 +149,7 @@ pub(crate) fn signal(
     if let Some(reference) = signals.reference {
         add_reference(reference, &mut examples, signals.temperature)?;
     }
-    Ok(Signal { examples, values, lessons, scored })
+    Ok(Signal { examples, values, lessons, scored, ratio })
 }
 
 /// Texts, where each was written, and the tokens that the policy scored for them.
@@ -169,7 +174,7 @@ fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, Policy
         let sequences: Vec<Sequence> = texts.iter().map(|text| text.sequence.clone()).collect();
         scored = sequences.iter().map(|sequence| sequence.tokens.len() as u64).sum();
         for (text, scores) in texts.iter_mut().zip(signals.policy.score(&sequences, signals.temperature)?) {
-            text.old = scores;
+            text.rescore(scores, signals.policy.most_ratio());
         }
     }
     Ok((texts, places, scored))

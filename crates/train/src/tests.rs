@@ -1,3 +1,4 @@
+mod masked;
 mod signals;
 mod ways;
 

@@ -2,7 +2,7 @@
 
 use crate::common::{Folder, wait_until};
 use crate::snapshot;
-use lemon_fakes::{FakeTinker, SkyrlServer, TinkerFault, TinkerWorld};
+use lemon_fakes::{FakeTinker, FakeVllm, SkyrlServer, TinkerFault, TinkerWorld, VllmServer, VllmWorld};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, ModelFamily, Precision, Tokenizer};
 use serde_json::Value;
 
@@ -98,6 +98,44 @@ fn a_model_on_a_server_is_trained_and_invalid_texts_count() {
     assert_eq!(fake.weights().into_iter().flatten().count(), 0, "its place is free again");
 }
 
+/// A fake sampler that writes two teams; each of their tokens was drawn with a probability of e^-0.5.
+fn sampler() -> FakeVllm {
+    let texts = [ALONE, VOTE].map(|text| (written(text), vec![-0.5; written(text).len()])).to_vec();
+    let forced = ["~", "Q"].map(|text| (format!("start: \"{text}\"\n"), written(text))).to_vec();
+    FakeVllm::start(VllmWorld { texts, forced, ..VllmWorld::default() }).unwrap()
+}
+
+#[test]
+fn a_sampler_writes_teams_under_a_grammar_and_their_tokens_are_weighed() {
+    let (fake, sampler) = (fake(), sampler());
+    let of_sampler = format!("[start.sampler]\nurl = \"{}\"\nadapters = \"adapters\"\n[rollouts]", sampler.url());
+    let good = recipe(&fake.url(), 3).replace("[rollouts]", &of_sampler);
+    let folder = folder(&good);
+    let trained = folder.lemon(&[&TRAIN[..], &["--out", "run", "--json"]].concat()).ok().json();
+    assert_eq!((&trained["steps"], &trained["skipped"]), (&3.into(), &0.into()));
+    let metrics = metrics(&folder, "run");
+    for step in &metrics[1..] {
+        assert_eq!(step["rollouts"]["valid"], 1.0, "{step}");
+        assert!(step["gradient_norm"].as_f64().unwrap() > 0.0, "{step}");
+    }
+    // The model of the server gave each token e^-2 before its first step: it counts for the quotient of both.
+    let ratio = metrics[1]["ratio"].as_f64().unwrap();
+    assert!((ratio - (-1.5f64).exp()).abs() < 1e-6, "{ratio}");
+    assert_ne!(metrics[2]["ratio"], metrics[1]["ratio"], "the model has moved");
+    assert_eq!(fake.calls("asample").len(), 0);
+    let asked = sampler.calls("completions");
+    let grammar = asked.last().unwrap()["structured_outputs"]["grammar"].as_str().unwrap();
+    assert!(grammar.starts_with("start:") && grammar.contains("capacity"), "{grammar}");
+    // Four sets of weights are sampled: those of the beginning, and those of each step; none is left.
+    assert_eq!((sampler.calls("load_lora_adapter").len(), sampler.adapters().len()), (4, 0));
+    assert_eq!(std::fs::read_dir(folder.path("adapters")).unwrap().count(), 0);
+
+    std::fs::write(folder.path("large.toml"), good.replace("rounds = 1", "rounds = 1\nbranches = 2")).unwrap();
+    let ran = folder.lemon(&[&TRAIN[..], &["--out", "other"]].concat());
+    let fact = "cannot go on from a fork of a text: expected `rollouts.branches` 1, got 2";
+    assert!(ran.code == Some(2) && ran.stderr.contains(fact), "{}", ran.stderr);
+}
+
 #[test]
 fn training_over_the_tinker_api_that_is_killed_ends_with_the_same_metrics() {
     let (whole, parts) = (fake(), fake());
@@ -183,9 +221,8 @@ fn a_key_is_taken_from_the_environment() {
     assert!(folder.all_bytes().iter().all(|(_, bytes)| !bytes.windows(key.len()).any(|it| it == key.as_bytes())));
 }
 
-#[test]
-fn training_on_a_real_server_is_killed_and_goes_on() {
-    let folder = Folder::new();
+/// A random Qwen3 of two layers that reads so many tokens, in the folder of the servers.
+fn random_model(folder: &Folder, positions: usize) {
     let (small, tokenizer) = lemon_policy::small_model(vec![VOTE.to_owned()], 400, 64, 2).unwrap();
     let config = ModelConfig {
         family: ModelFamily::Qwen3,
@@ -193,11 +230,37 @@ fn training_on_a_real_server_is_killed_and_goes_on() {
         heads: 2,
         kv_heads: 1,
         head_dim: 32,
-        positions: 512,
+        positions,
         ..small
     };
     let model = LanguagePolicy::fresh(config, tokenizer, 3, DeviceChoice::Cpu, Learning::Nothing).unwrap();
     model.save(&folder.path("server/model"), Precision::F32).unwrap();
+}
+
+#[test]
+fn a_real_sampler_writes_teams_for_a_real_server() {
+    let folder = Folder::new();
+    random_model(&folder, 1_024);
+    let Some(server) = SkyrlServer::start(&folder.path("server")) else { return };
+    let Some(sampler) = VllmServer::start(&folder.path("server"), "processed_logprobs", 1_024) else { return };
+    let of_sampler = format!("[start.sampler]\nurl = \"{}\"\nadapters = \"adapters\"\n[rollouts]", sampler.url());
+    let recipe = recipe(&server.url(), 2).replace("\"tiny\"", "\"model\"").replace("\"files\"", "\"server/model\"");
+    let recipe = recipe.replace("[rollouts]", &of_sampler).replace("learning_rate = 0.1", "learning_rate = 0.001");
+    let folder = folder.file("large.toml", recipe);
+    let trained = folder.lemon(&[&TRAIN[..], &["--out", "run", "--json"]].concat()).ok().json();
+    assert_eq!((&trained["steps"], &trained["skipped"]), (&2.into(), &0.into()));
+    for step in &metrics(&folder, "run")[1..] {
+        let (valid, ratio) = (step["rollouts"]["valid"].as_f64().unwrap(), step["ratio"].as_f64().unwrap());
+        eprintln!("share of valid texts {valid}, mean weight of a token {ratio:.4}");
+        // A text that is cut off is not valid; no other is. A random model gives little to what the grammar allows.
+        assert!(valid > 0.0 && ratio > 0.0 && ratio < 0.9, "{step}");
+    }
+}
+
+#[test]
+fn training_on_a_real_server_is_killed_and_goes_on() {
+    let folder = Folder::new();
+    random_model(&folder, 512);
     let Some(server) = SkyrlServer::start(&folder.path("server")) else { return };
     let recipe = recipe(&server.url(), 3).replace("\"tiny\"", "\"model\"").replace("\"files\"", "\"server/model\"");
     let recipe = recipe.replace("group = 6", "group = 8");

@@ -85,6 +85,10 @@ impl Sessions {
         Sessions { link, blobs, slots, known: Mutex::default(), consumers: Mutex::default() }
     }
 
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
     pub fn consumer(&self, priority: &str) -> Option<Consumer<pull::Config>> {
         lock(&self.consumers).get(priority).cloned()
     }

@@ -50,6 +50,8 @@ pub(super) struct Learner {
     saved: BTreeMap<String, Weights>,
     /// Weights to be sampled, by session: the model's name and what was saved.
     samplers: BTreeMap<String, (String, Weights)>,
+    /// Adapters for other programs, by model and name.
+    adapters: BTreeMap<(String, String), f64>,
     /// Models so far, so that names are never used again.
     made: usize,
 }
@@ -58,12 +60,25 @@ impl Learner {
     pub fn new(world: TinkerWorld) -> Self {
         let (gradient, texts) = (world.left_gradient, if world.left_gradient == 0.0 { 0.0 } else { 1.0 });
         let places = (0..world.places).map(|_| Place { gradient, texts, ..Place::default() }).collect();
-        Learner { world, sessions: BTreeSet::new(), places, saved: BTreeMap::new(), samplers: BTreeMap::new(), made: 0 }
+        Learner {
+            world,
+            sessions: BTreeSet::new(),
+            places,
+            saved: BTreeMap::new(),
+            samplers: BTreeMap::new(),
+            adapters: BTreeMap::new(),
+            made: 0,
+        }
     }
 
     pub fn forget(&mut self) {
         self.sessions.clear();
         self.places.iter_mut().for_each(|place| *place = Place::default());
+    }
+
+    /// The number of an adapter that was saved.
+    pub fn adapter(&self, model: &str, name: &str) -> Option<f64> {
+        self.adapters.get(&(model.to_owned(), name.to_owned())).copied()
     }
 
     pub fn weights(&self) -> Vec<Option<f64>> {
@@ -124,6 +139,8 @@ impl Learner {
                 let at = self.place(body)?;
                 let model = text(&body["model_id"]);
                 if let Some(path) = body["path"].as_str() {
+                    let theta = self.places[at].weights.theta;
+                    self.adapters.insert((model.to_owned(), path.to_owned()), theta);
                     return pending(Outcome::Done(json!({"path": format!("tinker://{model}/{path}")})));
                 }
                 let id = format!("sampling_{model}_{}_{}", body["sampling_session_seq_id"], body["seq_id"]);

@@ -87,17 +87,16 @@ impl WorkerCluster {
     /// # Errors
     /// A model cannot be read, or the server cannot be used.
     pub async fn take(&self, env: &mut RolloutEnv, workers: WorkerRecipe, cases: &[Case]) -> Result<(), Error> {
-        let blobs = Blobs::new(&self.link);
+        let coordinator = self.coordinator(env.settings.shared.clone()).await?;
         let mut models = Vec::new();
         for (capacity, path) in workers.model_paths() {
-            models.push(send_model(&blobs, capacity, &path).await?);
+            models.push(send_model(coordinator.blobs(), capacity, &path).await?);
         }
         let is_program = |case: &&Case| matches!(case.item.key(), Key::Code { .. });
         let program = |case: &Case| Program { set: case.set.to_string(), item: case.item.sealed() };
         let programs = cases.iter().filter(is_program).map(program).collect();
         let recipe = EnvRecipe { workers, programs, fingerprint: fingerprint(env, models.is_empty()), models };
         let recipe = serde_json::to_vec(&recipe).map_err(Error::input)?;
-        let coordinator = self.coordinator(env.settings.shared.clone()).await?;
         env.remote = Some(Arc::new(self.thread.run(async move { coordinator.runs(&recipe).await }).await??));
         Ok(())
     }

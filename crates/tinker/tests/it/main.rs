@@ -8,6 +8,8 @@ mod learning;
 mod opening;
 mod recorded;
 mod refused;
+mod sampler;
 mod sampling;
 mod sessions;
 mod skyrl;
+mod vllm;

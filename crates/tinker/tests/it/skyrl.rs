@@ -8,7 +8,7 @@ use lemon_model::{
 };
 use lemon_num::Random;
 use lemon_policy::TrainablePolicy;
-use lemon_tinker::{Patience, Reduction, TinkerKey, TinkerPolicy, TinkerStart};
+use lemon_tinker::{Patience, Reduction, SamplerStart, TinkerKey, TinkerPolicy, TinkerStart};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Rank and scale of the adapters; SkyRL has one scale for all.
-const RANK: usize = 8;
+pub const RANK: usize = 8;
 const ALPHA: f64 = 32.0;
 /// The first half of the vocabulary: the tokens that a toy task rewards.
 const HALF: u32 = 128;
@@ -30,7 +30,7 @@ const RATE: f64 = 1e4;
 type Adapters = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// A random model that both sides read.
-fn model(folder: &Path) -> ModelConfig {
+pub fn model(folder: &Path) -> ModelConfig {
     let tokenizer = tokenizer();
     let small = ModelConfig::small(tokenizer.vocabulary().next_multiple_of(64), 64, 2, tokenizer.end());
     let config =
@@ -49,11 +49,20 @@ fn model(folder: &Path) -> ModelConfig {
 }
 
 fn open(server: &SkyrlServer, folder: &Path, reduction: Option<Reduction>) -> TinkerPolicy {
-    let start = TinkerStart { reduction, ..TinkerStart::new(server.url(), "model", folder.join("model")) };
+    open_with(server, folder, reduction, None)
+}
+
+pub fn open_with(
+    server: &SkyrlServer,
+    folder: &Path,
+    reduction: Option<Reduction>,
+    sampler: Option<SamplerStart>,
+) -> TinkerPolicy {
+    let start = TinkerStart { reduction, sampler, ..TinkerStart::new(server.url(), "model", folder.join("model")) };
     TinkerPolicy::open(&start, (RANK, 11), &TinkerKey::default(), Patience::default()).unwrap()
 }
 
-fn step(learning_rate: f64) -> StepSettings {
+pub fn step(learning_rate: f64) -> StepSettings {
     StepSettings { learning_rate, temperature: 1.0, clip_norm: 0.0, micro_batch: 0 }
 }
 

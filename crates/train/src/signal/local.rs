@@ -203,7 +203,7 @@ fn one(
             if is_added { group + signals.lambda * advantage } else { mixed(group, advantage, share) };
     }
     // In a branch of a tree a push counts what the written value does.
-    let strength = f64::from(text.scale[last]) * if is_added { signals.lambda } else { share };
+    let strength = f64::from(text.scale[last] * text.ratio[last]) * if is_added { signals.lambda } else { share };
     for ((other, _), push) in pushed.iter().zip(&pushes) {
         if *push != 0.0 && strength != 0.0 {
             let mut advantages = vec![0.0; other.sequence.tokens.len()];

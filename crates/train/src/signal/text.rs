@@ -24,6 +24,8 @@ pub(super) struct Text {
     pub advantages: Vec<f64>,
     /// What each token counts beside others: less in the branches of a tree.
     pub scale: Vec<f32>,
+    /// What it counts for being drawn from another distribution: its probability by the policy over that by which it was drawn.
+    pub ratio: Vec<f32>,
 }
 
 impl Text {
@@ -44,7 +46,17 @@ impl Text {
             control: reward,
             advantages: vec![0.0; tokens],
             scale: vec![1.0; tokens],
+            ratio: vec![1.0; tokens],
         }
+    }
+
+    /// Takes the policy's own log-probabilities for those of sampling. Where both differ because a grammar cut tokens off, each
+    /// token is weighed by their quotient: under the grammar it is more likely than it was by the policy.
+    pub fn rescore(&mut self, scores: Vec<f32>, most_ratio: Option<f32>) {
+        if let Some(most) = most_ratio {
+            self.ratio = scores.iter().zip(&self.old).map(|(own, drawn)| (own - drawn).exp().min(most)).collect();
+        }
+        self.old = scores;
     }
 
     /// Tokens that were chosen, by what they count.

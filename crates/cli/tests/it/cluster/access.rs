@@ -204,7 +204,7 @@ fn a_job_of_another_version_is_refused() {
     let Some(server) = NatsServer::start() else { return };
     let (folder, address) = (Folder::new(), server.address());
     folder.lemon(&["cluster", "status", "--nats", &address]).ok();
-    let version = format!("{}/2", env!("CARGO_PKG_VERSION"));
+    let version = format!("{}/3", env!("CARGO_PKG_VERSION"));
     let send = |version: &str, body: &'static str| {
         let letter = dead_letter(&folder, &address, &[("Lemon-Version", version)], body);
         letter["error"].as_str().unwrap().to_owned()
