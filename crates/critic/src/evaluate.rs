@@ -1,7 +1,7 @@
 //! Testing critics on tasks that they never saw, beside every fixed method, a router and the best choice in hindsight.
 
 use crate::fit::{CriticSettings, fit_critic, read_tasks};
-use crate::head::{follow_head, team_estimates};
+use crate::head::{follow_head, team_estimates, unseen};
 use crate::model::{CriticError, DecisionCritic, Rule, TeamEstimate};
 use crate::report::{CurveRow, PairedRow, calibration_error, interval, mutual_information};
 use crate::router::Router;
@@ -75,10 +75,11 @@ pub struct CriticEvaluation {
 /// What one seed gave: the results of each task, and what the critic spends at each price.
 type OfSeed = (Vec<BTreeMap<Tested, Walked>>, Option<Vec<f64>>);
 
-/// Fits a critic on `train` for every seed and tests it on `test`. Where there are heads, each seed tests one of them beside it, in turn.
+/// Fits a critic on `train` for every seed and tests it on `test`. Where there are heads, each seed tests one of them beside it, in turn,
+/// and tasks that one of them was fitted to are left out.
 ///
 /// # Errors
-/// There are too few tasks to fit or test on, or a head was fitted to one of those to test on.
+/// There are too few tasks to fit or test on.
 pub fn evaluate(
     train: &[RecordedTask],
     test: &[RecordedTask],
@@ -86,7 +87,7 @@ pub fn evaluate(
     heads: &[TeamHead],
 ) -> Result<CriticEvaluation, CriticError> {
     let mut in_turn = heads.iter().cycle();
-    trial(test, settings, |test, sets, seed| {
+    trial(&unseen(heads, test)?, settings, |test, sets, seed| {
         let fit = CriticSettings { seed, ..settings.fit };
         let (critic, router) = (fit_critic(train, &fit)?, Router::fit(&read_tasks(train, &fit), &fit));
         let estimates: Vec<Vec<TeamEstimate>> = match in_turn.next() {

@@ -27,7 +27,6 @@ mod walk;
 pub use evaluate::{CriticEvaluation, EvaluationSettings, cross_validate, evaluate, evaluate_critic};
 pub use fit::{CriticSettings, fit_critic};
 pub use head::{HeadTrial, fit_head, load_head};
-pub use lemon_policy::TeamHead;
 pub use model::{CriticError, DecisionCritic, TeamEstimate};
 pub use orchestrator::{CriticOrchestrator, CriticRule};
 pub use report::{CurveRow, PairedRow};

@@ -4,14 +4,17 @@
 //! on outcomes of teams ([`HeadTask`]), the model with it. A part of the tasks is held out: it calibrates the probabilities. A
 //! Laplace approximation over the last layer says how sure they are. One head serves every price of a token.
 
+mod calibration;
+
 use crate::checkpoint::sums;
 use crate::encoder::{LanguagePromptEncoder, write_context};
 use crate::pair::{Pair, Told};
+use calibration::{covariance, cross_entropy, platt, variance, with_one};
 use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{
     Learning, PolicyError, StepSettings, ValueExample, ValueModel, ValueReading, ValueTarget, ValueText,
 };
-use lemon_num::{Random, fnv1a, inverse, logistic, mean_of, mixed_seed};
+use lemon_num::{Random, fnv1a, logistic, mean_of, mixed_seed};
 use lemon_spec::{Language, Shape};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -23,8 +26,6 @@ const FORMAT: &str = "lemon-head";
 const VERSION: u32 = 1;
 /// No head's file is longer.
 const MOST_BYTES: u64 = 256 << 20;
-/// The precision of the prior over the last layer.
-const PRIOR: f64 = 1.0;
 /// Tasks that the curvature is taken from; more change little.
 const CURVATURE_TASKS: usize = 1_000;
 /// The longest logarithm of tokens: no team costs more than e²⁰.
@@ -392,16 +393,8 @@ impl TeamHead {
     fn worth(&self, reading: &ValueReading) -> TeamWorth {
         let success = self.probability(reading.logit);
         let state = with_one(&reading.state);
-        let mut variance = 0.0;
-        let mut entries = self.about.covariance.iter().map(|it| f64::from(*it));
-        for (row, a) in state.iter().enumerate() {
-            // A row of the triangle ends with its diagonal; what stands left of it counts twice.
-            for (column, b) in state.iter().take(row + 1).enumerate() {
-                let twice = if column < row { 2.0 } else { 1.0 };
-                variance += twice * a * b * entries.next().unwrap_or_default(); // Its length was checked.
-            }
-        }
-        let error = success * (1.0 - success) * self.about.calibration[0].abs() * variance.max(0.0).sqrt();
+        let variance = variance(&self.about.covariance, &state);
+        let error = success * (1.0 - success) * self.about.calibration[0].abs() * variance.sqrt();
         let [mean, spread] = self.about.cost;
         let tokens = (mean + spread * reading.cost).min(MOST_LOG_TOKENS).exp() * self.about.smear;
         TeamWorth { success, error, tokens }
@@ -492,57 +485,6 @@ fn fingerprint(prompt: &[u32]) -> u32 {
 
 fn log(tokens: f64) -> f64 {
     tokens.max(1.0).ln()
-}
-
-fn with_one(state: &[f32]) -> Vec<f64> {
-    state.iter().map(|it| f64::from(*it)).chain([1.0]).collect()
-}
-
-fn cross_entropy(p: f64, success: f64) -> f64 {
-    let p = p.clamp(1e-9, 1.0 - 1e-9);
-    -(success * p.ln() + (1.0 - success) * (1.0 - p).ln())
-}
-
-/// The inverse of the prior's precision and these rows' curvature: the lower triangle by rows.
-fn covariance(size: usize, rows: &[(Vec<f64>, f64)]) -> Vec<f32> {
-    let mut precision: Vec<Vec<f64>> =
-        (0..size).map(|at| (0..size).map(|other| if other == at { PRIOR } else { 0.0 }).collect()).collect();
-    for (state, weight) in rows {
-        for (at, line) in precision.iter_mut().enumerate() {
-            let scale = weight * state.get(at).copied().unwrap_or_default();
-            line.iter_mut().zip(state).take(at + 1).for_each(|(entry, other)| *entry += scale * other);
-        }
-    }
-    let inverse = inverse(&precision);
-    inverse.iter().enumerate().flat_map(|(at, line)| line.iter().take(at + 1)).map(|it| *it as f32).collect()
-}
-
-/// Logistic regression of success on the log-odds: scale and offset, by Newton's method. A little of a prior holds the scale near 1.
-fn platt(rows: &[(f64, f64, f64)]) -> [f64; 2] {
-    let (mut scale, mut offset) = (1.0, 0.0);
-    for _ in 0..20 {
-        let (mut slope, mut curve) = ([1e-2 * (scale - 1.0), 1e-2 * offset], [1e-2, 0.0, 1e-2]);
-        for (logit, success, weight) in rows {
-            let p = logistic(scale * logit + offset);
-            let (miss, bend) = (weight * (p - success), weight * p * (1.0 - p));
-            slope[0] += miss * logit;
-            slope[1] += miss;
-            curve[0] += bend * logit * logit;
-            curve[1] += bend * logit;
-            curve[2] += bend;
-        }
-        let determinant = curve[0] * curve[2] - curve[1] * curve[1];
-        let step = [
-            (curve[2] * slope[0] - curve[1] * slope[1]) / determinant,
-            (curve[0] * slope[1] - curve[1] * slope[0]) / determinant,
-        ];
-        if !step.iter().all(|it| it.is_finite()) {
-            break;
-        }
-        scale -= step[0].clamp(-1.0, 1.0);
-        offset -= step[1].clamp(-1.0, 1.0);
-    }
-    [scale, offset]
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::say::talk;
 use crate::{print, print_json, println, tell};
 use lemon_critic::{
-    CriticSettings, DecisionCritic, EvaluationSettings, HeadTrial, LEVELS, cross_validate, evaluate, evaluate_critic,
+    CriticError, CriticSettings, DecisionCritic, EvaluationSettings, HeadTrial, LEVELS, cross_validate, evaluate, evaluate_critic,
     fit_critic, fit_head, load_head,
 };
 use lemon_model::ValueModel;
@@ -134,6 +134,9 @@ fn eval(args: &CriticEvalArgs) -> Result<u8, Fault> {
     }
 }
 
-fn no_record(error: lemon_critic::CriticError) -> Fault {
+fn no_record(error: CriticError) -> Fault {
+    if let CriticError::Model(_) = error {
+        return Fault::new(error).hint("--on names a folder with config.json, model.safetensors and tokenizer.json");
+    }
     Fault::new(error).hint("--data names a folder of task sets with recorded replies in outcomes/")
 }
