@@ -31,7 +31,11 @@ pub const WALLS: &[Wall] = &[
         uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-task", "lemon-sandbox", "lemon-credit"],
         tests_use: &["lemon-world"],
     },
-    Wall { package: "lemon-critic", uses: &["lemon-spec", "lemon-trace", "lemon-exec"], tests_use: &[] },
+    Wall {
+        package: "lemon-critic",
+        uses: &["lemon-spec", "lemon-trace", "lemon-exec", "lemon-model", "lemon-policy"],
+        tests_use: &[],
+    },
     Wall { package: "lemon-credit", uses: &["lemon-spec", "lemon-trace"], tests_use: &[] },
     Wall {
         package: "lemon-eval",

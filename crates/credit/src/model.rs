@@ -4,7 +4,7 @@
 //! judged with what earlier steps taught. So a judgement is independent of the noise in the rewards it is compared with.
 
 use crate::estimate::Paired;
-use lemon_num::solve;
+use lemon_num::inverse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -89,8 +89,7 @@ impl RewardModel {
     fn fit(&mut self) {
         let mut matrix = self.products.clone();
         matrix.iter_mut().enumerate().for_each(|(at, row)| row[at] += RIDGE); // A square.
-        let unit = |at: usize| (0..matrix.len()).map(|other| f64::from(u8::from(other == at))).collect();
-        self.inverse = (0..matrix.len()).map(|at| solve(matrix.clone(), unit(at))).collect();
+        self.inverse = inverse(&matrix);
         let weight = |row: &Vec<f64>| row.iter().zip(&self.rewards).map(|(a, b)| a * b).sum();
         self.weights = self.inverse.iter().map(weight).collect();
     }

@@ -1,7 +1,8 @@
 //! Testing critics on tasks that they never saw, beside every fixed method, a router and the best choice in hindsight.
 
 use crate::fit::{CriticSettings, fit_critic, read_tasks};
-use crate::model::{CriticError, DecisionCritic, Rule};
+use crate::head::{follow_head, team_estimates, unseen};
+use crate::model::{CriticError, DecisionCritic, Rule, TeamEstimate};
 use crate::report::{CurveRow, PairedRow, calibration_error, interval, mutual_information};
 use crate::router::Router;
 use crate::task::RecordedTask;
@@ -9,6 +10,7 @@ use crate::team::TeamCounts;
 use crate::walk::{FIXED, Walked, fixed, walk};
 use lemon_num::stats::permutation;
 use lemon_num::{mean_of, mixed_seed};
+use lemon_policy::TeamHead;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +49,8 @@ impl Default for EvaluationSettings {
 pub(crate) enum Tested {
     Fixed(usize),
     Router(usize),
+    /// A head on a language model, at a price.
+    Head(usize),
     /// The critic with one round only, at a price.
     OneRound(usize),
     Critic(usize),
@@ -71,7 +75,8 @@ pub struct CriticEvaluation {
 /// What one seed gave: the results of each task, and what the critic spends at each price.
 type OfSeed = (Vec<BTreeMap<Tested, Walked>>, Option<Vec<f64>>);
 
-/// Fits a critic on `train` for every seed and tests it on `test`.
+/// Fits a critic on `train` for every seed and tests it on `test`. Where there are heads, each seed tests one of them beside it, in turn,
+/// and tasks that one of them was fitted to are left out.
 ///
 /// # Errors
 /// There are too few tasks to fit or test on.
@@ -79,14 +84,23 @@ pub fn evaluate(
     train: &[RecordedTask],
     test: &[RecordedTask],
     settings: &EvaluationSettings,
+    heads: &[TeamHead],
 ) -> Result<CriticEvaluation, CriticError> {
-    trial(test, settings, |test, sets, seed| {
+    let mut in_turn = heads.iter().cycle();
+    trial(&unseen(heads, test)?, settings, |test, sets, seed| {
         let fit = CriticSettings { seed, ..settings.fit };
         let (critic, router) = (fit_critic(train, &fit)?, Router::fit(&read_tasks(train, &fit), &fit));
+        let estimates: Vec<Vec<TeamEstimate>> = match in_turn.next() {
+            None => Vec::new(),
+            Some(head) => test.par_iter().map(|task| team_estimates(head, task)).collect::<Result<_, _>>()?,
+        };
         let spent = settings.prices.iter().map(|price| tokens_on(train, &critic, *price, settings, sets, seed));
         let spent = spent.collect();
-        let one = |task: &&RecordedTask| one_task(task, &critic, Some(&router), settings, seed);
-        Ok((test.par_iter().map(one).collect(), Some(spent)))
+        let one = |(at, task): (usize, &&RecordedTask)| {
+            let beside = Beside { router: Some(&router), estimates: estimates.get(at).map(Vec::as_slice) };
+            one_task(task, &critic, beside, settings, seed)
+        };
+        Ok((test.par_iter().enumerate().map(one).collect(), Some(spent)))
     })
 }
 
@@ -101,7 +115,7 @@ pub fn evaluate_critic(
 ) -> Result<CriticEvaluation, CriticError> {
     let unseen: Vec<RecordedTask> = test.iter().filter(|task| !critic.was_fitted_to(task)).cloned().collect();
     trial(&unseen, settings, |test, _, seed| {
-        let one = |task: &&RecordedTask| one_task(task, critic, None, settings, seed);
+        let one = |task: &&RecordedTask| one_task(task, critic, Beside::default(), settings, seed);
         Ok((test.par_iter().map(one).collect(), None))
     })
 }
@@ -127,7 +141,11 @@ pub fn cross_validate(
         let one = |task: &&RecordedTask| {
             // Below the number of parts.
             let own = fitted.get(part_of(task) as usize);
-            own.map(|(critic, router)| one_task(task, critic, Some(router), settings, seed)).unwrap_or_default()
+            own.map(|(critic, router)| {
+                let beside = Beside { router: Some(router), ..Beside::default() };
+                one_task(task, critic, beside, settings, seed)
+            })
+            .unwrap_or_default()
         };
         Ok((test.par_iter().map(one).collect(), None))
     })
@@ -136,7 +154,7 @@ pub fn cross_validate(
 fn trial(
     test: &[RecordedTask],
     settings: &EvaluationSettings,
-    of_seed: impl Fn(&[&RecordedTask], &[String], u64) -> Result<OfSeed, CriticError>,
+    mut of_seed: impl FnMut(&[&RecordedTask], &[String], u64) -> Result<OfSeed, CriticError>,
 ) -> Result<CriticEvaluation, CriticError> {
     // Tasks whose form no critic learns are left to plain calls: they say nothing here.
     let known = |task: &&RecordedTask| task.group().is_some() && !task.replies[2].is_empty();
@@ -173,10 +191,18 @@ fn served_seed(seed: u64) -> u64 {
     mixed_seed(seed, &["test"])
 }
 
+/// What chooses beside the critic.
+#[derive(Clone, Copy, Default)]
+struct Beside<'a> {
+    router: Option<&'a Router>,
+    /// What a head says of the teams of the task.
+    estimates: Option<&'a [TeamEstimate]>,
+}
+
 fn one_task(
     task: &RecordedTask,
     critic: &DecisionCritic,
-    router: Option<&Router>,
+    beside: Beside<'_>,
     settings: &EvaluationSettings,
     seed: u64,
 ) -> BTreeMap<Tested, Walked> {
@@ -191,7 +217,12 @@ fn one_task(
         let followed = |rounds| walk(critic, task, &served, &rule, rounds).unwrap_or(plain);
         found.insert(Tested::Critic(at), followed(settings.rounds));
         found.insert(Tested::OneRound(at), followed(1));
-        let Some(router) = router else { continue };
+        if let Some(estimates) = beside.estimates {
+            // Where it has no estimates, it does what the critic does: a plain call.
+            let chosen = follow_head(estimates, &served, *price);
+            found.insert(Tested::Head(at), chosen.unwrap_or_else(|| followed(1)));
+        }
+        let Some(router) = beside.router else { continue };
         let routed = text.as_ref().and_then(|text| results.get(router.choose(text, *price)));
         found.insert(Tested::Router(at), routed.copied().unwrap_or(plain));
     }
@@ -231,7 +262,9 @@ impl CriticEvaluation {
 
     fn row(&self, tested: &Tested) -> CurveRow {
         let price = match tested {
-            Tested::Router(at) | Tested::OneRound(at) | Tested::Critic(at) => self.prices.get(*at).copied(),
+            Tested::Router(at) | Tested::Head(at) | Tested::OneRound(at) | Tested::Critic(at) => {
+                self.prices.get(*at).copied()
+            }
             Tested::Fixed(_) | Tested::Hindsight => None,
         };
         let right = self.mean_by_task(tested, |walked| f64::from(u8::from(walked.right)));
@@ -240,7 +273,7 @@ impl CriticEvaluation {
             (0..self.sets.len()).map(|set| (self.of_set(&right, set), self.of_set(&tokens, set))).collect();
         let all: Vec<&Walked> = self.walked.get(tested).into_iter().flatten().flatten().collect();
         let firsts = || self.walked.get(tested).into_iter().flatten().map(|seed| seed.iter().map(|it| it.first));
-        let learned = matches!(tested, Tested::OneRound(_) | Tested::Critic(_));
+        let learned = matches!(tested, Tested::Head(_) | Tested::OneRound(_) | Tested::Critic(_));
         CurveRow {
             method: self.name(tested),
             price,
@@ -330,7 +363,7 @@ impl CriticEvaluation {
 
     fn row_price(&self, tested: &Tested) -> String {
         match tested {
-            Tested::Router(at) | Tested::OneRound(at) | Tested::Critic(at) => {
+            Tested::Router(at) | Tested::Head(at) | Tested::OneRound(at) | Tested::Critic(at) => {
                 self.prices.get(*at).map(f64::to_string).unwrap_or_default()
             }
             Tested::Fixed(_) | Tested::Hindsight => String::new(),
@@ -341,6 +374,7 @@ impl CriticEvaluation {
         match tested {
             Tested::Fixed(at) => FIXED.get(*at).map_or_else(String::new, |(name, _)| (*name).to_owned()),
             Tested::Router(_) => "router".to_owned(),
+            Tested::Head(_) => "language model's head".to_owned(),
             Tested::OneRound(_) => "critic, one round".to_owned(),
             Tested::Critic(_) => format!("critic, up to {} rounds", self.rounds),
             Tested::Hindsight => "best fixed method in hindsight".to_owned(),
@@ -391,7 +425,7 @@ mod tests {
     fn a_critic_beats_every_fixed_method_where_questions_differ() {
         let settings =
             EvaluationSettings { seeds: vec![1, 2], prices: vec![0.3, 0.1], ..EvaluationSettings::default() };
-        let found = evaluate(&synthetic::tasks(250, 1), &synthetic::tasks(200, 2), &settings).unwrap();
+        let found = evaluate(&synthetic::tasks(250, 1), &synthetic::tasks(200, 2), &settings, &[]).unwrap();
         let curve = found.curve();
         assert_eq!(curve.len(), FIXED.len() + 3 * 2 + 1);
         let reward = |row: &CurveRow| row.accuracy - 0.1 * row.tokens / 1000.0;
@@ -453,7 +487,7 @@ mod tests {
 
     #[test]
     fn no_tasks_are_refused() {
-        let error = evaluate(&synthetic::tasks(60, 1), &[], &EvaluationSettings::default()).unwrap_err();
+        let error = evaluate(&synthetic::tasks(60, 1), &[], &EvaluationSettings::default(), &[]).unwrap_err();
         assert!(matches!(error, CriticError::TooFew { .. }));
     }
 }

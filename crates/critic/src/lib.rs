@@ -8,6 +8,7 @@
 
 mod evaluate;
 mod fit;
+mod head;
 mod linear;
 mod model;
 mod optimise;
@@ -25,6 +26,7 @@ mod walk;
 
 pub use evaluate::{CriticEvaluation, EvaluationSettings, cross_validate, evaluate, evaluate_critic};
 pub use fit::{CriticSettings, fit_critic};
+pub use head::{HeadTrial, fit_head, load_head};
 pub use model::{CriticError, DecisionCritic, TeamEstimate};
 pub use orchestrator::{CriticOrchestrator, CriticRule};
 pub use report::{CurveRow, PairedRow};

@@ -32,6 +32,9 @@ pub enum CriticError {
     /// The file is no critic, or a damaged one.
     #[error("no usable critic: {0}")]
     Content(String),
+    /// A language model cannot be read, or fails.
+    #[error(transparent)]
+    Model(#[from] lemon_model::PolicyError),
     /// There are too few outcomes to learn from.
     #[error("expected at least {needed} tasks with recorded replies, found {found}")]
     TooFew {

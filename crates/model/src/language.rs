@@ -8,6 +8,7 @@ use crate::model::Model;
 use crate::optimiser::{Optimiser, OptimiserSettings};
 use crate::parameters::{Learning, Parameters};
 use crate::tensors::WeightOrigin;
+use crate::value::{self, ValueText};
 use crate::weights;
 use crate::{PolicyError, Tokenizer, learn, write};
 use candle_core::{DType, Device};
@@ -191,6 +192,17 @@ impl LanguagePolicy {
         let (rows, _) = self.model.rows_of_texts(&[tokens]);
         let logits = self.model.logits(&self.model.hidden(&rows, None)?)?;
         Ok(logits.to_dtype(DType::F32)?.narrow(0, 0, tokens.len())?.to_vec2()?)
+    }
+
+    /// The hidden states at positions of a text behind a prompt: what a head reads.
+    ///
+    /// # Errors
+    /// The text cannot be read, or the model is on a GPU, whose kernels keep no states.
+    pub fn states(&self, prompt: &[u32], text: &ValueText) -> Result<Vec<Vec<f32>>, PolicyError> {
+        if self.device() != "cpu" {
+            return Err(PolicyError::Device("hidden states are read on the CPU alone; use `--device cpu`".to_owned()));
+        }
+        Ok(value::states(&self.model, prompt, std::slice::from_ref(text))?.into_iter().next().unwrap_or_default())
     }
 
     fn write(&self, begun: &[(&SampleRequest, &[u32])], settings: &SampleSettings) -> Result<Vec<Sample>, PolicyError> {

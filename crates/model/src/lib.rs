@@ -29,6 +29,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 pub mod tokenizer;
+mod value;
 mod weights;
 mod write;
 
@@ -49,3 +50,4 @@ pub use spans::owners;
 pub use table::{Context, TablePolicy};
 pub use tensors::{TensorReader, TensorRows, WeightOrigin};
 pub use tokenizer::{CheckedGguf, Tokenizer, check_gguf};
+pub use value::{ValueExample, ValueModel, ValueReading, ValueTarget, ValueText};

@@ -53,6 +53,11 @@ impl Gradients {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn into_tensors(self) -> BTreeMap<String, Tensor> {
+        self.by_name
+    }
+
     /// The norm of all of them together.
     pub(crate) fn norm(&self) -> candle_core::Result<f64> {
         if self.by_name.is_empty() {

@@ -105,6 +105,27 @@ impl Parameters {
         Ok(parameters)
     }
 
+    /// Adds tensors that are learned and are no part of the model: read where the files have them, else zeros.
+    pub(crate) fn add_learned(
+        &mut self,
+        origin: &WeightOrigin<'_>,
+        tensors: &[(&str, &[usize])],
+        device: &Device,
+    ) -> std::result::Result<(), PolicyError> {
+        let files = match origin {
+            WeightOrigin::Files(files) if files.gguf().is_none() => Some(WeightFiles::open(*files)?),
+            WeightOrigin::Files(_) | WeightOrigin::Seed(_) => None,
+        };
+        for (name, shape) in tensors {
+            let tensor = match files.as_ref().filter(|files| files.has(name)) {
+                Some(files) => files.read(name, shape, DType::F32, device)?,
+                None => Tensor::zeros(*shape, DType::F32, device)?,
+            };
+            self.insert((*name).to_owned(), Weight::Learned(Var::from_tensor(&tensor)?));
+        }
+        Ok(())
+    }
+
     fn insert(&mut self, name: String, weight: Weight) {
         self.order.push(name.clone());
         self.by_name.insert(name, weight);

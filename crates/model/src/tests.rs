@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod gpu;
+mod value;
 
 use crate::config::ModelConfig;
 use crate::files::ModelFiles;

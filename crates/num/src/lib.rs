@@ -12,6 +12,6 @@ mod random;
 mod seed;
 pub mod stats;
 
-pub use linear::{logistic, logit, mean_of, solve};
+pub use linear::{inverse, logistic, logit, mean_of, solve};
 pub use random::{Bounds, Random};
 pub use seed::{fnv1a, fnv1a_from, hashed_seed, mix, mixed_seed, seed_of, splitmix};

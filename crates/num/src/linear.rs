@@ -26,6 +26,39 @@ pub fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     (0..n).map(|at| right[at] / matrix[at][at]).map(|x| if x.is_finite() { x } else { 0.0 }).collect()
 }
 
+/// The inverse of a symmetric matrix that is positive definite, of which the lower triangle is read: by Cholesky's
+/// decomposition, in the cube of its size.
+pub fn inverse(matrix: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let n = matrix.len();
+    // L, where L · Lᵀ is the matrix, and its inverse M: the inverse of the matrix is Mᵀ · M.
+    let mut lower = vec![vec![0.0; n]; n];
+    let mut inverse = vec![vec![0.0; n]; n];
+    for row in 0..n {
+        for column in 0..=row {
+            let sum: f64 = lower[row].iter().zip(&lower[column]).take(column).map(|(a, b)| a * b).sum();
+            let rest = matrix[row][column] - sum;
+            // Rounding may leave a pivot at 0 where the matrix is nearly singular.
+            lower[row][column] = if row == column { rest.max(1e-300).sqrt() } else { rest / lower[column][column] };
+        }
+        let pivot = lower[row][row];
+        let mut of_row = vec![0.0; n];
+        for (factor, before) in lower[row].iter().zip(&inverse).take(row) {
+            of_row.iter_mut().zip(before).take(row).for_each(|(sum, value)| *sum -= factor * value);
+        }
+        of_row.iter_mut().for_each(|sum| *sum /= pivot);
+        of_row[row] = 1.0 / pivot;
+        inverse[row] = of_row;
+    }
+    let mut product = vec![vec![0.0; n]; n];
+    for (at, row) in inverse.iter().enumerate() {
+        for left in 0..=at {
+            let factor = row[left];
+            product[left].iter_mut().zip(row).take(at + 1).for_each(|(sum, value)| *sum += factor * value);
+        }
+    }
+    product
+}
+
 /// The logistic function, `1 / (1 + e⁻ˣ)`.
 pub fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
@@ -67,6 +100,21 @@ mod tests {
         assert_eq!(solve(vec![vec![0.0, 2.0], vec![4.0, 0.0]], vec![6.0, 4.0]), [1.0, 3.0]);
         assert_eq!(solve(vec![vec![2.0, 0.0], vec![0.0, 0.0]], vec![6.0, 0.0]), [3.0, 0.0]);
         assert_eq!(solve(Vec::new(), Vec::new()), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_positive_definite_matrix_is_inverted() {
+        let entry = |row: usize, column: usize| if row == column { 3.0 } else { 1.0 / (1 + row + column) as f64 };
+        let matrix: Vec<Vec<f64>> = (0..7).map(|row| (0..7).map(|column| entry(row, column)).collect()).collect();
+        let found = inverse(&matrix);
+        for (at, row) in found.iter().enumerate() {
+            for (other, value) in times(&matrix, row).into_iter().enumerate() {
+                let expected = f64::from(u8::from(at == other));
+                assert!((value - expected).abs() < 1e-12, "{at}, {other}: {value}");
+            }
+        }
+        assert_eq!(inverse(&[vec![4.0]]), [[0.25]]);
+        assert!(inverse(&[]).is_empty());
     }
 
     #[test]

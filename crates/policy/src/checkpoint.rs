@@ -3,7 +3,7 @@
 //! A checkpoint appears whole or not at all, and its checksums are verified when it is read. One process at a time writes into
 //! the folder.
 
-mod sums;
+pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 

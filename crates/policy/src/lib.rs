@@ -1,13 +1,15 @@
 //! How does a model write a team? The policy as an orchestrator, and what every training of one shares.
 //!
 //! `question and earlier results → prompt → tokens under the grammar → specification`. A [`Writer`] runs a policy as an
-//! orchestrator; [`mod@fields`] is a policy without a language model; [`mod@pair`] is the file format that teachers write and
-//! supervised fine-tuning reads; [`mod@checkpoint`] keeps the state of a training run.
+//! orchestrator; [`mod@fields`] is a policy without a language model; a [`TeamHead`] estimates
+//! on the same model what a team is worth; [`mod@pair`] is the file format that teachers write and supervised fine-tuning reads;
+//! [`mod@checkpoint`] keeps the state of a training run.
 
 pub mod checkpoint;
 mod encoder;
 mod features;
 pub mod fields;
+mod head;
 pub mod pair;
 mod skills;
 mod small;
@@ -17,6 +19,7 @@ mod writer;
 pub use checkpoint::{KeepError, check_folder, damage};
 pub use encoder::{LanguagePromptEncoder, specification_span, write_context};
 pub use features::{TaskFeatures, TaskKind, featurize, is_option};
+pub use head::{HeadReport, HeadRow, HeadSettings, HeadTask, TeamHead, TeamOutcome, TeamWorth};
 pub use small::small_model;
 pub use trainable::{Encoded, PromptEncoder, TrainablePolicy};
 pub use writer::{LEAST_CONFIDENCE, MOST_TOKENS, Writer};

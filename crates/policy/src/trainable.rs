@@ -1,7 +1,7 @@
 //! What training needs of a policy, and of the encoder between rounds, texts and its tokens.
 
 use lemon_exec::orchestrator::WriteContext;
-use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, SampleRequest};
+use lemon_model::{LanguagePolicy, OptimiserSettings, Policy, PolicyError, SampleRequest, ValueText};
 use std::path::Path;
 
 /// A policy whose weights and optimiser state can be saved and loaded, so that training can be resumed.
@@ -25,6 +25,15 @@ pub trait TrainablePolicy: Policy {
     /// rounding.
     fn most_ratio(&self) -> Option<f32> {
         None
+    }
+
+    /// The hidden states of the model at positions of a text behind a prompt; `None`: it has none.
+    ///
+    /// # Errors
+    /// The text cannot be read, or its device keeps no states.
+    fn states(&self, prompt: &[u32], text: &ValueText) -> Result<Option<Vec<Vec<f32>>>, PolicyError> {
+        let _ = (prompt, text);
+        Ok(None)
     }
 
     /// Whether the log-probabilities of sampling are, to the bit, those of scoring. If not, texts are scored before the first update.
@@ -64,6 +73,10 @@ impl TrainablePolicy for LanguagePolicy {
 
     fn load_state(&mut self, folder: &Path) -> Result<(), PolicyError> {
         LanguagePolicy::load_state(self, folder)
+    }
+
+    fn states(&self, prompt: &[u32], text: &ValueText) -> Result<Option<Vec<Vec<f32>>>, PolicyError> {
+        LanguagePolicy::states(self, prompt, text).map(Some)
     }
 
     fn scores_as_it_writes(&self) -> bool {

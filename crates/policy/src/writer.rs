@@ -1,6 +1,7 @@
 //! A policy as an orchestrator.
 
 use crate::encoder::LanguagePromptEncoder;
+use crate::head::TeamHead;
 use async_trait::async_trait;
 use lemon_exec::orchestrator::{Draft, Orchestrator, OrchestratorError, WriteContext, plain_team};
 use lemon_model::{Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence};
@@ -22,6 +23,18 @@ pub struct Writer {
     least_confidence: Option<f32>,
     /// The names of the capacities where its teams run, weakest first, if they are not those it was trained with.
     levels: Option<Vec<String>>,
+    /// Chooses among several teams for each task.
+    chooser: Option<Chooser>,
+}
+
+/// A head that chooses among teams.
+#[derive(Clone)]
+struct Chooser {
+    head: Arc<TeamHead>,
+    /// What 1,000 tokens are worth, in rewards.
+    price: f64,
+    /// Teams that are drawn beside the likeliest.
+    drawn: usize,
 }
 
 /// A team, and how sure the policy was of it.
@@ -55,7 +68,15 @@ impl Writer {
             ahead: Arc::default(),
             least_confidence: None,
             levels: None,
+            chooser: None,
         }
+    }
+
+    /// Writes several teams for each round, the likeliest and so many that are drawn, and takes the one that a head expects the
+    /// highest reward of under a price of 1,000 tokens. One head serves every price.
+    #[must_use]
+    pub fn choosing(self, head: Arc<TeamHead>, price: f64, drawn: usize) -> Self {
+        Writer { chooser: Some(Chooser { head, price, drawn }), ..self }
     }
 
     /// Replaces every first round with less confidence than this, from 0 to 1, by one plain call.
@@ -93,12 +114,13 @@ impl Writer {
         render(&spec).text
     }
 
-    /// Writes the first rounds of many tasks in one batch. Does nothing at a temperature above 0, where every seed gives another team.
+    /// Writes the first rounds of many tasks in one batch. Does nothing at a temperature above 0, where every seed gives
+    /// another team, nor where a head chooses.
     ///
     /// # Errors
     /// The policy failed.
     pub fn write_ahead(&self, questions: &[&str]) -> Result<(), PolicyError> {
-        if self.settings.temperature > 0.0 {
+        if self.settings.temperature > 0.0 || self.chooser.is_some() {
             return Ok(());
         }
         let requests = questions.iter().map(|question| self.encoder.request(&self.encoder.first(question, 0), true));
@@ -173,9 +195,40 @@ impl Writer {
         let failed = |reason: String| OrchestratorError::Policy { model: self.name.clone(), reason };
         let request = self.encoder.request(context, true).map_err(|error| failed(error.to_string()))?;
         let writer = self.clone();
-        let teams = tokio::task::spawn_blocking(move || writer.teams(&[request])).await;
+        let chosen = match &self.chooser {
+            None => None,
+            Some(chooser) => {
+                Some((chooser.clone(), chooser.head.prompt(context).map_err(|error| failed(error.to_string()))?))
+            }
+        };
+        let write = move || match chosen {
+            None => writer.teams(&[request]),
+            Some((chooser, prompt)) => writer.best(&chooser, &prompt, request).map(|team| vec![team]),
+        };
+        let teams = tokio::task::spawn_blocking(write).await;
         let teams = teams.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
         teams.into_iter().next().ok_or_else(|| failed("expected one team, got none".to_owned()))
+    }
+
+    /// Of the likeliest team and those that are drawn, the one that is worth most.
+    fn best(&self, chooser: &Chooser, prompt: &[u32], request: SampleRequest) -> Result<Team, PolicyError> {
+        let likeliest = self.teams(std::slice::from_ref(&request))?;
+        let draw = |number: usize| {
+            let seed = lemon_num::mixed_seed(request.seed, &["candidate", &number.to_string()]);
+            SampleRequest { seed, ..request.clone() }
+        };
+        let requests: Vec<SampleRequest> = (0..chooser.drawn).map(draw).collect();
+        let settings = SampleSettings { temperature: 1.0, ..self.settings };
+        let drawn = self.policy.lock().unwrap_or_else(PoisonError::into_inner).sample(&requests, &settings)?;
+        let mut teams = likeliest;
+        for sample in drawn {
+            if teams.iter().all(|team| team.text != sample.text) {
+                teams.push(Team { text: sample.text, confidence: None });
+            }
+        }
+        let texts: Vec<String> = teams.iter().map(|team| team.text.clone()).collect();
+        let (best, _) = chooser.head.choose(prompt, &texts, chooser.price)?.unwrap_or_default();
+        teams.into_iter().nth(best).ok_or_else(|| PolicyError::Request("expected a team, got none".to_owned()))
     }
 
     /// Whether the policy is too unsure of a team for it to run.

@@ -295,8 +295,14 @@ pub async fn build_policy(
     if !rollouts.capacity {
         writing.capacities = writing.capacities.pop().into_iter().collect();
     }
+    let mut shape = Shape { review: rollouts.rounds > 1, agents: rollouts.agents, ..Shape::default() };
+    if rollouts.plain_agents {
+        let others: Vec<String> =
+            writing.roles.iter().map(|role| role.name.clone()).filter(|name| name != "solver").collect();
+        writing.roles = others.iter().fold(writing.roles, |roles, name| roles.without(name));
+        (shape.parents, shape.role_chars, shape.duty_chars) = (0, 0, 0);
+    }
     let writing = Arc::new(writing);
-    let shape = Shape { review: rollouts.rounds > 1, agents: rollouts.agents, ..Shape::default() };
     let encoder = |tokenizer: &Tokenizer, positions: usize| {
         LanguagePromptEncoder::new(tokenizer.clone(), writing.clone(), shape.clone(), positions)
             .with_rounds(rollouts.rounds)

@@ -9,9 +9,8 @@ use super::TrainError;
 use super::alternatives::{Alternative, alternatives};
 use super::episode::{Episode, EpisodeRunner, Job};
 use super::recipe::{CreditSettings, Suffix};
-use super::signal::critic::features;
 use lemon_credit::economy::{Economy, FamilyLedger, Offer, OfferVerdict};
-use lemon_credit::model::RewardModel;
+use lemon_credit::model::{Features, RewardModel};
 use lemon_exec::ReplyCache;
 use lemon_policy::TrainablePolicy;
 use lemon_rollout::{Replies, RolloutError};
@@ -40,6 +39,8 @@ pub(crate) struct Candidate {
     /// Whether the reply cache may hold all of it.
     may_be_free: bool,
     pub verdict: OfferVerdict,
+    /// What the critic reads of the edited team, where it was asked.
+    pub read: Option<Features>,
     /// The difference, original less changed; `None`: not measured.
     pub delta: Option<f64>,
     /// What it really cost.
@@ -69,14 +70,22 @@ pub(crate) async fn counterfactuals(
     let of_group = |(at, group): (usize, &Vec<Episode>)| of_group(runner, at, group, settings);
     let mut candidates: Vec<Candidate> = groups.iter().enumerate().flat_map(of_group).collect();
     ask_cache(runner, groups, &mut candidates).await?;
+    if settings.asks_critic() {
+        for candidate in &mut candidates {
+            let written = groups[candidate.group][candidate.episode].rounds.get(candidate.round);
+            let Some(written) = written else { continue };
+            let plan = &candidate.edited.plan;
+            candidate.read = Some(runner.reader.other(runner.encoder, candidate.round, plan, written)?);
+        }
+    }
     let paid: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].delta.is_none()).collect();
     let cost_ratio = economy.cost_ratio();
     let offer = |at: &usize| {
         let candidate = &candidates[*at]; // A place among them.
-        let unsure = if settings.asks_critic() { unsure(critic, groups, candidate) } else { 0.0 };
-        Offer { family: candidate.edit.family, cost: candidate.price(cost_ratio), unsure }
+        let unsure = if settings.asks_critic() { unsure(runner, critic, groups, candidate)? } else { 0.0 };
+        Ok(Offer { family: candidate.edit.family, cost: candidate.price(cost_ratio), unsure })
     };
-    let offers: Vec<Offer> = paid.iter().map(offer).collect();
+    let offers: Vec<Offer> = paid.iter().map(offer).collect::<Result<_, TrainError>>()?;
     let verdicts = economy.decide(&offers, allowance, &settings.economy, seed);
     for (at, verdict) in paid.into_iter().zip(verdicts) {
         candidates[at].verdict = verdict;
@@ -100,11 +109,17 @@ pub(crate) async fn counterfactuals(
 }
 
 /// How unsure the critic is of a difference. As long as it knows nothing it is as unsure of every one.
-fn unsure(critic: &RewardModel, groups: &[Vec<Episode>], candidate: &Candidate) -> f64 {
+fn unsure(
+    runner: &EpisodeRunner<'_>,
+    critic: &RewardModel,
+    groups: &[Vec<Episode>],
+    candidate: &Candidate,
+) -> Result<f64, TrainError> {
     let written = groups[candidate.group][candidate.episode].rounds.get(candidate.round);
-    let Some(plan) = written.and_then(|round| round.plan.as_ref()) else { return 1.0 };
-    let whole = |plan: &Plan| features(candidate.round, plan, plan.agents().len(), true);
-    critic.error_of_difference(&whole(plan), &whole(&candidate.edited.plan)).unwrap_or(1.0)
+    let written = written.and_then(|round| Some((round, round.plan.as_ref()?)));
+    let (Some((written, plan)), Some(after)) = (written, &candidate.read) else { return Ok(1.0) };
+    let before = runner.reader.written(candidate.round, plan, written)?;
+    Ok(critic.error_of_difference(&before, after).unwrap_or(1.0))
 }
 
 impl Candidate {
@@ -406,6 +421,7 @@ impl Candidate {
             is_open,
             cost,
             may_be_free,
+            read: None,
             verdict,
             delta,
             spent,

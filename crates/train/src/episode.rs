@@ -5,6 +5,7 @@
 
 use super::TrainError;
 use super::rollout::{self, Run};
+use super::signal::critic::CriticReader;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lemon_exec::ReplyCache;
 use lemon_exec::orchestrator::{RoundResult, WriteContext, percent};
@@ -113,6 +114,8 @@ pub(crate) struct EpisodeRunner<'a> {
     pub cases: &'a Arc<Vec<Case>>,
     pub rounds: u32,
     pub width: usize,
+    /// How the critic of the training reads teams.
+    pub reader: CriticReader<'a>,
 }
 
 /// Seconds that sampling and running took, and tokens.

@@ -17,6 +17,7 @@ pub use stats::{Compared, FieldFigures, Figures};
 use crate::counterfactual::Candidate;
 use crate::episode::Episode;
 use crate::recipe::{Per, Recipe, UpdateSettings};
+use crate::signal::critic::CriticReader;
 use crate::signal::{Signal, Signals, signal};
 use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
@@ -164,6 +165,7 @@ fn signal_of(
         economy: &Economy::default(),
         values: &ValueBaselines::default(),
         critic,
+        reader: CriticReader::default(),
         entropy_price: 0.0,
     };
     signal(&signals, &[group], candidates)

@@ -52,13 +52,14 @@ pub use result::{End, TrainError, Trained};
 use counterfactual::oracle;
 use episode::{Episode, EpisodeRunner, Played};
 use evaluate::{check_workers, evaluate};
-use lemon_model::{Example, StepReport, StepSettings};
+use lemon_model::{Example, PolicyError, StepReport, StepSettings};
 use lemon_policy::checkpoint::{Checkpoints, METRICS, TIMING, to_json};
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_rollout::{Case, RolloutEnv};
 use metrics::{StepMetrics, Timing};
-use recipe::Recipe;
+use recipe::{CriticReads, Recipe};
 use record::StepRecord;
+use signal::critic::CriticReader;
 use signal::{Signal, Signals};
 use state::State;
 use std::path::Path;
@@ -91,7 +92,7 @@ pub async fn train(
     folder: &Path,
     mut watch: impl FnMut(&StepMetrics, &Timing) -> bool,
 ) -> Result<Trained, TrainError> {
-    context.check()?;
+    context.check(recipe)?;
     policy.set_optimiser(recipe.update.optimiser);
     let begun = [("settings", to_json(recipe)?), ("tasks", context.fingerprint())];
     let (checkpoints, mut state) =
@@ -246,7 +247,11 @@ fn update(
 
 impl TrainContext<'_> {
     /// Whether there is something to train on and something to evaluate on.
-    fn check(&self) -> Result<(), TrainError> {
+    fn check(&self, recipe: &Recipe) -> Result<(), TrainError> {
+        if recipe.credit.critic_reads == CriticReads::States && self.reference.is_none() {
+            let fact = "`credit.critic_reads` is `states`: expected `update.kl` above 0, so that the first model is kept, got 0";
+            return Err(TrainError::Policy(PolicyError::Request(fact.to_owned())));
+        }
         let (train, held_out) = (self.cases.len(), self.held_out.len());
         match train.min(held_out) {
             0 => Err(TrainError::Tasks { train, held_out }),
@@ -260,7 +265,8 @@ impl TrainContext<'_> {
 
     fn runner<'s>(&'s self, cases: &'s Arc<Vec<Case>>, recipe: &Recipe) -> EpisodeRunner<'s> {
         let settings = &recipe.rollouts;
-        EpisodeRunner { env: &self.env, encoder: self.encoder, cases, rounds: settings.rounds, width: settings.width }
+        let (rounds, width, reader) = (settings.rounds, settings.width, CriticReader::new(self, recipe));
+        EpisodeRunner { env: &self.env, encoder: self.encoder, cases, rounds, width, reader }
     }
 
     /// Identifies the tasks: a folder of a run can be resumed only with the same ones.

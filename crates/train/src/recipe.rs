@@ -3,7 +3,7 @@
 mod credit;
 mod prices;
 
-pub use credit::{CreditForm, CreditSettings, Place, RewardBaseline, Suffix};
+pub use credit::{CreditForm, CreditSettings, CriticReads, Place, RewardBaseline, Suffix};
 use lemon_model::OptimiserSettings;
 pub use lemon_policy::fields::{FieldStart, FirstTeams};
 use lemon_spec::Shape;
@@ -216,6 +216,10 @@ fn is_one(count: &usize) -> bool {
     *count == 1
 }
 
+fn is_no(flag: &bool) -> bool {
+    !flag
+}
+
 fn is_nothing(share: &f64) -> bool {
     *share == 0.0
 }
@@ -240,6 +244,10 @@ pub struct RolloutSettings {
     /// Agents of a round at most.
     #[serde(skip_serializing_if = "is_default_agents")]
     pub agents: usize,
+    /// Whether agents are solvers that read no other agent and have the role and duty of their base: the calls that recordings hold. For
+    /// language models; tables have `start.readers`.
+    #[serde(skip_serializing_if = "is_no")]
+    pub plain_agents: bool,
     /// Rounds of a run at most; with 1 no team can ask for a review.
     pub rounds: u32,
     /// Whether the teams of one task share the noise seed of their workers (common random numbers). Two teams that send the same
@@ -261,6 +269,7 @@ impl Default for RolloutSettings {
             decisions: DECISIONS,
             temperature: 1.0,
             agents: Shape::default().agents,
+            plain_agents: false,
             rounds: 2,
             shared_noise: true,
             capacity: true,

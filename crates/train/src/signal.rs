@@ -13,6 +13,7 @@ use super::counterfactual::Candidate;
 use super::episode::Episode;
 use super::recipe::{CreditForm, CreditSettings, Per, Place, Recipe, RewardBaseline, UpdateSettings};
 use crate::TrainContext;
+use critic::CriticReader;
 use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
 use lemon_credit::model::{Features, RewardModel};
@@ -38,6 +39,8 @@ pub(crate) struct Signals<'a> {
     pub values: &'a ValueBaselines,
     /// What earlier steps taught of teams.
     pub critic: &'a RewardModel,
+    /// How it reads them.
+    pub reader: CriticReader<'a>,
     /// What a nat of entropy is worth.
     pub entropy_price: f64,
 }
@@ -62,6 +65,7 @@ impl<'a> Signals<'a> {
             economy: &state.economy,
             values: &state.values,
             critic: &state.critic,
+            reader: CriticReader::new(context, recipe),
             entropy_price: recipe.credit.guard.entropy_price(state.entropy),
         }
     }
@@ -165,7 +169,12 @@ fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, Policy
             for (round_at, round) in episode.rounds.iter().enumerate() {
                 let place = (group_at, episode_at, round_at);
                 places.insert(place, texts.len());
-                texts.push(Text::new(place, round, outcome.reward));
+                let mut text = Text::new(place, round, outcome.reward);
+                if let Some(plan) = round.plan.as_ref().filter(|_| signals.credit.asks_critic()) {
+                    let (prompt, sample) = (&round.request.prompt, &round.sample);
+                    text.read = signals.reader.beginnings(round_at, plan, prompt, &sample.tokens, &sample.ends)?;
+                }
+                texts.push(text);
             }
         }
     }

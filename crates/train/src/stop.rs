@@ -5,6 +5,7 @@ use crate::episode::{Episode, EpisodeRunner};
 use crate::evaluate::means;
 use crate::metrics::Means;
 use crate::recipe::Recipe;
+use crate::signal::critic::CriticReader;
 use lemon_exec::ReplyCache;
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use lemon_rollout::{Case, RolloutEnv};
@@ -54,7 +55,8 @@ pub async fn stop_rows(
     (cases, hardness): (&Arc<Vec<Case>>, &[f64]),
     recipe: &Recipe,
 ) -> Result<Vec<(&'static str, String, Means)>, TrainError> {
-    let runner = EpisodeRunner { env, encoder, cases, rounds: recipe.rollouts.rounds, width: recipe.rollouts.width };
+    let (rounds, width) = (recipe.rollouts.rounds, recipe.rollouts.width);
+    let runner = EpisodeRunner { env, encoder, cases, rounds, width, reader: CriticReader::default() };
     let mut first = Vec::new();
     for seed in 0..recipe.eval.final_seeds.max(1) {
         for case in 0..cases.len() {

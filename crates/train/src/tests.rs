@@ -54,16 +54,19 @@ struct Left {
 async fn learn_in(folder: &Path, recipe: &Recipe, at_a_time: u64, tasks: &Tasks, env: impl Fn() -> RolloutEnv) -> Left {
     let language = Arc::new(Language::default());
     loop {
-        let mut built =
-            build_policy(recipe, &[], Default::default(), &language, (None, &folder.join("warm")), |_| true)
-                .await
-                .unwrap();
+        let warm = folder.join("warm");
+        let build =
+            async || build_policy(recipe, &[], Default::default(), &language, (None, &warm), |_| true).await.unwrap();
+        let (mut built, mut first) = (build().await, None);
+        if recipe.credit.critic_reads == CriticReads::States {
+            first = Some(build().await.policy);
+        }
         let context = TrainContext {
             env: Arc::new(env()),
             encoder: built.encoder.as_ref(),
             cases: Arc::new(tasks.train.clone()),
             held_out: Arc::new(tasks.held_out.clone()),
-            reference: None,
+            reference: first.as_mut().map(|policy| &*policy.trainable()),
         };
         let mut steps = 0;
         let watch = |_: &StepMetrics, _: &Timing| {
@@ -175,13 +178,12 @@ async fn without_edits_it_is_plain_grpo_to_the_bit() {
     assert_ne!(learn(&small()).await.policy, expected);
 }
 
-#[tokio::test]
-async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
-    let mut recipe = small();
-    recipe.steps = 2;
+/// Two steps of a language model with few weights.
+fn of_a_language_model() -> Recipe {
+    let mut recipe = Recipe { steps: 2, ..small() };
     recipe.rollouts.tasks = 2;
     recipe.tasks.train = 8;
-    let warm = WarmStart {
+    recipe.start = Start::Warm(WarmStart {
         hidden: 32,
         layers: 1,
         vocabulary: 300,
@@ -192,8 +194,13 @@ async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
         steps: 4,
         batch: 4,
         learning_rate: 1e-3,
-    };
-    recipe.start = Start::Warm(warm);
+    });
+    recipe
+}
+
+#[tokio::test]
+async fn a_language_model_learns_the_same_way_and_its_ratio_is_one_at_first() {
+    let mut recipe = of_a_language_model();
     let whole = learn(&recipe).await;
     assert_eq!(whole, learn_by(&recipe, 1).await);
     for metrics in metrics_of(&whole).iter().skip(1) {

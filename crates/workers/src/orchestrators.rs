@@ -14,7 +14,7 @@ use lemon_exec::orchestrator::{
 };
 use lemon_exec::{Level, Settings};
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, PolicyError, SampleSettings};
-use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, Writer};
+use lemon_policy::{LEAST_CONFIDENCE, LanguagePromptEncoder, MOST_TOKENS, TeamHead, Writer};
 use lemon_spec::{Language, Shape};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,10 @@ use tokio::sync::OnceCell;
 
 /// What traces call the bundled orchestrator.
 pub const BUNDLED_ORCHESTRATOR: &str = "bundled orchestrator";
+
+/// Teams that are drawn where a head chooses.
+const SAMPLES: usize = 8;
+const MOST_SAMPLES: usize = 256;
 
 /// Which model of an orchestrator, and where it runs.
 #[derive(Debug, Clone)]
@@ -181,12 +185,34 @@ impl Resolved {
             None => BUNDLED_ORCHESTRATOR.to_owned(),
         };
         let writer = greedy(policy, encoder, name).for_levels(&self.language.capacities);
+        if let Some(writer) = self.choosing(&writer)? {
+            return Ok(writer);
+        }
         Ok(careful(writer, folder.is_none() && bundled::is_general(self.capacities())))
+    }
+
+    /// The writer with the head that the configuration names, if it names one.
+    fn choosing(&self, writer: &Writer) -> Result<Option<Writer>, WorkersError> {
+        let settings = &self.config.orchestrator;
+        let Some(folder) = settings.head.as_ref().map(|path| self.config.resolve(path)) else { return Ok(None) };
+        let (price, samples) =
+            (settings.price.unwrap_or(CriticRule::default().price), settings.samples.unwrap_or(SAMPLES));
+        if !(price.is_finite() && price >= 0.0) {
+            return Err(WorkersError::new(format!("orchestrator.price must be at least 0, got {price}")));
+        }
+        if !(1..=MOST_SAMPLES).contains(&samples) {
+            return Err(WorkersError::new(format!(
+                "orchestrator.samples must be from 1 to {MOST_SAMPLES}, got {samples}"
+            )));
+        }
+        let head = TeamHead::load(&folder, writer.encoder().language().clone())
+            .map_err(|error| WorkersError::new(error).hint("`lemon critic fit --on MODEL --out DIR` makes a head"))?;
+        Ok(Some(writer.clone().choosing(Arc::new(head), price, samples)))
     }
 
     /// A model of our own that learned to write teams.
     fn learned(&self) -> Result<Arc<dyn Orchestrator>, WorkersError> {
-        if self.config.orchestrator.model.is_some() {
+        if self.config.orchestrator.model.is_some() || self.config.orchestrator.head.is_some() {
             return Ok(Arc::new(self.writer(&PolicySource::default())?));
         }
         Ok(Arc::new(BundledOrchestrator {

@@ -12,12 +12,9 @@ pub enum CriticCommand {
     Eval(CriticEvalArgs),
 }
 
-/// Where recorded replies are.
+/// Which sets.
 #[derive(Debug, Args)]
-pub struct CriticData {
-    /// The folder of task sets, with outcomes/ in it
-    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
-    pub data: PathBuf,
+pub struct CriticSets {
     /// The task sets
     #[arg(
         long = "set",
@@ -28,14 +25,39 @@ pub struct CriticData {
     pub sets: Vec<String>,
 }
 
+/// A language model in place of hashed words.
+#[derive(Debug, Args)]
+pub struct HeadArgs {
+    /// Fit a head on this language model, which reads the question and the team: a folder such as models/orchestrator
+    #[arg(long, value_name = "DIR")]
+    pub on: Option<PathBuf>,
+    /// Leave the model as it is, and fit the head alone
+    #[arg(long, requires = "on")]
+    pub frozen: bool,
+    /// Passes over the tasks
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 4)]
+    pub epochs: usize,
+    /// The highest learning rate
+    #[arg(long, value_name = "X", requires = "on", default_value_t = 5e-4)]
+    pub learning_rate: f64,
+}
+
 /// `lemon critic fit`
 #[derive(Debug, Args)]
 pub struct CriticFitArgs {
+    /// The folder of task sets, with outcomes/ in it
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR", required_unless_present = "pairs")]
+    pub data: Option<PathBuf>,
     #[command(flatten)]
-    pub data: CriticData,
-    /// The file of the critic
+    pub sets: CriticSets,
+    /// Fit a head to teams that `lemon teach` has run, in place of recorded replies
+    #[arg(long, value_name = "FILE", requires = "on")]
+    pub pairs: Option<PathBuf>,
+    /// The file of the critic; with --on the folder of the head
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    #[command(flatten)]
+    pub head: HeadArgs,
     /// The seed of every random choice
     #[arg(long, env = "LEMON_SEED", value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -50,8 +72,11 @@ pub struct CriticFitArgs {
 /// `lemon critic eval`
 #[derive(Debug, Args)]
 pub struct CriticEvalArgs {
+    /// The folder of task sets, with outcomes/ in it
+    #[arg(long, env = "LEMON_DATA", value_name = "DIR")]
+    pub data: PathBuf,
     #[command(flatten)]
-    pub data: CriticData,
+    pub sets: CriticSets,
     /// Test this critic on all recorded test items that it was not fitted to, in place of fitting any; `bundled`: the one
     /// that ships with this program
     #[arg(long, value_name = "FILE", conflicts_with = "cross")]
@@ -59,6 +84,9 @@ pub struct CriticEvalArgs {
     /// Cross-validate in so many parts on the tasks to train on, and leave the held-out ones alone
     #[arg(long, value_name = "N")]
     pub cross: Option<usize>,
+    /// Test these heads too, one for each seed, in turn: folders that `lemon critic fit --on` wrote
+    #[arg(long, value_name = "DIR", value_delimiter = ',', conflicts_with_all = ["critic", "cross"])]
+    pub head: Vec<PathBuf>,
     /// Hold the critic's first team to one reasoner, as `lemon run` does
     #[arg(long)]
     pub guard: bool,

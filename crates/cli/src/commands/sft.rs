@@ -81,7 +81,8 @@ fn settings(args: &SftArgs) -> Result<SftSettings, Fault> {
     Ok(settings)
 }
 
-fn pairs(path: &Path, language: &Language) -> Result<Vec<Pair>, Fault> {
+/// Reads pairs of tasks and specifications.
+pub fn pairs(path: &Path, language: &Language) -> Result<Vec<Pair>, Fault> {
     let hint = "`lemon teach --out FILE` writes such a file, one pair to a line";
     let at = |error: &dyn std::fmt::Display| Fault::new(format!("{}: {error}", path.display())).hint(hint);
     lemon_workers::need_plain_file(path)?;

@@ -9,13 +9,13 @@ use std::path::Path;
 const SUMS: &str = "sums.json";
 
 /// Writes the checksums of everything in a folder.
-pub(super) fn write(folder: &Path) -> io::Result<()> {
+pub(crate) fn write(folder: &Path) -> io::Result<()> {
     let sums = of_folder(folder)?;
     fs::write(folder.join(SUMS), serde_json::to_string_pretty(&sums)?)
 }
 
 /// What is wrong with the files of a folder, if something is. Files that were put there later are of no matter.
-pub(super) fn damage(folder: &Path) -> Option<String> {
+pub(crate) fn damage(folder: &Path) -> Option<String> {
     let stated = match fs::read(folder.join(SUMS)) {
         Err(error) => return Some(format!("{SUMS}: {error}")),
         Ok(text) => match serde_json::from_slice::<BTreeMap<String, String>>(&text) {

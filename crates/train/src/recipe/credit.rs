@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct CreditSettings {
     /// What a team's reward is compared with. Prefix teams take its place where they are measured.
     pub baseline: RewardBaseline,
+    /// What the critic of the training reads of a team.
+    #[serde(skip_serializing_if = "CriticReads::is_default")]
+    pub critic_reads: CriticReads,
     /// Whether advantages in a group are divided by their standard deviation. The prototype learned better without.
     pub divide_by_deviation: bool,
     /// What measured rewards of other values do to the tokens of a field.
@@ -79,6 +82,7 @@ impl Default for CreditSettings {
         let families = Family::ALL.into_iter().filter(|family| *family != Family::Message).collect();
         CreditSettings {
             baseline: RewardBaseline::Others,
+            critic_reads: CriticReads::Counts,
             divide_by_deviation: false,
             form: CreditForm::AllAction,
             place: Place::Field,
@@ -118,6 +122,24 @@ pub enum RewardBaseline {
     /// For every entry of an agent: what a critic, fitted to the steps before, expects of the agents before it, and what it missed in the
     /// other teams of the group.
     Critic,
+}
+
+/// What the critic of a training reads of a team.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CriticReads {
+    /// Counts of agents, roles, capacities and references: the same for every task.
+    #[default]
+    Counts,
+    /// These, and the hidden state of the orchestrator's own model behind the last token: a head that knows the task too. The model is
+    /// the one that training began with, so its states stay the same; that needs a language model, and `update.kl` above 0.
+    States,
+}
+
+impl CriticReads {
+    fn is_default(&self) -> bool {
+        *self == CriticReads::default()
+    }
 }
 
 /// What measured rewards of other values do.

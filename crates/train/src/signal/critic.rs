@@ -5,16 +5,95 @@
 //! mean of what the critic missed in them.
 
 use super::text::Text;
+use crate::TrainContext;
 use crate::counterfactual::Candidate;
-use crate::episode::Episode;
+use crate::episode::{Episode, Round};
+use crate::recipe::{CriticReads, Recipe};
 use crate::signal::Written;
 use lemon_credit::estimator::leave_one_out;
 use lemon_credit::model::{Features, RewardModel};
-use lemon_spec::Plan;
+use lemon_model::{PolicyError, ValueText};
+use lemon_policy::{PromptEncoder, TrainablePolicy};
+use lemon_spec::{Field, Plan};
 use std::collections::BTreeMap;
 
+/// How the critic of a training reads teams.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CriticReader<'a> {
+    /// The policy as it was at first, where its hidden states are read.
+    start: Option<&'a dyn TrainablePolicy>,
+}
+
+impl<'a> CriticReader<'a> {
+    /// What a recipe asks for. [`TrainContext::check`] has seen that there is a policy to read.
+    pub fn new(context: &TrainContext<'a>, recipe: &Recipe) -> CriticReader<'a> {
+        let reads = recipe.credit.asks_critic() && recipe.credit.critic_reads == CriticReads::States;
+        CriticReader { start: context.reference.filter(|_| reads) }
+    }
+
+    /// The features of a written text: of its beginning before each agent and behind the last one, then of the whole.
+    pub fn beginnings(
+        &self,
+        round: usize,
+        plan: &Plan,
+        prompt: &[u32],
+        tokens: &[u32],
+        ends: &[usize],
+    ) -> Result<Vec<Features>, PolicyError> {
+        let agents = plan.agents().len();
+        let mut found: Vec<Features> = (0..=agents).map(|agents| features(round, plan, agents, false)).collect();
+        found.push(whole(round, plan));
+        let Some(start) = self.start else { return Ok(found) };
+        let written = |agents: usize| match agents.checked_sub(1).map(|last| plan.spans().get(Field::Agent(last))) {
+            None => 0,
+            // A token that goes beyond the entry holds a decision that comes later.
+            Some(span) => ends.partition_point(|end| span.is_some_and(|span| *end <= span.end)),
+        };
+        let at = (0..=agents).map(written).chain([tokens.len()]).collect();
+        let text = ValueText { tokens: tokens.to_vec(), at };
+        let states = start.states(prompt, &text)?.ok_or_else(|| {
+            let fact =
+                "`credit.critic_reads` is `states`: expected a language model, found a policy without hidden states";
+            PolicyError::Request(fact.to_owned())
+        })?;
+        for (features, state) in found.iter_mut().zip(states) {
+            // Together as much as one feature of a few units.
+            let scale = 1.0 / (state.len().max(1) as f64).sqrt();
+            features
+                .extend(state.iter().enumerate().map(|(at, value)| (format!("state {at}"), f64::from(*value) * scale)));
+        }
+        Ok(found)
+    }
+
+    /// The features of a team that takes the place of one that was written.
+    pub fn other(
+        &self,
+        encoder: &dyn PromptEncoder,
+        round: usize,
+        plan: &Plan,
+        in_place_of: &Round,
+    ) -> Result<Features, PolicyError> {
+        let request = &in_place_of.request;
+        let encoded = match self.start {
+            None => None,
+            Some(_) => encoder.encode(request, plan.source(), &in_place_of.sample.tokens),
+        };
+        // Of a text that the policy cannot write there are no states.
+        let Some(encoded) = encoded else { return Ok(whole(round, plan)) };
+        let found = self.beginnings(round, plan, &request.prompt, &encoded.tokens, &encoded.ends)?;
+        Ok(found.into_iter().next_back().unwrap_or_default())
+    }
+
+    /// The features of a whole team that was written.
+    pub fn written(&self, round: usize, plan: &Plan, written: &Round) -> Result<Features, PolicyError> {
+        let sample = &written.sample;
+        let found = self.beginnings(round, plan, &written.request.prompt, &sample.tokens, &sample.ends)?;
+        Ok(found.into_iter().next_back().unwrap_or_default())
+    }
+}
+
 /// The features of the first agents of a round, and of its end where that is written.
-pub(crate) fn features(round: usize, plan: &Plan, agents: usize, is_whole: bool) -> Features {
+fn features(round: usize, plan: &Plan, agents: usize, is_whole: bool) -> Features {
     let mut counts: BTreeMap<String, f64> = BTreeMap::new();
     let mut add = |name: String, value: f64| *counts.entry(name).or_default() += value;
     let spec = plan.spec();
@@ -51,7 +130,7 @@ pub(super) fn advantages(texts: &mut [Text], groups: &[Vec<Episode>], critic: &R
             .iter()
             .filter(first)
             .map(|text| {
-                let expected = text.plan.as_ref().map_or(0.0, |plan| critic.estimate(&whole(0, plan)));
+                let expected = text.read.last().map_or(0.0, |whole| critic.estimate(whole));
                 (text.place.1, Some(text.reward - expected))
             })
             .collect();
@@ -64,9 +143,10 @@ pub(super) fn advantages(texts: &mut [Text], groups: &[Vec<Episode>], critic: &R
             continue;
         }
         for text in texts.iter_mut().filter(|text| text.place.0 == group) {
-            let (Some(offset), Some(plan)) = (offsets.get(&text.place.1), text.plan.clone()) else { continue };
-            let expected = |agents: usize| critic.estimate(&features(text.place.2, &plan, agents, false)) + offset;
-            let expected: Vec<f64> = (0..=plan.agents().len()).map(expected).collect();
+            let (Some(offset), Some((_, beginnings))) = (offsets.get(&text.place.1), text.read.split_last()) else {
+                continue;
+            };
+            let expected: Vec<f64> = beginnings.iter().map(|features| critic.estimate(features) + offset).collect();
             text.control = expected.first().copied().unwrap_or(text.control);
             for (at, segment) in text.segments().into_iter().enumerate() {
                 // Segments end with the last agent's.
@@ -93,16 +173,16 @@ pub(super) fn lessons(
         }
     }
     for text in texts {
-        let (Some(others), Some(plan)) = (others.get(&(text.place.0, text.place.1)), &text.plan) else { continue };
-        let beginnings = (0..=plan.agents().len()).map(|agents| features(text.place.2, plan, agents, false));
-        lessons.extend(beginnings.chain([whole(text.place.2, plan)]).map(|features| (features, text.reward - others)));
+        let Some(others) = others.get(&(text.place.0, text.place.1)) else { continue };
+        lessons.extend(text.read.iter().map(|features| (features.clone(), text.reward - others)));
     }
     for candidate in counterfactuals {
         let place = (candidate.group, candidate.episode, candidate.round);
         let text = places.get(&place).and_then(|at| texts.get(*at));
         let others = others.get(&(candidate.group, candidate.episode));
         let (Some(text), Some(others), Some(delta)) = (text, others, candidate.delta) else { continue };
-        lessons.push((whole(candidate.round, &candidate.edited.plan), text.reward - delta - others));
+        let read = candidate.read.clone().unwrap_or_else(|| whole(candidate.round, &candidate.edited.plan));
+        lessons.push((read, text.reward - delta - others));
     }
     lessons
 }

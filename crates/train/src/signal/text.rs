@@ -2,6 +2,7 @@
 
 use super::{Signals, Written};
 use crate::episode::Round;
+use lemon_credit::model::Features;
 use lemon_model::Sequence;
 use lemon_spec::{Field, Plan, Span};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub(super) struct Text {
     /// The log-probabilities of its tokens.
     pub old: Vec<f32>,
     pub plan: Option<Plan>,
+    /// What the critic reads of its beginnings and of the whole; empty where nothing asks it.
+    pub read: Vec<Features>,
     pub reward: f64,
     /// What its reward is compared with: it does not depend on the text.
     pub control: f64,
@@ -42,6 +45,7 @@ impl Text {
             forced: round.sample.forced.clone(),
             old: round.sample.logprobs.clone(),
             plan: round.plan.clone(),
+            read: Vec::new(),
             reward,
             control: reward,
             advantages: vec![0.0; tokens],

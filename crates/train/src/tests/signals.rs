@@ -53,6 +53,7 @@ fn examples_of(
         economy: &Economy::default(),
         values: &Default::default(),
         critic: &Default::default(),
+        reader: Default::default(),
         entropy_price: 0.0,
     };
     signal::signal(&signals, &[group], counterfactuals).unwrap().examples
@@ -266,6 +267,7 @@ fn guards_subtract_what_a_value_is_worth_on_average_and_pay_for_entropy() {
             economy: &Economy::default(),
             values: &values,
             critic: &Default::default(),
+            reader: Default::default(),
             entropy_price,
         };
         let signal = signal::signal(&signals, std::slice::from_ref(&group), &[]).unwrap();

@@ -57,6 +57,45 @@ async fn every_way_to_credit_trains_and_is_repeatable() {
     }
 }
 
+/// A critic that reads the states of the policy's own model is another baseline and another judge of what it is unsure of; it is resumed
+/// to the bit, and needs a model to read.
+#[tokio::test]
+async fn the_critic_reads_the_states_of_a_language_model() {
+    let with = |reads: CriticReads| {
+        let mut recipe = of_a_language_model();
+        (recipe.credit.baseline, recipe.credit.critic_reads) = (RewardBaseline::Critic, reads);
+        (recipe.credit.economy.paid, recipe.credit.economy.cap) = (Paid::Unsure, 1.0);
+        recipe
+    };
+    let (counts, states) = (learn(&with(CriticReads::Counts)).await, learn(&with(CriticReads::States)).await);
+    assert_ne!(counts.policy, states.policy);
+    assert_eq!(states, learn_by(&with(CriticReads::States), 1).await);
+    let mut recipe = small();
+    (recipe.credit.baseline, recipe.credit.critic_reads) = (RewardBaseline::Critic, CriticReads::States);
+    let tasks = tasks(&recipe.tasks, None).unwrap();
+    let language = Arc::new(Language::default());
+    let folder = tempfile::tempdir().unwrap();
+    let build = async || {
+        build_policy(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true).await.unwrap()
+    };
+    let (mut built, mut table) = (build().await, build().await.policy);
+    for (reference, expected) in [
+        (None, "expected `update.kl` above 0, so that the first model is kept, got 0"),
+        (Some(&*table.trainable()), "expected a language model, found a policy without hidden states"),
+    ] {
+        let context = TrainContext {
+            env: Arc::new(simulated(&tasks, &recipe.tasks, None, language.clone(), CancellationToken::new())),
+            encoder: built.encoder.as_ref(),
+            cases: Arc::new(tasks.train.clone()),
+            held_out: Arc::new(tasks.held_out.clone()),
+            reference,
+        };
+        let refused = train(&context, built.policy.trainable(), &recipe, folder.path(), |_, _| true).await;
+        let refused = refused.map(|it| it.steps).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
+
 /// A bound: every field of every team is measured, nothing of it is counted, and rewards have less noise.
 #[tokio::test]
 async fn the_oracle_measures_everything_and_counts_nothing() {

@@ -132,7 +132,11 @@ pub struct OrchestratorConfig {
     pub critic: Option<PathBuf>,
     /// `critic`: whether it may be used with another model than the one it was fitted to.
     pub any_model: Option<bool>,
-    /// `critic`: the reward that 1,000 tokens are worth, where a right answer is 1; 0.1 where absent.
+    /// `policy`: the folder of a head, which chooses among several teams for each task; none where absent.
+    pub head: Option<PathBuf>,
+    /// `policy` with a head: teams that are drawn beside the likeliest; 8 where absent.
+    pub samples: Option<usize>,
+    /// `critic`, and `policy` with a head: the reward that 1,000 tokens are worth, where a right answer is 1; 0.1 where absent.
     pub price: Option<f64>,
     /// Tokens that a team may cost which no measurement supports, in plain calls; 2 where absent.
     pub max_cost: Option<f64>,
@@ -164,6 +168,7 @@ impl OrchestratorConfig {
             Some(kind) => kind,
             None if prompted => OrchestratorKind::Prompted,
             None if self.critic.is_some() => OrchestratorKind::Critic,
+            None if self.head.is_some() => OrchestratorKind::Policy,
             None if self.spec.is_some() => OrchestratorKind::Fixed,
             None => default,
         }
