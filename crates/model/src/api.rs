@@ -132,9 +132,6 @@ pub enum Objective {
         high: f32,
         /// The weight of the divergence.
         kl: f32,
-        /// Instead of clipping, the gradient of a token is weighed by its ratio, but by no more than this: a truncated importance
-        /// weight. No token loses its gradient.
-        truncate: Option<f32>,
     },
 }
 
@@ -166,11 +163,6 @@ pub struct StepReport {
     pub clipped: f64,
     /// Mean divergence (k3) from the old policy.
     pub kl_old: f64,
-    /// Mean distance of log-probabilities from those under the old policy. Before the first step this is what sampler and trainer
-    /// disagree on.
-    pub gap: f64,
-    /// The share of tokens whose ratio is outside of 0.9 to 1.1.
-    pub outside: f64,
     /// Mean divergence (k3) from the reference.
     pub kl_reference: f64,
     /// Whether the step was skipped because a number was not finite.

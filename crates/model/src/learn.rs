@@ -240,10 +240,8 @@ pub struct Term {
     pub slope: f64,
     /// Whether it carries a weight.
     pub weighted: bool,
-    /// Whether its ratio was clipped or truncated.
+    /// Whether its ratio was clipped.
     pub clipped: bool,
-    /// Its log-probability less the old one.
-    pub gap: f64,
     /// Its divergence (k3) from the old policy.
     pub kl_old: f64,
     /// Its divergence (k3) from the reference.
@@ -283,35 +281,21 @@ impl Objective {
                     slope: -weight,
                     weighted: weight != 0.0,
                     clipped: false,
-                    gap: 0.0,
                     kl_old,
                     kl_reference,
                 }
             }
-            Objective::Clipped { weights, advantages, old, reference, low, high, kl, truncate } => {
+            Objective::Clipped { weights, advantages, old, reference, low, high, kl } => {
                 let (weight, advantage) = (of(weights), of(advantages));
-                let gap = now - of(old);
-                let ratio = gap.exp();
-                let bound = match truncate {
-                    Some(most) => ratio.min(f64::from(*most)),
-                    None => ratio.clamp(1.0 - f64::from(*low), 1.0 + f64::from(*high)),
-                };
-                let clipped = match truncate {
-                    Some(_) => bound < ratio,
-                    None => bound * advantage < ratio * advantage,
-                };
+                let ratio = (now - of(old)).exp();
+                let bound = ratio.clamp(1.0 - f64::from(*low), 1.0 + f64::from(*high));
+                let clipped = bound * advantage < ratio * advantage;
                 let gain = if clipped { bound * advantage } else { ratio * advantage };
                 let mut term = Term {
                     loss: -weight * gain,
-                    slope: match clipped {
-                        false => -weight * ratio * advantage,
-                        // A truncated weight is a number like the advantage; beyond a bound of the clip nothing is left to gain.
-                        true if truncate.is_some() => -weight * bound * advantage,
-                        true => 0.0,
-                    },
+                    slope: if clipped { 0.0 } else { -weight * ratio * advantage },
                     weighted: weight != 0.0,
                     clipped,
-                    gap,
                     kl_old: divergence(of(old) - now),
                     kl_reference: 0.0,
                 };
@@ -342,8 +326,6 @@ pub struct Totals {
     clipped: usize,
     kl_old: f64,
     kl_reference: f64,
-    gap: f64,
-    outside: usize,
 }
 
 impl Totals {
@@ -356,8 +338,6 @@ impl Totals {
             self.clipped += usize::from(term.clipped);
             self.kl_old += term.kl_old;
             self.kl_reference += term.kl_reference;
-            self.gap += term.gap.abs();
-            self.outside += usize::from(!(0.9..=1.1).contains(&term.gap.exp()));
         }
     }
 
@@ -372,8 +352,6 @@ impl Totals {
             clipped: mean(self.clipped as f64),
             kl_old: mean(self.kl_old),
             kl_reference: mean(self.kl_reference),
-            gap: mean(self.gap),
-            outside: mean(self.outside as f64),
             skipped: false,
         }
     }

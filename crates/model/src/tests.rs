@@ -339,7 +339,6 @@ fn the_ratio_is_one_before_the_first_update() {
                 low: 0.0,
                 high: 0.0,
                 kl: 0.1,
-                truncate: None,
             },
         }
     };

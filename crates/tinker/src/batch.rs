@@ -49,17 +49,11 @@ impl Batch {
         for example in places.iter().filter_map(|at| examples.get(*at)) {
             let tokens = example.sequence.tokens.len();
             example.objective.check(tokens).map_err(|error| TinkerError::Data(error.to_string()))?;
-            let Objective::Clipped { weights, advantages, old, reference, low, high, kl, truncate } =
-                &example.objective
-            else {
+            let Objective::Clipped { weights, advantages, old, reference, low, high, kl } = &example.objective else {
                 return Err(TinkerError::Data("expected clipped objectives, got a likelihood".to_owned()));
             };
             if reference.is_some() && *kl != 0.0 {
                 let fact = "a divergence from a reference cannot be learned from over the Tinker API";
-                return Err(TinkerError::Data(fact.to_owned()));
-            }
-            if truncate.is_some() {
-                let fact = "expected ratios that are clipped, got truncated ones, which the Tinker API does not know";
                 return Err(TinkerError::Data(fact.to_owned()));
             }
             let own = Clip { clip_low_threshold: 1.0 - low, clip_high_threshold: 1.0 + high };

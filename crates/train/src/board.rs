@@ -63,8 +63,9 @@ fn scalars(metrics: &StepMetrics) -> Vec<(String, f32)> {
         put("policy", "kl_old", metrics.kl_old);
         put("policy", "kl_reference", metrics.kl_reference);
         put("policy", "clipped", metrics.clipped);
-        put("policy", "gap", metrics.gap);
-        put("policy", "outside", metrics.outside);
+        for (name, value) in [("gap", metrics.gap), ("outside", metrics.outside)] {
+            value.into_iter().for_each(|value| put("policy", name, value));
+        }
         put("policy", "gradient_norm", metrics.gradient_norm);
         put("policy", "loss", metrics.loss);
         put("policy", "learning_rate", metrics.learning_rate);

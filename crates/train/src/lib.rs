@@ -180,12 +180,22 @@ async fn step(
     let signal = signal::signal(&signals, &groups, &counterfactuals.measured)?;
     let learning_rate = recipe.rate(number, state.worker_tokens());
     let report = update(policy, &signal.examples, recipe, learning_rate)?;
-    let ratio = signal.ratio;
+    let (ratio, mismatch) = (signal.ratio, signal.mismatch);
     let policy_tokens = policy_tokens(&episodes, &signal, recipe);
     let times = [credit_time, began.elapsed()];
 
-    let record =
-        StepRecord { recipe, number, learning_rate, played, counterfactuals, policy_tokens, report, ratio, times };
+    let record = StepRecord {
+        recipe,
+        number,
+        learning_rate,
+        played,
+        counterfactuals,
+        policy_tokens,
+        report,
+        ratio,
+        mismatch,
+        times,
+    };
     state.advance(&record, &signal);
     Ok(Some((record.metrics(&episodes, state.worker_tokens()), record.timing())))
 }
@@ -236,13 +246,11 @@ fn update(
         clip_norm: recipe.update.clip_norm,
         micro_batch: recipe.update.micro_batch,
     };
-    let first = policy.update(examples, &settings)?;
-    let mut last = first;
-    for _ in 1..recipe.update.epochs.max(1) {
-        last = policy.update(examples, &settings)?;
+    let mut report = StepReport::default();
+    for _ in 0..recipe.update.epochs.max(1) {
+        report = policy.update(examples, &settings)?;
     }
-    // In later passes weights have moved: what sampler and trainer disagree on shows in the first.
-    Ok(StepReport { gap: first.gap, outside: first.outside, ..last })
+    Ok(report)
 }
 
 impl TrainContext<'_> {

@@ -43,14 +43,15 @@ pub struct StepMetrics {
     /// probability the grammar left. Only where another program samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// Where texts are scored again before they are learned from: how far the log-probabilities of sampler and trainer are apart, on
+    /// average …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<f64>,
+    /// … and the share of tokens whose two probabilities have a quotient outside of 0.9 to 1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<f64>,
     /// Mean divergence from the policy that wrote.
     pub kl_old: f64,
-    /// How far the log-probabilities of the sampler and of the trainer are apart, on average, before weights move …
-    #[serde(default)]
-    pub gap: f64,
-    /// … and the share of tokens whose ratio of the two is outside of 0.9 to 1.1.
-    #[serde(default)]
-    pub outside: f64,
     /// Mean divergence from the reference policy, where that is measured.
     pub kl_reference: f64,
     /// Runs without a known reward: they have no part in the step.

@@ -294,7 +294,8 @@ pub struct UpdateSettings {
     pub clip_low: f32,
     /// … and rise above it.
     pub clip_high: f32,
-    /// Instead of clipping: ratios weigh gradients, but by no more than this.
+    /// On a GPU, where the sampler rounds otherwise than the trainer: each token is weighed by the quotient of its two probabilities,
+    /// by no more than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncate: Option<f32>,
     /// The weight of the divergence from the policy it began with; 0: it is not measured.

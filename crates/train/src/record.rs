@@ -6,6 +6,7 @@ use crate::evaluate::means;
 use crate::information::of_episodes;
 use crate::metrics::{StepMetrics, Timing};
 use crate::recipe::Recipe;
+use crate::signal::Mismatch;
 use lemon_model::StepReport;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub(crate) struct StepRecord<'a> {
     pub report: StepReport,
     /// What tokens count on average for being drawn from another distribution.
     pub ratio: Option<f64>,
+    pub mismatch: Option<Mismatch>,
     /// The time that credit and update took.
     pub times: [Duration; 2],
 }
@@ -50,9 +52,9 @@ impl StepRecord<'_> {
             entropy: finite(self.report.entropy),
             clipped: finite(self.report.clipped),
             ratio: self.ratio.map(finite),
+            gap: self.mismatch.map(|it| finite(it.gap)),
+            outside: self.mismatch.map(|it| finite(it.outside)),
             kl_old: finite(self.report.kl_old),
-            gap: finite(self.report.gap),
-            outside: finite(self.report.outside),
             kl_reference: finite(self.report.kl_reference),
             unmeasured: episodes.len() - means.runs,
             skipped: self.report.skipped,

@@ -18,6 +18,7 @@ use lemon_credit::economy::Economy;
 use lemon_credit::guard::ValueBaselines;
 use lemon_credit::model::{Features, RewardModel};
 use lemon_model::{Example, Objective, PolicyError, Sequence};
+use lemon_num::mean_of;
 use lemon_policy::{PromptEncoder, TrainablePolicy};
 use std::collections::BTreeMap;
 use text::Text;
@@ -46,6 +47,11 @@ pub(crate) struct Signals<'a> {
 }
 
 impl<'a> Signals<'a> {
+    /// The most that a token counts for being drawn from another distribution than the one that learns, where that is corrected.
+    fn most_ratio(&self) -> Option<f32> {
+        self.policy.most_ratio().or(self.update.truncate)
+    }
+
     /// Those of a step, from 1.
     pub fn new(
         context: &TrainContext<'a>,
@@ -88,6 +94,26 @@ pub(crate) struct Signal {
     pub scored: u64,
     /// The mean of what tokens count for being drawn from another distribution, where that is measured.
     pub ratio: Option<f64>,
+    /// Where texts are scored again: what sampler and trainer disagree on.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// How far the log-probabilities of sampling are from those of scoring the same tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Mismatch {
+    /// Their mean distance.
+    pub gap: f64,
+    /// The share of tokens whose two probabilities have a quotient outside of 0.9 to 1.1.
+    pub outside: f64,
+}
+
+impl Mismatch {
+    /// Of the tokens that were chosen; `None`: there are none.
+    fn of(gaps: impl Iterator<Item = f64>) -> Option<Mismatch> {
+        let gaps: Vec<f64> = gaps.collect();
+        let outside = gaps.iter().map(|gap| f64::from(u8::from(!(0.9..=1.1).contains(&gap.exp()))));
+        Some(Mismatch { gap: mean_of(gaps.iter().map(|gap| gap.abs()))?, outside: mean_of(outside)? })
+    }
 }
 
 /// Where a text was written: group, episode and round.
@@ -110,7 +136,7 @@ pub(crate) fn signal(
     counterfactuals: &[Candidate],
 ) -> Result<Signal, PolicyError> {
     let Signals { credit, update, .. } = *signals;
-    let (mut texts, places, mut scored) = texts(signals, groups)?;
+    let (mut texts, places, mut scored, mismatch) = texts(signals, groups)?;
     base::advantages(&mut texts, groups, credit);
     if credit.baseline == RewardBaseline::Critic {
         critic::advantages(&mut texts, groups, signals.critic);
@@ -135,9 +161,9 @@ pub(crate) fn signal(
             text.spread();
         }
     }
-    let ratio = signals.policy.most_ratio().and_then(|_| {
-        lemon_num::mean_of(texts.iter().flat_map(|text| text.ratio.iter().map(|ratio| f64::from(*ratio))))
-    });
+    let ratio = signals
+        .most_ratio()
+        .and_then(|_| mean_of(texts.iter().flat_map(|text| text.ratio.iter().map(|ratio| f64::from(*ratio)))));
     let weights = Weights::new(&texts, update.per);
     let mut examples: Vec<Example> = Vec::with_capacity(texts.len() + pushes.len());
     for text in texts {
@@ -153,11 +179,11 @@ pub(crate) fn signal(
     if let Some(reference) = signals.reference {
         add_reference(reference, &mut examples, signals.temperature)?;
     }
-    Ok(Signal { examples, values, lessons, scored, ratio })
+    Ok(Signal { examples, values, lessons, scored, ratio, mismatch })
 }
 
-/// Texts, where each was written, and the tokens that the policy scored for them.
-type Texts = (Vec<Text>, BTreeMap<Written, usize>, u64);
+/// Texts, where each was written, the tokens that the policy scored for them, and what that showed.
+type Texts = (Vec<Text>, BTreeMap<Written, usize>, u64, Option<Mismatch>);
 
 /// The texts of all episodes whose reward is known.
 fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, PolicyError> {
@@ -178,15 +204,16 @@ fn texts(signals: &Signals<'_>, groups: &[Vec<Episode>]) -> Result<Texts, Policy
             }
         }
     }
-    let mut scored = 0;
+    let (mut scored, mut gaps) = (0, Vec::new());
     if !signals.policy.scores_as_it_writes() {
         let sequences: Vec<Sequence> = texts.iter().map(|text| text.sequence.clone()).collect();
         scored = sequences.iter().map(|sequence| sequence.tokens.len() as u64).sum();
         for (text, scores) in texts.iter_mut().zip(signals.policy.score(&sequences, signals.temperature)?) {
-            text.rescore(scores, signals.policy.most_ratio());
+            gaps.extend(text.gaps(&scores));
+            text.rescore(scores, signals.most_ratio());
         }
     }
-    Ok((texts, places, scored))
+    Ok((texts, places, scored, Mismatch::of(gaps.into_iter())))
 }
 
 /// What a token counts, by what the sum is divided by.
@@ -232,7 +259,6 @@ fn example(
         low: update.clip_low,
         high: update.clip_high,
         kl: update.kl,
-        truncate: update.truncate,
     };
     Example { sequence, objective }
 }

@@ -46,7 +46,6 @@ fn examples(policy: &TablePolicy, grammar: &Grammar) -> Vec<Example> {
             low: 0.2,
             high: 0.3,
             kl: 0.05,
-            truncate: None,
         };
         Example { sequence, objective }
     };

@@ -86,7 +86,6 @@ pub fn example(text: &str, advantage: f32) -> Example {
         low: 0.2,
         high: 0.2,
         kl: 0.0,
-        truncate: None,
     };
     Example { sequence, objective }
 }

@@ -50,7 +50,6 @@ fn made((prompt, tokens): (usize, Vec<(f32, f32, f32)>)) -> Example {
         low: 10.0,
         high: 10.0,
         kl: 0.0,
-        truncate: None,
     };
     Example { objective, ..example }
 }

@@ -82,16 +82,7 @@ fn batch(policy: &TinkerPolicy, seed: u64) -> Vec<Example> {
     let example = |(sequence, old): (Sequence, Vec<f32>)| {
         let advantages = old.iter().map(|_| random.uniform() as f32 * 2.0 - 1.0).collect();
         let weights = old.iter().map(|_| random.uniform() as f32 / 40.0).collect();
-        let objective = Objective::Clipped {
-            weights,
-            advantages,
-            old,
-            reference: None,
-            low: 0.2,
-            high: 0.2,
-            kl: 0.0,
-            truncate: None,
-        };
+        let objective = Objective::Clipped { weights, advantages, old, reference: None, low: 0.2, high: 0.2, kl: 0.0 };
         Example { sequence, objective }
     };
     sequences.into_iter().zip(scores).map(example).collect()
@@ -263,16 +254,8 @@ fn a_toy_task_is_learned(server: &SkyrlServer, folder: &Path) {
         let example = |(sequence, old): (Sequence, Vec<f32>)| {
             let (tokens, advantage) = (old.len(), (reward(&sequence.tokens) - mean) as f32);
             let (weights, advantages) = (vec![1.0 / (8 * BATCH) as f32; tokens], vec![advantage; tokens]);
-            let objective = Objective::Clipped {
-                weights,
-                advantages,
-                old,
-                reference: None,
-                low: 0.2,
-                high: 0.2,
-                kl: 0.0,
-                truncate: None,
-            };
+            let objective =
+                Objective::Clipped { weights, advantages, old, reference: None, low: 0.2, high: 0.2, kl: 0.0 };
             Example { sequence, objective }
         };
         let batch: Vec<Example> = sequences.into_iter().zip(scores).map(example).collect();

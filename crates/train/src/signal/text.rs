@@ -54,6 +54,12 @@ impl Text {
         }
     }
 
+    /// How far other log-probabilities of the chosen tokens are from those of sampling.
+    pub fn gaps(&self, scores: &[f32]) -> impl Iterator<Item = f64> {
+        let pairs = scores.iter().zip(&self.old).zip(&self.forced).filter(|(_, forced)| !**forced);
+        pairs.map(|((own, drawn), _)| f64::from(own - drawn))
+    }
+
     /// Takes the policy's own log-probabilities for those of sampling. Where both differ because a grammar cut tokens off, each
     /// token is weighed by their quotient: under the grammar it is more likely than it was by the policy.
     pub fn rescore(&mut self, scores: Vec<f32>, most_ratio: Option<f32>) {

@@ -135,22 +135,28 @@ fn add(gradient: &mut Gradient, logits: &Table, prefix: &[u32], token: u32, slop
 }
 
 /// What training makes of a group.
-fn examples_of(policy: &Listed, group: Vec<Episode>) -> (Vec<Example>, Option<f64>) {
+fn signal_of(policy: &Listed, group: Vec<Episode>, update: &UpdateSettings) -> signal::Signal {
     let encoder = FieldPromptEncoder::new(&FieldStart::default(), Arc::new(Language::default()), 1).unwrap();
     let signals = Signals {
         policy,
         encoder: &encoder,
         reference: None,
         credit: &CreditSettings { form: CreditForm::None, ..CreditSettings::default() },
-        update: &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() },
+        update,
         lambda: 0.0,
         temperature: 1.0,
         economy: &Economy::default(),
         values: &Default::default(),
         critic: &Default::default(),
+        reader: Default::default(),
         entropy_price: 0.0,
     };
-    let signal = signal::signal(&signals, &[group], &[]).unwrap();
+    signal::signal(&signals, &[group], &[]).unwrap()
+}
+
+/// The examples of a group, and the mean of what their tokens count.
+fn examples_of(policy: &Listed, group: Vec<Episode>) -> (Vec<Example>, Option<f64>) {
+    let signal = signal_of(policy, group, &UpdateSettings { per: Per::Rollout, ..UpdateSettings::default() });
     (signal.examples, signal.ratio)
 }
 
@@ -312,4 +318,28 @@ fn a_token_counts_for_its_two_probabilities_up_to_a_bound() {
     assert!((mean.unwrap() - f64::from(ratios[0] + ratios[1]) / 2.0).abs() < 1e-6, "{mean:?}");
     assert_eq!(weights(Some(2.0), [own[0] - 5.0, own[1]]).0, [2.0, 1.0]);
     assert_eq!(weights(None, [own[0] - 5.0, own[1]]), (vec![1.0, 1.0], None));
+}
+
+#[test]
+fn what_sampler_and_trainer_disagree_on_is_told_and_truncated_on_request() {
+    #[track_caller]
+    fn check(truncate: Option<f32>, drawn: [f32; 2], expected: (f64, f64), weights: [f32; 2]) {
+        let base = logits();
+        let own = chances(&base, &[0, 0]).map(|(own, _)| own.ln() as f32);
+        let mut group = vec![listed(&base, [0, 0], 1.0), listed(&base, [0, 0], 0.0)];
+        let drawn = vec![own[0] - drawn[0], own[1] - drawn[1]];
+        group.iter_mut().for_each(|episode| episode.rounds[0].sample.logprobs.clone_from(&drawn));
+        let update = UpdateSettings { per: Per::Rollout, truncate, ..UpdateSettings::default() };
+        let signal = signal_of(&Listed { logits: base, most: None }, group, &update);
+        let found = signal.mismatch.unwrap();
+        assert!((found.gap - expected.0).abs() < 1e-6 && (found.outside - expected.1).abs() < 1e-9, "{found:?}");
+        let Objective::Clipped { weights: of_tokens, .. } = &signal.examples[0].objective else { panic!() };
+        for (found, expected) in of_tokens.iter().zip(weights) {
+            assert!((2.0 * found - expected).abs() < 1e-5, "{of_tokens:?}");
+        }
+    }
+    check(None, [0.0, 0.0], (0.0, 0.0), [1.0, 1.0]);
+    check(None, [0.5, -0.01], (0.255, 0.5), [1.0, 1.0]);
+    check(Some(2.0), [0.5, -0.01], (0.255, 0.5), [0.5f32.exp(), (-0.01f32).exp()]);
+    check(Some(1.2), [0.5, -0.5], (0.5, 1.0), [1.2, (-0.5f32).exp()]);
 }

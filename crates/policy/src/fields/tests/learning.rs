@@ -26,7 +26,6 @@ fn examples(table: &FieldTable, encoder: &FieldPromptEncoder, temperature: f32) 
                 low: 0.2,
                 high: 0.3,
                 kl: 0.1,
-                truncate: None,
             }
         };
         all.push(Example { sequence: sequence(&request, &sample.tokens), objective });
