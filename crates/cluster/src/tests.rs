@@ -182,7 +182,7 @@ async fn a_job_of_another_version_waits_for_a_worker_of_that_version() {
     let (node, _node) = worker(&server, Builder::HasNoKey).await;
     until("it is refused more often than it may be tried", async || node.report().failed >= 4).await;
     assert_eq!(Status::read(&link).await.unwrap().dead, 0);
-    // Nobody is left who could make it.
+    // No worker is left that could make it.
     alive.delete("node.other").await.unwrap();
     until("it is given up", async || Status::read(&link).await.unwrap().dead == 1).await;
     let letter = Status::read(&link).await.unwrap().letters.remove(0);

@@ -2,7 +2,7 @@
 
 use crate::settings::{Reduction, TokenLimits};
 use crate::wire::{Clip, Datum, LossInput, LossOutput};
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use lemon_model::{Example, Objective, Sequence, StepReport, Totals};
 
 /// Texts in one request.
@@ -160,7 +160,7 @@ fn logprobs(
     outputs: Vec<LossOutput>,
 ) -> Result<Vec<Vec<f32>>, TinkerError> {
     let outputs: Vec<_> = outputs.into_iter().flat_map(|output| output.loss_fn_outputs).collect();
-    let malformed = |fact: String| TinkerError::Malformed { server: Server::Tinker, call, fact };
+    let malformed = |fact: String| TinkerError::Malformed { server: ServerName::Tinker, call, fact };
     if outputs.len() != places.len() {
         return Err(malformed(format!("expected the outputs of {} texts, got {}", places.len(), outputs.len())));
     }

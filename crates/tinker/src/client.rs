@@ -4,7 +4,7 @@
 //! and then it is not known whether a step was taken.
 
 use crate::wire::{Pending, Retrieve};
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use lemon_exec::worker::{Secrets, http_client_with, http_error};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
@@ -83,7 +83,7 @@ pub(crate) struct Client {
 }
 
 struct Inner {
-    server: Server,
+    server: ServerName,
     http: reqwest::Client,
     address: Url,
     headers: HeaderMap,
@@ -106,7 +106,7 @@ enum Trouble {
 impl Client {
     /// A client of the server at this address, to which a key is shown in a header.
     pub fn new(
-        (server, address): (Server, Url),
+        (server, address): (ServerName, Url),
         key: &TinkerKey,
         patience: Patience,
         longest: Duration,
@@ -120,8 +120,8 @@ impl Client {
         if let Some(secret) = &key.0 {
             secrets.add(secret);
             let (name, shown) = match server {
-                Server::Tinker => (HeaderName::from_static("x-api-key"), secret.trim().to_owned()),
-                Server::Sampler => (AUTHORIZATION, format!("Bearer {}", secret.trim())),
+                ServerName::Tinker => (HeaderName::from_static("x-api-key"), secret.trim().to_owned()),
+                ServerName::Sampler => (AUTHORIZATION, format!("Bearer {}", secret.trim())),
             };
             let mut value = HeaderValue::from_str(&shown)
                 .map_err(|_| unusable("the variable of its key holds what cannot stand in a header".to_owned()))?;

@@ -5,18 +5,18 @@ use std::fmt;
 
 /// Whom a request goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Server {
+pub enum ServerName {
     /// The server that keeps the model and trains it.
     Tinker,
     /// The endpoint that samples texts, where that is another one.
     Sampler,
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Server::Tinker => "Tinker server",
-            Server::Sampler => "sampler",
+            ServerName::Tinker => "Tinker server",
+            ServerName::Sampler => "sampler",
         })
     }
 }
@@ -28,7 +28,7 @@ pub enum TinkerError {
     #[error("the address of the {server}, `{url}`, cannot be used: {fact}")]
     Address {
         /// Whose.
-        server: Server,
+        server: ServerName,
         /// The address, without a password.
         url: String,
         /// Why.
@@ -38,7 +38,7 @@ pub enum TinkerError {
     #[error("no {server} answers at {origin}: {fact}")]
     Unreachable {
         /// Which.
-        server: Server,
+        server: ServerName,
         /// Where.
         origin: String,
         /// Why.
@@ -56,7 +56,7 @@ pub enum TinkerError {
     #[error("the {server} refused `{call}` with status {status}: {detail}")]
     Refused {
         /// Which.
-        server: Server,
+        server: ServerName,
         /// The operation.
         call: &'static str,
         /// The status of HTTP.
@@ -92,7 +92,7 @@ pub enum TinkerError {
     #[error("the {server}'s reply to `{call}` is not as expected: {fact}")]
     Malformed {
         /// Which.
-        server: Server,
+        server: ServerName,
         /// The operation.
         call: &'static str,
         /// What is different.
@@ -134,13 +134,14 @@ impl TinkerError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Address { server: Server::Sampler, .. } | Self::Unreachable { server: Server::Sampler, .. } => {
+            Self::Address { server: ServerName::Sampler, .. }
+            | Self::Unreachable { server: ServerName::Sampler, .. } => {
                 Some("`url` under [start.sampler] in the recipe is http://HOST:PORT/v1 of a vLLM server that runs")
             }
-            Self::Refused { server: Server::Sampler, status: 401 | 403, .. } => {
+            Self::Refused { server: ServerName::Sampler, status: 401 | 403, .. } => {
                 Some("`api_key_env` under [start.sampler] in the recipe names the variable that holds its key")
             }
-            Self::Refused { server: Server::Sampler, call, .. } => of_sampler(call),
+            Self::Refused { server: ServerName::Sampler, call, .. } => of_sampler(call),
             Self::Address { .. } => {
                 Some("write it as http://HOST:PORT, as `url` under [start] in the recipe or in TINKER_BASE_URL")
             }

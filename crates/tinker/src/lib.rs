@@ -30,6 +30,6 @@ mod settings;
 mod wire;
 
 pub use client::{Patience, TinkerKey};
-pub use error::{Server, TinkerError};
+pub use error::{ServerName, TinkerError};
 pub use policy::TinkerPolicy;
 pub use settings::{Reduction, SamplerStart, TinkerStart};

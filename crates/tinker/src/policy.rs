@@ -6,7 +6,7 @@ use crate::remote::{RemoteModel, Weights, adam};
 use crate::sampler::{COMPLETE, Completion, Sampler};
 use crate::settings::{Reduction, TinkerStart};
 use crate::wire::{LossInput, LossOutput, ModelInput, SampledText, SamplingParams};
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use futures::{StreamExt, TryStreamExt, stream};
 use lemon_model::{
     Example, Finish, Grammar, OptimiserSettings, Policy, PolicyError, Sample, SampleRequest, SampleSettings, Sequence,
@@ -83,7 +83,7 @@ impl TinkerPolicy {
     ) -> Result<Self, PolicyError> {
         let (tokenizer, limits) = (Tokenizer::load(start.folder())?, start.limits()?);
         let longest = Duration::from_secs(start.timeout_s);
-        let client = Client::new((Server::Tinker, start.address()?), key, patience, longest)?;
+        let client = Client::new((ServerName::Tinker, start.address()?), key, patience, longest)?;
         let sampler = start.sampler.as_ref().map(|it| Sampler::new(it, &start.base_model, patience, longest));
         let sampler = sampler.transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -272,8 +272,8 @@ impl TinkerPolicy {
     /// A text as tokens and bytes.
     fn sample_of(&self, begun: &[u32], text: SampledText) -> Result<Sample, TinkerError> {
         let (server, call) = match self.sampler {
-            Some(_) => (Server::Sampler, COMPLETE),
-            None => (Server::Tinker, "asample"),
+            Some(_) => (ServerName::Sampler, COMPLETE),
+            None => (ServerName::Tinker, "asample"),
         };
         let malformed = |fact: String| TinkerError::Malformed { server, call, fact };
         let logprobs = text.logprobs.ok_or_else(|| malformed("a text has no log-probabilities".to_owned()))?;

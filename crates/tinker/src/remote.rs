@@ -8,7 +8,7 @@ use crate::wire::{
     LossInput, LossOutput, ModelInput, NamedWeights, OfModel, OptimStep, OptimStepOutput, Pending, Sampled,
     SampledText, SamplingParams, SaveForSampler, SavedForSampler, SavedWeights,
 };
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use lemon_model::{OptimiserSettings, Sequence};
 use serde::Deserialize;
 use serde_json::Value;
@@ -190,7 +190,7 @@ impl RemoteModel {
 }
 
 fn malformed(call: &'static str, fact: String) -> TinkerError {
-    TinkerError::Malformed { server: Server::Tinker, call, fact }
+    TinkerError::Malformed { server: ServerName::Tinker, call, fact }
 }
 
 pub(crate) fn adam(settings: &OptimiserSettings, learning_rate: f64) -> AdamParams {

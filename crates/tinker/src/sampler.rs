@@ -13,7 +13,7 @@ use crate::client::{Client, Patience, Twice};
 use crate::remote::{RemoteModel, Weights};
 use crate::settings::SamplerStart;
 use crate::wire::SampledText;
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use lemon_model::{PolicyError, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ impl Sampler {
         patience: Patience,
         longest: Duration,
     ) -> Result<Self, PolicyError> {
-        let client = Client::new((Server::Sampler, start.address()?), &start.key()?, patience, longest)?;
+        let client = Client::new((ServerName::Sampler, start.address()?), &start.key()?, patience, longest)?;
         let adapters = start.adapters.as_ref().map(|folder| -> Result<_, PolicyError> {
             let file = |source| PolicyError::File { path: folder.clone(), source };
             std::fs::create_dir_all(folder).map_err(file)?;

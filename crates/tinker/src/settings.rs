@@ -1,7 +1,7 @@
 //! Which server, and which model there.
 
 use crate::client::TinkerKey;
-use crate::{Server, TinkerError};
+use crate::{ServerName, TinkerError};
 use lemon_model::PolicyError;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ impl TinkerStart {
             Ok(url) if !url.trim().is_empty() => url.trim().to_owned(),
             _ => self.url.trim().to_owned(),
         };
-        address_of(Server::Tinker, &text, "/api/v1")
+        address_of(ServerName::Tinker, &text, "/api/v1")
     }
 
     /// Reads what the folder says about the model's tokens.
@@ -166,7 +166,7 @@ impl SamplerStart {
     /// # Errors
     /// It is no address of HTTP.
     pub(crate) fn address(&self) -> Result<Url, TinkerError> {
-        address_of(Server::Sampler, self.url.trim(), "/v1")
+        address_of(ServerName::Sampler, self.url.trim(), "/v1")
     }
 
     /// The key in the variable that the recipe names, or none.
@@ -192,7 +192,7 @@ impl SamplerStart {
 }
 
 /// The address below which the operations of a server are.
-fn address_of(server: Server, text: &str, below: &str) -> Result<Url, TinkerError> {
+fn address_of(server: ServerName, text: &str, below: &str) -> Result<Url, TinkerError> {
     let unusable = |fact: String| TinkerError::Address { server, url: lemon_exec::worker::mask_url(text), fact };
     let mut url = Url::parse(text).map_err(|error| unusable(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_with_and_without_its_path() {
-        let address = |url: &str| address_of(Server::Tinker, url, "/api/v1").map(|url| url.to_string());
+        let address = |url: &str| address_of(ServerName::Tinker, url, "/api/v1").map(|url| url.to_string());
         for url in ["http://host:8000", "http://host:8000/", "http://host:8000/api/v1", "http://host:8000/api/v1/"] {
             assert_eq!(address(url).unwrap(), "http://host:8000/api/v1/", "{url}");
         }
