@@ -159,6 +159,24 @@ fn seeds_of_aflow_learn_side_by_side() {
     assert!(learned(&report)[0] > 0, "{report}");
 }
 
+/// An evaluation without a budget that is resumed with one has spent its trainings, its choices and its runs, each once.
+#[test]
+fn what_was_learned_without_a_budget_counts_once_there_is_one() {
+    let folder = Folder::new();
+    let args =
+        ["eval", "--set", "gsm8k", "--methods", "agentprune:3,cot", "--tiers", "chosen", "--limit", "2", "--json"];
+    let first = folder.lemon(&args).ok().json();
+    let name = first["set_up"]["eval_id"].as_str().unwrap();
+    let again = folder.lemon(&["eval", "--resume", name, "--json", "--budget-tokens", "1000"]).ok();
+    assert_eq!(again.json(), first);
+    assert!(!again.stderr.contains("learns"), "{}", again.stderr);
+    let read =
+        |file: &str| -> Value { serde_json::from_str(&folder.read(&format!(".lemon/evals/{name}/{file}"))).unwrap() };
+    let rows = read("eval.json")["rows"].as_array().unwrap().clone();
+    let ran: u64 = rows.iter().map(|row| row["tokens"]["total"].as_u64().unwrap()).sum();
+    assert_eq!(read("spending.json")["tokens"].as_u64().unwrap(), ran + learned(&first).iter().sum::<u64>());
+}
+
 /// What is missing among methods that were trained before is not trained without a budget.
 #[test]
 fn nothing_is_learned_with_models_without_a_budget() {
