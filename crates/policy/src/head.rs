@@ -471,7 +471,8 @@ impl TeamHead {
         if !about.fitted.is_sorted() {
             return Err(malformed("fitted: expected hashes in order".to_owned()));
         }
-        if !finite || !covariance_is_finite || about.cost[1] <= 0.0 || !(about.smear > 0.0 && about.smear.is_finite()) {
+        let positive = about.cost[1] > 0.0 && about.smear > 0.0 && about.smear.is_finite();
+        if !(finite && covariance_is_finite && positive) {
             return Err(malformed("expected finite numbers, and a spread and a smear above 0".to_owned()));
         }
         Ok(TeamHead { about, ..head })

@@ -6,8 +6,8 @@ use crate::fault::Fault;
 use crate::say::talk;
 use crate::{print, print_json, println, tell};
 use lemon_critic::{
-    CriticError, CriticSettings, DecisionCritic, EvaluationSettings, HeadTrial, LEVELS, cross_validate, evaluate, evaluate_critic,
-    fit_critic, fit_head, load_head,
+    CriticError, CriticSettings, DecisionCritic, EvaluationSettings, HeadTrial, LEVELS, cross_validate, evaluate,
+    evaluate_critic, fit_critic, fit_head, load_head,
 };
 use lemon_model::ValueModel;
 use lemon_policy::{HeadSettings, TeamHead};
