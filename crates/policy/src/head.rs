@@ -81,7 +81,7 @@ impl Default for HeadSettings {
 
 /// What a head says of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct TeamWorth {
+pub struct HeadEstimate {
     /// The probability that its answer is right.
     pub success: f64,
     /// The standard error of that probability.
@@ -90,7 +90,7 @@ pub struct TeamWorth {
     pub tokens: f64,
 }
 
-impl TeamWorth {
+impl HeadEstimate {
     /// The reward that is expected under a price of 1,000 tokens; a right answer is 1.
     pub fn reward(&self, price: f64) -> f64 {
         self.success - price * self.tokens / 1000.0
@@ -390,21 +390,21 @@ impl TeamHead {
         logistic(scale * logit + offset)
     }
 
-    fn worth(&self, reading: &ValueReading) -> TeamWorth {
+    fn worth(&self, reading: &ValueReading) -> HeadEstimate {
         let success = self.probability(reading.logit);
         let state = with_one(&reading.state);
         let variance = variance(&self.about.covariance, &state);
         let error = success * (1.0 - success) * self.about.calibration[0].abs() * variance.sqrt();
         let [mean, spread] = self.about.cost;
         let tokens = (mean + spread * reading.cost).min(MOST_LOG_TOKENS).exp() * self.about.smear;
-        TeamWorth { success, error, tokens }
+        HeadEstimate { success, error, tokens }
     }
 
     /// What the team that ends behind each piece of each text is worth for a task.
     ///
     /// # Errors
     /// A text is too long for the model.
-    pub fn estimates(&self, prompt: &[u32], texts: &[Vec<String>]) -> Result<Vec<Vec<TeamWorth>>, PolicyError> {
+    pub fn estimates(&self, prompt: &[u32], texts: &[Vec<String>]) -> Result<Vec<Vec<HeadEstimate>>, PolicyError> {
         let coded: Vec<ValueText> = texts.iter().map(|pieces| self.coded(pieces)).collect();
         let readings = self.model.read(prompt, &coded)?;
         Ok(readings.iter().map(|of_text| of_text.iter().map(|reading| self.worth(reading)).collect()).collect())
@@ -420,9 +420,9 @@ impl TeamHead {
         prompt: &[u32],
         teams: &[String],
         price: f64,
-    ) -> Result<Option<(usize, TeamWorth)>, PolicyError> {
+    ) -> Result<Option<(usize, HeadEstimate)>, PolicyError> {
         let texts: Vec<Vec<String>> = teams.iter().map(|team| vec![team.clone()]).collect();
-        let worths: Vec<TeamWorth> = self.estimates(prompt, &texts)?.into_iter().flatten().collect();
+        let worths: Vec<HeadEstimate> = self.estimates(prompt, &texts)?.into_iter().flatten().collect();
         // `max_by` takes the last of equals.
         let best = worths.into_iter().enumerate().rev().max_by(|a, b| a.1.reward(price).total_cmp(&b.1.reward(price)));
         Ok(best)

@@ -19,7 +19,7 @@ mod writer;
 pub use checkpoint::{KeepError, check_folder, damage};
 pub use encoder::{LanguagePromptEncoder, specification_span, write_context};
 pub use features::{TaskFeatures, TaskKind, featurize, is_option};
-pub use head::{HeadReport, HeadRow, HeadSettings, HeadTask, TeamHead, TeamOutcome, TeamWorth};
+pub use head::{HeadEstimate, HeadReport, HeadRow, HeadSettings, HeadTask, TeamHead, TeamOutcome};
 pub use small::small_model;
 pub use trainable::{Encoded, PromptEncoder, TrainablePolicy};
 pub use writer::{LEAST_CONFIDENCE, MOST_TOKENS, Writer};
