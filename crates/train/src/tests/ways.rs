@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::build::AnyPolicy;
+use lemon_exec::orchestrator::WriteContext;
 use lemon_model::{DeviceChoice, LanguagePolicy, Learning, ModelConfig, Precision, Tokenizer};
 
 /// A change and its name.
@@ -207,4 +208,33 @@ async fn adapters_are_trained_where_a_policy_starts_from_a_model() {
         let error = built(&wrong).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("`lora` must be a rank of 1 to 256"), "{error}");
     }
+}
+
+/// With `plain_agents` a language model writes what recordings hold, and nothing else.
+#[tokio::test]
+async fn plain_agents_are_solvers_that_read_no_other() {
+    let mut recipe = of_a_language_model();
+    recipe.rollouts.plain_agents = true;
+    let language = Arc::new(Language::default());
+    let folder = tempfile::tempdir().unwrap();
+    let built = build_policy(&recipe, &[], Default::default(), &language, (None, folder.path()), |_| true);
+    let mut built = built.await.unwrap();
+    let request = |seed: u64| {
+        let (question, form) = ("A box holds 12 eggs. How many do 3 boxes hold?", lemon_exec::Form::Number);
+        let (results, tokens_left) = (Vec::new(), None);
+        let context = WriteContext { question, round: 1, results, language: &language, form, tokens_left, seed };
+        built.encoder.request(&context).unwrap()
+    };
+    let requests: Vec<SampleRequest> = (0..30).map(request).collect();
+    let samples = built.policy.trainable().sample(&requests, &SampleSettings::default()).unwrap();
+    let mut agents = 0;
+    for sample in samples {
+        let plan = validate(&sample.text, &language).unwrap();
+        for agent in &plan.spec().agents {
+            assert!(agent.base == "solver" && agent.role.is_none() && agent.duty.is_none(), "{}", sample.text);
+            assert!(agent.after.is_empty(), "{}", sample.text);
+            agents += 1;
+        }
+    }
+    assert!(agents > 40, "some teams have several agents: {agents}");
 }
