@@ -6,7 +6,8 @@
 //!    may be those before the grammar cut tokens off. Both are found out at the start: two texts of one character each are demanded
 //!    after the same prompt. Each must come, with a probability near 1; without the cut both together have at most 1.
 //! 2. A server takes its defaults from the files of the model: top-p, top-k and a penalty of repetition. All are named in each request.
-//! 3. Adapters are known by name, and what was computed of a prompt is kept under that name: each step has a name of its own.
+//! 3. Adapters are known by name, and what was computed of a prompt is kept under that name: each step has a name of its own. Where
+//!    another program loads them, under one name, a salt keeps apart what was computed with different weights.
 
 use crate::adapter::unpack;
 use crate::client::{Client, Patience, Twice};
@@ -17,6 +18,7 @@ use crate::{ServerName, TinkerError};
 use lemon_model::{PolicyError, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) const COMPLETE: &str = "completions";
@@ -42,6 +44,8 @@ pub(crate) struct Sampler {
     adapters: Option<(PathBuf, String)>,
     /// What the names of adapters of this process begin with.
     prefix: String,
+    /// How often weights were handed on.
+    handed_on: AtomicU64,
     pub most_ratio: f32,
 }
 
@@ -75,6 +79,7 @@ struct Request<'a> {
     logprobs: u32,
     return_token_ids: bool,
     add_special_tokens: bool,
+    cache_salt: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     structured_outputs: Option<StructuredOutputs<'a>>,
 }
@@ -144,6 +149,7 @@ impl Sampler {
             base: start.model.clone().unwrap_or_else(|| base_model.to_owned()),
             adapters: adapters.transpose()?,
             prefix: format!("lemon-{}", lemon_exec::fresh_id()),
+            handed_on: AtomicU64::new(0),
             most_ratio: start.most_ratio,
         })
     }
@@ -195,6 +201,7 @@ impl Sampler {
         saved: u64,
         before: Option<&str>,
     ) -> Result<(String, u64), TinkerError> {
+        self.handed_on.fetch_add(1, Ordering::Relaxed);
         let Some((folder, there)) = &self.adapters else {
             let (_, tried) = model.save(Weights::Sampled, saved).await?;
             return Ok((model.id.clone(), tried));
@@ -247,6 +254,7 @@ impl Sampler {
             logprobs: 0,
             return_token_ids: true,
             add_special_tokens: false,
+            cache_salt: &format!("{}-{}", self.prefix, self.handed_on.load(Ordering::Relaxed)),
             structured_outputs: grammar.map(|grammar| StructuredOutputs { grammar }),
         };
         let Completed { choices } = self.client.call(COMPLETE, &request, Twice::Harmless).await?;

@@ -54,6 +54,7 @@ fn texts_are_drawn_under_the_grammar_and_say_by_which_probability() {
     let mut asked = sampler.calls("completions").split_off(before);
     asked.sort_by_key(|call| call["seed"].as_u64());
     let name = sampler.adapters().into_keys().next().unwrap();
+    let salt = asked[1].as_object_mut().unwrap().remove("cache_salt").unwrap();
     let expected = json!({
         "model": name, "prompt": request("Write.", 1).prompt, "max_tokens": 16, "seed": 1, "temperature": 1.0, "top_p": 1.0,
         "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
@@ -61,6 +62,8 @@ fn texts_are_drawn_under_the_grammar_and_say_by_which_probability() {
         "structured_outputs": {"grammar": LARK},
     });
     assert_eq!(asked[1], expected);
+    // What is kept of a prompt at the start, without an adapter, is kept apart.
+    assert!(salt.as_str().unwrap().ends_with("-1") && sampler.calls("completions")[0]["cache_salt"] != salt, "{salt}");
     // Without a grammar it samples too.
     assert_eq!(policy.sample(&[request("Write.", 1)], &settings()).unwrap()[0].text, "two");
     assert_eq!(sampler.calls("completions").pop().unwrap().get("structured_outputs"), None);
@@ -115,13 +118,19 @@ fn a_server_that_hands_its_weights_on_needs_no_folder() {
     let (fake, files) = (fake(), files());
     let sampler = vllm(|world| world.others = vec!["model_1".to_owned()]);
     let start = TinkerStart { sampler: Some(SamplerStart::new(sampler.url())), ..start(&fake.url(), files.path()) };
-    let policy = open_at(&start).unwrap();
+    let mut policy = open_at(&start).unwrap();
     assert_eq!(policy.sample(&[held(1)], &settings()).unwrap()[0].text, "two");
     let asked = sampler.calls("completions").pop().unwrap();
     assert_eq!((&asked["model"], sampler.calls("load_lora_adapter").len()), (&json!("model_1"), 0));
     // The server is told to hand on; its weights are not kept.
     let saved = fake.calls("save_weights_for_sampler");
     assert!(saved.len() == 1 && saved[0]["path"] == Value::Null, "{saved:?}");
+    // The name stays after a step, and what was computed of prompts may not.
+    policy.update(&[example("one", 1.0)], &step(0.1)).unwrap();
+    policy.sample(&[held(1)], &settings()).unwrap();
+    let again = sampler.calls("completions").pop().unwrap();
+    assert_eq!(again["model"], asked["model"]);
+    assert_ne!(again["cache_salt"], asked["cache_salt"]);
 }
 
 #[test]
